@@ -1,0 +1,56 @@
+//! Buffer capabilities and the burst that carries buffers between driver and datapath.
+
+use adit_types::limits::BURST_MAX;
+use arrayvec::ArrayVec;
+
+/// Packets on their way between a driver and a worker. At most [`BURST_MAX`]; order is kept.
+pub type Burst<B> = ArrayVec<B, BURST_MAX>;
+
+/// What the receiving port says about the IPv4 header checksum of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RxChecksum {
+    /// The port did not look.
+    Unknown,
+    /// The port found it right.
+    Good,
+    /// The port found it wrong.
+    Bad,
+}
+
+/// One contiguous packet with headroom in front and tailroom behind.
+///
+/// Dropping a buffer gives its memory back to the pool it came from. Contents of freshly prepended
+/// or appended room are unspecified and must be written in full.
+pub trait PacketBuf: Send {
+    /// The packet's bytes.
+    fn data(&self) -> &[u8];
+
+    /// The packet's bytes, writable.
+    fn data_mut(&mut self) -> &mut [u8];
+
+    /// Grows the packet by `len` bytes at the front and returns the whole packet, or `None`
+    /// (packet unchanged) without enough headroom.
+    fn prepend(&mut self, len: usize) -> Option<&mut [u8]>;
+
+    /// Cuts `len` bytes off the front. False (packet unchanged) when it is shorter than that.
+    #[must_use]
+    fn trim_front(&mut self, len: usize) -> bool;
+
+    /// Grows the packet by `len` bytes at the back and returns the whole packet, or `None`
+    /// (packet unchanged) without enough tailroom.
+    fn append(&mut self, len: usize) -> Option<&mut [u8]>;
+
+    /// Shortens the packet to `len` bytes. False (packet unchanged) when it is shorter already.
+    #[must_use]
+    fn truncate(&mut self, len: usize) -> bool;
+
+    /// False when the packet has parts behind the first that [`PacketBuf::data`] does not show.
+    fn is_contiguous(&self) -> bool {
+        true
+    }
+
+    /// The receiving port's verdict on the IPv4 header checksum.
+    fn rx_checksum(&self) -> RxChecksum {
+        RxChecksum::Unknown
+    }
+}

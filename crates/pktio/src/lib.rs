@@ -1,0 +1,49 @@
+//! The packet-device contract between the datapath and the drivers.
+//!
+//! A driver moves bursts of buffers and has no opinion about traffic. Buffers own their memory, are
+//! contiguous, and carry headroom for outer headers. `mem` is the in-memory driver with poisoned
+//! buffers that tests and benches use.
+#![forbid(unsafe_code)]
+
+mod buf;
+pub mod mem;
+
+pub use buf::{Burst, PacketBuf, RxChecksum};
+
+use adit_types::{MacAddr, PortId};
+
+/// A set of packet ports as one worker sees them: one receive and one transmit queue on each.
+///
+/// Threads: owned by one worker; not shared.
+pub trait PacketIo {
+    /// The buffer that this driver moves.
+    type Buf: PacketBuf;
+
+    /// Appends at most `limit` received packets of `port` to `burst`; returns how many.
+    ///
+    /// Cost: one driver call. Never blocks. `limit` is cut to the room left in `burst`.
+    fn rx_burst(&mut self, port: PortId, limit: usize, burst: &mut Burst<Self::Buf>) -> usize;
+
+    /// Sends `burst` on `port`; what the queue did not take stays in `burst`, in order.
+    ///
+    /// Cost: one driver call. Never blocks.
+    fn tx_burst(&mut self, port: PortId, burst: &mut Burst<Self::Buf>) -> usize;
+
+    /// An empty buffer with full headroom for a packet that Adit originates, or `None` when the
+    /// pool is exhausted.
+    fn alloc(&mut self) -> Option<Self::Buf>;
+
+    /// What is fixed about a port once it runs.
+    fn port_info(&self, port: PortId) -> PortInfo;
+}
+
+/// What a worker must know about a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PortInfo {
+    /// The port's own hardware address.
+    pub mac: MacAddr,
+    /// Largest IP packet the port carries. Unit: bytes, Ethernet header excluded.
+    pub mtu_bytes: u16,
+    /// The port checks IPv4 header checksums and reports the verdict per packet.
+    pub rx_ipv4_checksum: bool,
+}

@@ -1,0 +1,26 @@
+//! Words: identifiers, quantities and capacities that every room of Adit shares.
+//!
+//! Here live values without behavior; nothing here reads bytes, decides, or knows the time.
+//! Integers are in host byte order. Identifiers keep the names of TS 29.244 and TS 29.281.
+#![forbid(unsafe_code)]
+
+mod id;
+pub mod limits;
+mod net;
+mod quantity;
+
+pub use id::{
+    BarId, FarId, NextHopIndex, PdrId, PortId, Precedence, QerId, Qfi, Seid, SessionIndex, Teid,
+    UrrId, WorkerId,
+};
+pub use net::{InterfaceId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, MacAddr, PrefixError, VlanId};
+pub use quantity::{BitRate, ByteCount, Nanos};
+
+/// Direction of user traffic, seen from the UE (TS 23.501).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// From the UE towards the data network.
+    Uplink,
+    /// From the data network towards the UE.
+    Downlink,
+}

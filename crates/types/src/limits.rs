@@ -1,0 +1,77 @@
+//! Every capacity of the house on one page. Each limit has a counter or an error at its edge.
+
+/// Packets in one burst at most: two DPDK bursts of 32, so that a column fits the L1 cache.
+pub const BURST_MAX: usize = 64;
+
+/// Burst that a worker asks a port for unless the configuration says otherwise.
+pub const BURST_DEFAULT: usize = 32;
+
+/// PFCP sessions at most in one process; an index must fit 24 bits of a lookup entry.
+pub const SESSIONS_MAX: usize = 1 << 24;
+
+/// Rules of each kind (PDR, FAR, QER) in one PFCP session.
+pub const RULES_PER_SESSION_MAX: usize = 64;
+
+/// QERs that one PDR may name: session rate, flow rate, and room for two more.
+pub const QERS_PER_PDR_MAX: usize = 4;
+
+/// SDF filters that one PDR may carry.
+pub const SDF_FILTERS_PER_PDR_MAX: usize = 16;
+
+/// Lookup keys (TEIDs and UE addresses) of one PFCP session.
+pub const KEYS_PER_SESSION_MAX: usize = 2 * RULES_PER_SESSION_MAX;
+
+/// PFCP associations at most.
+pub const ASSOCIATIONS_MAX: usize = 256;
+
+/// Octets of a PFCP message that Adit sends or accepts: the largest UDP payload over IPv4.
+pub const PFCP_MESSAGE_BYTES_MAX: usize = 65_507;
+
+/// Answered requests remembered per peer for retransmissions.
+pub const RESPONSE_CACHE_PER_PEER_MAX: usize = 1024;
+
+/// Requests of one peer that wait for publication.
+pub const PENDING_PER_PEER_MAX: usize = 1024;
+
+/// Workers at most.
+pub const WORKERS_MAX: usize = 64;
+
+/// Ethdev ports at most: DPDK's own build-time limit in distribution packages.
+pub const PORTS_MAX: usize = 32;
+
+/// Logical interfaces (port and VLAN) at most.
+pub const INTERFACES_MAX: usize = 32;
+
+/// Next hops (gateways, gNBs, on-link hosts) at most.
+pub const NEXT_HOPS_MAX: usize = 65_536;
+
+/// Routes in the table of one process.
+pub const ROUTES_MAX: usize = 4096;
+
+/// Packets that one worker holds while the link-layer address of their next hop is being resolved.
+pub const NEIGHBOUR_PENDING_PKTS_MAX: usize = 256;
+
+/// Of those, packets for one next hop.
+pub const NEIGHBOUR_PENDING_PER_HOP_MAX: usize = 16;
+
+/// Slow-path packets that one worker handles after one burst; further ones are dropped and counted.
+pub const SLOW_PER_STEP_MAX: usize = BURST_MAX;
+
+/// Events that wait between one worker and the control thread.
+pub const EVENT_RING_LEN: usize = 4096;
+
+/// Commands that wait between the control thread and one worker.
+pub const COMMAND_RING_LEN: usize = 1024;
+
+/// GTP-U extension headers walked in one packet; a longer chain is malformed for us.
+pub const GTPU_EXTENSIONS_MAX: usize = 8;
+
+/// IPv6 extension headers walked in one packet.
+pub const IPV6_EXTENSIONS_MAX: usize = 8;
+
+/// Octets in front of an inner packet that downlink encapsulation may need:
+/// Ethernet 14 + VLAN 4 + IPv6 40 + UDP 8 + GTP-U 12 + PDU Session Container 4.
+pub const ENCAPSULATION_BYTES_MAX: usize = 14 + 4 + 40 + 8 + 12 + 4;
+
+const _: () = assert!(ENCAPSULATION_BYTES_MAX <= 128, "DPDK's default headroom is 128 octets");
+const _: () = assert!(NEIGHBOUR_PENDING_PER_HOP_MAX <= NEIGHBOUR_PENDING_PKTS_MAX);

@@ -1,0 +1,186 @@
+//! Link and network words: hardware addresses, VLANs, prefixes, logical interfaces.
+
+use core::fmt;
+use core::net::{Ipv4Addr, Ipv6Addr};
+use core::str::FromStr;
+
+/// An EUI-48 address in transmission order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[repr(transparent)]
+pub struct MacAddr(pub [u8; 6]);
+
+impl MacAddr {
+    /// The broadcast address.
+    pub const BROADCAST: Self = Self([0xff; 6]);
+
+    /// True for group addresses (multicast and broadcast).
+    #[inline]
+    #[must_use]
+    pub const fn is_multicast(self) -> bool {
+        self.0[0] & 1 == 1
+    }
+}
+
+impl fmt::Display for MacAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+/// VLAN identifier, 12 bits; zero is an untagged frame here. Spec: IEEE 802.1Q.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[repr(transparent)]
+pub struct VlanId(u16);
+
+impl VlanId {
+    /// No tag on the frame.
+    pub const UNTAGGED: Self = Self(0);
+
+    /// A VLAN of 1..=4094, or `None`.
+    #[must_use]
+    pub const fn new(value: u16) -> Option<Self> {
+        if value >= 1 && value <= 4094 { Some(Self(value)) } else { None }
+    }
+
+    /// The low twelve bits of a tag control field; a priority tag (0) counts as untagged.
+    #[inline]
+    #[must_use]
+    pub const fn from_tag_control(tci: u16) -> Self {
+        Self(tci & 0x0fff)
+    }
+
+    /// The value, 0 for untagged.
+    #[inline]
+    #[must_use]
+    pub const fn value(self) -> u16 {
+        self.0
+    }
+}
+
+/// Dense index of a logical interface (an ethdev port with an optional VLAN) in configuration order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[repr(transparent)]
+pub struct InterfaceId(pub u8);
+
+/// The reference point that a logical interface serves. Spec: TS 23.501 §4.2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum InterfaceRole {
+    /// Towards the RAN: GTP-U.
+    N3,
+    /// Towards the data network: IP.
+    N6,
+}
+
+/// Why a text is not a prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PrefixError {
+    /// The part before `/` is not an address of this family.
+    Address,
+    /// The part after `/` is missing or no number within the family's width.
+    Length,
+    /// Bits are set behind the prefix length.
+    HostBits,
+}
+
+impl fmt::Display for PrefixError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Address => "not an IP address in front of '/'",
+            Self::Length => "no valid prefix length behind '/'",
+            Self::HostBits => "bits are set behind the prefix length",
+        })
+    }
+}
+
+impl core::error::Error for PrefixError {}
+
+macro_rules! prefix {
+    ($name:ident, $addr:ty, $bits:ty, $width:literal, $doc:literal) => {
+        #[doc = $doc]
+        /// Host bits are zero by construction.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name {
+            bits: $bits,
+            len: u8,
+        }
+
+        impl $name {
+            /// The prefix that contains `addr`, or `None` if `len` exceeds the family's width.
+            #[must_use]
+            pub const fn containing(addr: $addr, len: u8) -> Option<Self> {
+                if len > $width {
+                    return None;
+                }
+                Some(Self { bits: addr.to_bits() & Self::mask(len), len })
+            }
+
+            const fn mask(len: u8) -> $bits {
+                if len == 0 { 0 } else { <$bits>::MAX << ($width - len as u32) }
+            }
+
+            /// The first address.
+            #[must_use]
+            pub const fn addr(self) -> $addr {
+                <$addr>::from_bits(self.bits)
+            }
+
+            /// The number of leading bits that matter.
+            #[allow(clippy::len_without_is_empty, reason = "a length of bits, not of a container")]
+            #[must_use]
+            pub const fn len(self) -> u8 {
+                self.len
+            }
+
+            /// True when `addr` lies in this prefix.
+            #[inline]
+            #[must_use]
+            pub const fn contains(self, addr: $addr) -> bool {
+                addr.to_bits() & Self::mask(self.len) == self.bits
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}/{}", self.addr(), self.len)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = PrefixError;
+            fn from_str(text: &str) -> Result<Self, PrefixError> {
+                let (addr, len) = text.split_once('/').ok_or(PrefixError::Length)?;
+                let addr: $addr = addr.parse().map_err(|_| PrefixError::Address)?;
+                let len: u8 = len.parse().map_err(|_| PrefixError::Length)?;
+                let prefix = Self::containing(addr, len).ok_or(PrefixError::Length)?;
+                if prefix.addr() == addr { Ok(prefix) } else { Err(PrefixError::HostBits) }
+            }
+        }
+    };
+}
+
+prefix!(Ipv4Prefix, Ipv4Addr, u32, 32, "An IPv4 prefix.");
+prefix!(Ipv6Prefix, Ipv6Addr, u128, 128, "An IPv6 prefix.");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefix_parses_contains_and_prints() {
+        let prefix: Ipv4Prefix = "10.45.0.0/16".parse().unwrap();
+        assert!(prefix.contains(Ipv4Addr::new(10, 45, 255, 1)));
+        assert!(!prefix.contains(Ipv4Addr::new(10, 46, 0, 0)));
+        assert_eq!(prefix.to_string(), "10.45.0.0/16");
+        let default: Ipv6Prefix = "::/0".parse().unwrap();
+        assert!(default.contains(Ipv6Addr::LOCALHOST));
+    }
+
+    #[test]
+    fn prefix_with_host_bits_or_bad_length_is_refused() {
+        assert_eq!("10.45.0.1/16".parse::<Ipv4Prefix>(), Err(PrefixError::HostBits));
+        assert_eq!("10.45.0.0/33".parse::<Ipv4Prefix>(), Err(PrefixError::Length));
+        assert_eq!("10.45.0.0".parse::<Ipv4Prefix>(), Err(PrefixError::Length));
+        assert_eq!("x/8".parse::<Ipv6Prefix>(), Err(PrefixError::Address));
+    }
+}

@@ -1,0 +1,2 @@
+//! Placeholder until the room opens.
+fn main() {}
