@@ -1,1 +1,21 @@
-//! Placeholder until the room opens.
+//! The door between the planes: compiled rules on their way to the workers, verdicts and reasons,
+//! and the events that come back.
+//!
+//! Plain data without logic beyond matching words. Written by `session` (compile), moved by
+//! `tables` (publication), read by `datapath`; no IE and no packet byte appears here.
+#![forbid(unsafe_code)]
+
+pub mod delta;
+pub mod event;
+pub mod rule;
+pub mod sdf;
+pub mod verdict;
+
+pub use delta::{DeltaId, KeyChange, RuleDelta, SessionKey};
+pub use event::{WorkerCommand, WorkerEvent};
+pub use rule::{
+    ApplyAction, DestinationInterface, FarEntry, Gate, GtpuTunnel, OuterHeaderCreation,
+    OuterHeaderRemoval, PdrEntry, QerEntry, SessionRules, SourceInterface, UeAddresses,
+};
+pub use sdf::{FlowSelector, SdfFilter};
+pub use verdict::{DropReason, PuntReason};

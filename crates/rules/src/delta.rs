@@ -1,0 +1,44 @@
+//! A change of the data plane: what `session` commits and the publisher carries out.
+
+use core::net::Ipv4Addr;
+
+use adit_types::{SessionIndex, Teid};
+
+use crate::rule::SessionRules;
+
+/// Names one published change until all workers run it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeltaId(pub u64);
+
+/// A key under which packets of a session are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SessionKey {
+    /// A local TEID: packets that arrive in a tunnel.
+    Teid(Teid),
+    /// A UE's IPv4 address: packets from the data network.
+    UeIpv4(Ipv4Addr),
+    /// The upper 64 bits of a UE's IPv6 address: packets from the data network.
+    UeIpv6(u64),
+}
+
+/// One key that appears or disappears.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum KeyChange {
+    /// From now on the key leads to the session.
+    Add(SessionKey),
+    /// From now on the key leads nowhere.
+    Remove(SessionKey),
+}
+
+/// The whole change of one PFCP session. Applied whole: a packet sees the rules before or after it.
+///
+/// Keys and rules were checked against every capacity before; applying a delta cannot fail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleDelta {
+    /// The session.
+    pub session: SessionIndex,
+    /// Keys that change. A key never moves between two sessions within one delta.
+    pub keys: Vec<KeyChange>,
+    /// The session's new rules; `None` removes the session.
+    pub rules: Option<Box<SessionRules>>,
+}

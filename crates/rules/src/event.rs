@@ -1,0 +1,59 @@
+//! What workers tell the control thread, and what it asks them to do besides running rules.
+
+use core::net::IpAddr;
+
+use adit_types::{InterfaceId, MacAddr, SessionIndex, Teid};
+
+/// Worker → control thread, over a bounded ring; overflow is counted, never waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkerEvent {
+    /// A packet waits for the link-layer address of this on-link destination.
+    NeighbourWanted {
+        /// The interface on whose link the destination is.
+        interface: InterfaceId,
+        /// The destination or gateway.
+        addr: IpAddr,
+    },
+    /// A neighbor told its link-layer address.
+    NeighbourSeen {
+        /// The interface on whose link the neighbor is.
+        interface: InterfaceId,
+        /// The neighbor's address.
+        addr: IpAddr,
+        /// The neighbor's link-layer address.
+        mac: MacAddr,
+        /// It answered our question; false when it asked or announced by itself.
+        solicited: bool,
+    },
+    /// A GTP-U peer told that it does not know a TEID of ours. Spec: TS 29.281 §7.3.1.
+    ErrorIndication {
+        /// The peer.
+        peer: IpAddr,
+        /// The TEID that the peer does not know.
+        teid: Teid,
+    },
+    /// A GTP-U peer announced the end of a tunnel's traffic. Spec: TS 29.281 §7.3.2.
+    EndMarker {
+        /// The session that owns the tunnel.
+        session: SessionIndex,
+    },
+}
+
+/// Control thread → worker, over a bounded ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkerCommand {
+    /// Ask for the link-layer address of `addr`: ARP request or neighbor solicitation.
+    Solicit {
+        /// The interface to ask on.
+        interface: InterfaceId,
+        /// The neighbor looked for.
+        addr: IpAddr,
+        /// Ask this station only (a probe of a known neighbor) instead of everyone.
+        unicast: Option<MacAddr>,
+    },
+    /// Announce our own addresses on `interface`: gratuitous ARP, unsolicited advertisement.
+    Announce {
+        /// The interface to announce on.
+        interface: InterfaceId,
+    },
+}

@@ -1,0 +1,271 @@
+//! Compiled PDRs, FARs and QERs of one PFCP session.
+//!
+//! A [`SessionRules`] is immutable once published. References between rules are positions in its
+//! own lists, so a worker follows them without a lookup and they cannot dangle.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use adit_types::limits::QERS_PER_PDR_MAX;
+use adit_types::{
+    Direction, FarId, Ipv6Prefix, NextHopIndex, PdrId, Precedence, QerId, Qfi, Seid, Teid,
+};
+use arrayvec::ArrayVec;
+use bitflags::bitflags;
+
+use crate::sdf::SdfFilter;
+
+/// Where a PDR's packets come from. Spec: TS 29.244 §8.2.2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SourceInterface {
+    /// From the RAN or, seen from the UE, from below.
+    Access,
+    /// From another user plane function.
+    Core,
+    /// From the data network.
+    SgiLanN6Lan,
+    /// From the control plane function.
+    CpFunction,
+}
+
+impl SourceInterface {
+    /// The direction of the traffic that enters here.
+    #[must_use]
+    pub const fn direction(self) -> Direction {
+        match self {
+            Self::Access | Self::CpFunction => Direction::Uplink,
+            Self::Core | Self::SgiLanN6Lan => Direction::Downlink,
+        }
+    }
+}
+
+/// Where a FAR sends packets. Spec: TS 29.244 §8.2.24.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DestinationInterface {
+    /// Towards the RAN.
+    Access,
+    /// Towards another user plane function or, without an outer header, the data network.
+    Core,
+    /// Towards the data network.
+    SgiLanN6Lan,
+    /// Towards the control plane function.
+    CpFunction,
+}
+
+/// A packet detection rule as a worker evaluates it. An absent condition matches everything.
+/// Spec: TS 29.244 §5.2.1A, §7.5.2.2.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PdrEntry {
+    /// The rule's identifier, for reports and traces.
+    pub id: PdrId,
+    /// Lower is evaluated first.
+    pub precedence: Precedence,
+    /// The side that packets come from.
+    pub source: SourceInterface,
+    /// The local tunnel that packets must arrive in.
+    pub teid: Option<Teid>,
+    /// The QoS flows that packets must carry; empty matches packets of any flow and of none.
+    pub qfis: Vec<Qfi>,
+    /// The UE address of the inner packet: source in uplink, destination in downlink.
+    pub ue: UeAddresses,
+    /// At least one must match the inner packet; empty matches all.
+    pub sdf: Vec<SdfFilter>,
+    /// What to take off in front of the inner packet.
+    pub outer_header_removal: Option<OuterHeaderRemoval>,
+    /// Position in [`SessionRules::fars`].
+    pub far: u16,
+    /// Positions in [`SessionRules::qers`]; all of them apply.
+    pub qers: ArrayVec<u16, QERS_PER_PDR_MAX>,
+}
+
+/// UE addresses: at most one of each family. Both absent means "any".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct UeAddresses {
+    /// The IPv4 address.
+    pub v4: Option<Ipv4Addr>,
+    /// The IPv6 prefix, of 64 bits unless the control plane said otherwise.
+    pub v6: Option<Ipv6Prefix>,
+}
+
+impl UeAddresses {
+    /// True without any address.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.v4.is_none() && self.v6.is_none()
+    }
+
+    /// True when `addr` is one of these addresses, or when there is none.
+    #[inline]
+    #[must_use]
+    pub fn matches(&self, addr: IpAddr) -> bool {
+        self.is_empty() || self.contains(addr)
+    }
+
+    /// True when `addr` is one of these addresses.
+    #[inline]
+    #[must_use]
+    pub fn contains(&self, addr: IpAddr) -> bool {
+        match addr {
+            IpAddr::V4(addr) => self.v4 == Some(addr),
+            IpAddr::V6(addr) => self.v6.is_some_and(|prefix| prefix.contains(addr)),
+        }
+    }
+}
+
+/// Outer headers that a PDR removes. Code points as in TS 29.244 §8.2.64.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum OuterHeaderRemoval {
+    /// GTP-U over UDP over IPv4.
+    GtpuUdpIpv4 = 0,
+    /// GTP-U over UDP over IPv6.
+    GtpuUdpIpv6 = 1,
+    /// UDP over IPv4.
+    UdpIpv4 = 2,
+    /// UDP over IPv6.
+    UdpIpv6 = 3,
+    /// IPv4.
+    Ipv4 = 4,
+    /// IPv6.
+    Ipv6 = 5,
+    /// GTP-U over UDP over either family.
+    GtpuUdpIp = 6,
+}
+
+/// A forwarding action rule as a worker applies it. Spec: TS 29.244 §7.5.2.3.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FarEntry {
+    /// The rule's identifier, for reports and traces.
+    pub id: FarId,
+    /// What to do.
+    pub action: ApplyAction,
+    /// Where to send forwarded packets.
+    pub destination: DestinationInterface,
+    /// What to put in front of forwarded packets.
+    pub outer_header_creation: Option<OuterHeaderCreation>,
+    /// Traffic class octet of the created outer header; absent copies nothing and writes zero.
+    /// Spec: TS 29.244 §8.2.12 (Transport Level Marking).
+    pub transport_level_marking: Option<u8>,
+    /// Next hop towards the outer destination. Written by the publisher, which knows the routes;
+    /// [`NextHopIndex::NONE`] until then, when there is no route, and without an outer header.
+    pub next_hop: NextHopIndex,
+}
+
+bitflags! {
+    /// Actions of a FAR. Bit positions as in TS 29.244 §8.2.26, octet 5 low.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub struct ApplyAction: u16 {
+        /// Drop the packet.
+        const DROP = 1 << 0;
+        /// Forward the packet.
+        const FORW = 1 << 1;
+        /// Buffer the packet.
+        const BUFF = 1 << 2;
+        /// Notify the control plane of the first downlink packet.
+        const NOCP = 1 << 3;
+        /// Duplicate the packet.
+        const DUPL = 1 << 4;
+    }
+}
+
+/// Outer header that a FAR creates. Spec: TS 29.244 §8.2.56.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum OuterHeaderCreation {
+    /// GTP-U over UDP over the family of the tunnel's address.
+    Gtpu(GtpuTunnel),
+}
+
+/// The far end of a GTP-U tunnel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct GtpuTunnel {
+    /// TEID that the far end listens to.
+    pub teid: Teid,
+    /// Address of the far end.
+    pub addr: IpAddr,
+}
+
+/// Gate of one direction. Spec: TS 29.244 §8.2.7.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Gate {
+    /// Packets pass.
+    #[default]
+    Open,
+    /// Packets are dropped.
+    Closed,
+}
+
+/// A QoS enforcement rule as a worker applies it. Spec: TS 29.244 §7.5.2.5.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QerEntry {
+    /// The rule's identifier, for reports and traces.
+    pub id: QerId,
+    /// Gate towards the data network.
+    pub gate_uplink: Gate,
+    /// Gate towards the UE.
+    pub gate_downlink: Gate,
+    /// QoS flow that downlink packets are marked with.
+    pub qfi: Option<Qfi>,
+    /// Reflective QoS indication in downlink packets.
+    pub rqi: bool,
+}
+
+impl QerEntry {
+    /// The gate of `direction`.
+    #[inline]
+    #[must_use]
+    pub const fn gate(&self, direction: Direction) -> Gate {
+        match direction {
+            Direction::Uplink => self.gate_uplink,
+            Direction::Downlink => self.gate_downlink,
+        }
+    }
+}
+
+/// Everything a worker needs to treat packets of one PFCP session. Immutable once published.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionRules {
+    /// Our own session endpoint identifier, for reports and traces.
+    pub up_seid: Seid,
+    /// All UE addresses that the session's PDRs name; sources outside them are spoofed.
+    /// Empty when no PDR names one: then any source passes.
+    pub ue: Vec<UeAddresses>,
+    /// PDRs of packets that arrive in a tunnel or from below, by ascending precedence.
+    pub uplink: Vec<PdrEntry>,
+    /// PDRs of packets towards the UE, by ascending precedence.
+    pub downlink: Vec<PdrEntry>,
+    /// FARs, in the order that [`PdrEntry::far`] counts.
+    pub fars: Vec<FarEntry>,
+    /// QERs, in the order that [`PdrEntry::qers`] counts.
+    pub qers: Vec<QerEntry>,
+}
+
+impl SessionRules {
+    /// True when `addr` may be the source of an uplink packet of this session.
+    #[inline]
+    #[must_use]
+    pub fn allows_source(&self, addr: IpAddr) -> bool {
+        self.ue.is_empty() || self.ue.iter().any(|ue| ue.contains(addr))
+    }
+
+    /// PDRs of `direction`, by ascending precedence.
+    #[inline]
+    #[must_use]
+    pub fn pdrs(&self, direction: Direction) -> &[PdrEntry] {
+        match direction {
+            Direction::Uplink => &self.uplink,
+            Direction::Downlink => &self.downlink,
+        }
+    }
+}
+
+/// The longest IPv6 prefix that names one UE: the key under which downlink packets are found.
+/// Spec: TS 23.501 §5.8.2.2 (a /64 per PDU Session).
+pub const UE_IPV6_KEY_BITS: u8 = 64;
+
+/// Lookup key of an IPv6 UE: the upper 64 bits of its address.
+#[inline]
+#[must_use]
+pub fn ue_ipv6_key(addr: Ipv6Addr) -> u64 {
+    #[allow(clippy::cast_possible_truncation, reason = "the shift leaves 64 bits")]
+    let key = (addr.to_bits() >> 64) as u64;
+    key
+}

@@ -1,0 +1,108 @@
+//! Why a packet leaves the pipeline: one table for variants, counter names and explanations.
+
+macro_rules! reasons {
+    ($(#[$doc:meta])* $name:ident { $( $variant:ident, $counter:literal, $text:literal; )* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum $name { $( #[doc = $text] $variant, )* }
+
+        impl $name {
+            /// All reasons, in the order of their values.
+            pub const ALL: &'static [Self] = &[ $( Self::$variant, )* ];
+
+            /// How many reasons there are.
+            pub const COUNT: usize = Self::ALL.len();
+
+            /// Position in [`Self::ALL`] and in counter blocks.
+            #[inline]
+            #[must_use]
+            pub const fn index(self) -> usize {
+                self as usize
+            }
+
+            /// The counter's name in `adit show counters` and in metrics.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $( Self::$variant => $counter, )* }
+            }
+
+            /// One sentence for the operator.
+            #[must_use]
+            pub const fn text(self) -> &'static str {
+                match self { $( Self::$variant => $text, )* }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Why a packet was dropped. Every drop increments exactly one of these.
+    DropReason {
+        FrameMalformed, "frame_malformed", "The Ethernet frame or its VLAN tag is truncated.";
+        FrameNotForUs, "frame_not_for_us", "The frame is addressed to another station.";
+        FrameSegmented, "frame_segmented", "The frame spans several buffers; raise the buffer size above the link's frame size.";
+        VlanUnknown, "vlan_unknown", "No interface is configured for this VLAN on this port.";
+        EtherTypeUnknown, "ether_type_unknown", "The frame carries neither IPv4, IPv6 nor ARP.";
+        IpMalformed, "ip_malformed", "The outer or only IP header has a wrong version or length.";
+        IpChecksumWrong, "ip_checksum_wrong", "The IPv4 header checksum is wrong.";
+        IpAddressInvalid, "ip_address_invalid", "The source or destination address cannot be forwarded (multicast, loopback, unspecified, link-local).";
+        IpProtocolUnknown, "ip_protocol_unknown", "A packet to our own address carries a protocol that we do not serve.";
+        OuterFragment, "outer_fragment", "A GTP-U packet arrived in IP fragments.";
+        UdpMalformed, "udp_malformed", "The UDP length disagrees with the packet.";
+        UdpPortUnknown, "udp_port_unknown", "A UDP packet to our own address names a port that we do not serve.";
+        IcmpUnhandled, "icmp_unhandled", "An ICMP message to our own address is malformed or of a kind that we do not serve.";
+        ArpMalformed, "arp_malformed", "The ARP packet is malformed or not about IPv4 over Ethernet.";
+        NeighbourMalformed, "neighbour_malformed", "The IPv6 neighbor discovery message is malformed.";
+        GtpuMalformed, "gtpu_malformed", "The GTP-U header has a wrong version, protocol type or length.";
+        GtpuExtensionMalformed, "gtpu_extension_malformed", "The GTP-U extension header chain is malformed or too long.";
+        GtpuExtensionUnknown, "gtpu_extension_unknown", "A GTP-U extension header that must be understood is unknown.";
+        GtpuMessageUnknown, "gtpu_message_unknown", "The GTP-U message type is not one that a UPF handles.";
+        GtpuNotOnN3, "gtpu_not_on_n3", "GTP-U arrived on an interface that does not serve it.";
+        InnerMalformed, "inner_malformed", "The packet inside the tunnel is no valid IPv4 or IPv6 packet.";
+        TeidUnknown, "teid_unknown", "No PFCP session owns this TEID.";
+        UeUnknown, "ue_unknown", "No PFCP session owns this UE address.";
+        UeSourceSpoofed, "ue_source_spoofed", "The inner source is not an address of the PFCP session's UE.";
+        PdrUnmatched, "pdr_unmatched", "No PDR of the PFCP session matches the packet.";
+        GateClosed, "gate_closed", "A QER of the matched PDR has its gate closed.";
+        FarDrop, "far_drop", "The FAR of the matched PDR drops.";
+        OuterHeaderMismatch, "outer_header_mismatch", "The PDR removes an outer header that the packet does not have.";
+        TtlExceeded, "ttl_exceeded", "The inner TTL or hop limit ran out.";
+        RouteUnknown, "route_unknown", "No route leads to the destination.";
+        NeighbourUnresolved, "neighbour_unresolved", "The next hop's link-layer address could not be resolved in time.";
+        NeighbourQueueFull, "neighbour_queue_full", "Too many packets wait for a link-layer address.";
+        PacketTooBig, "packet_too_big", "The packet exceeds the outgoing MTU; the sender was told where its protocol allows.";
+        HeadroomShort, "headroom_short", "The buffer has no room for the outer headers.";
+        SlowQueueFull, "slow_queue_full", "More slow-path packets arrived than one step handles.";
+        TxQueueFull, "tx_queue_full", "The transmit queue of the outgoing port did not take the packet.";
+    }
+}
+
+reasons! {
+    /// Why a packet was consumed by the slow path instead of being forwarded.
+    PuntReason {
+        Arp, "arp", "An ARP request or reply.";
+        NeighbourDiscovery, "neighbour_discovery", "An IPv6 neighbor solicitation or advertisement.";
+        IcmpLocal, "icmp_local", "An ICMP or ICMPv6 echo to our own address.";
+        GtpuEchoRequest, "gtpu_echo_request", "A GTP-U Echo Request.";
+        GtpuEchoResponse, "gtpu_echo_response", "A GTP-U Echo Response.";
+        GtpuErrorIndication, "gtpu_error_indication", "A GTP-U Error Indication from a peer.";
+        GtpuEndMarker, "gtpu_end_marker", "A GTP-U End Marker.";
+        GtpuExtensionNotification, "gtpu_extension_notification", "A GTP-U Supported Extension Headers Notification.";
+        LinkControl, "link_control", "Link housekeeping that needs no answer: router advertisements, multicast listener reports, LLDP, spanning tree.";
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn reason_names_are_unique_and_indices_dense() {
+        let names: BTreeSet<_> = DropReason::ALL.iter().map(|r| r.name()).collect();
+        assert_eq!(names.len(), DropReason::COUNT);
+        assert!(DropReason::ALL.iter().enumerate().all(|(i, r)| r.index() == i));
+        assert!(PuntReason::ALL.iter().enumerate().all(|(i, r)| r.index() == i));
+    }
+}
