@@ -1,0 +1,33 @@
+# Two commands for everyone; `make help` lists the rest.
+
+SUDO := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
+DEMO_ARGS ?=
+
+.PHONY: help run test build bench clean
+
+help:
+	@echo "make run    build adit and run the demo: namespaces, gNB, SMF, real traffic (root)"
+	@echo "make test   everything CI runs: format, lints, tidy, tests, namespace scenarios"
+	@echo "make bench  cycles per packet of the datapath on this machine"
+	@echo "make build  release binaries in target/release"
+
+build:
+	@scripts/install.sh run
+	cargo build --release --quiet --package adit --package adit-lab
+
+run: build
+	$(SUDO) target/release/adit-lab demo $(DEMO_ARGS)
+
+test:
+	@scripts/install.sh test
+	cargo fmt --check
+	cargo clippy --quiet --workspace --all-targets -- -D warnings
+	cargo xtask tidy
+	cargo build --quiet --package adit --package adit-lab
+	cargo test --quiet --workspace
+
+bench: build
+	target/release/adit bench datapath --sessions 1k,16k,100k
+
+clean:
+	cargo clean

@@ -1,0 +1,35 @@
+#!/bin/sh
+# Installs the distribution packages that Adit needs. Quick when nothing is missing.
+# Usage: scripts/install.sh run|test
+set -eu
+
+build="build-essential pkg-config libdpdk-dev libclang-dev clang"
+demo="iproute2 iputils-ping iperf3 curl python3 ethtool"
+test="tshark"
+
+case "${1:-}" in
+    run) wanted="$build $demo" ;;
+    test) wanted="$build $demo $test" ;;
+    *) echo "usage: scripts/install.sh run|test" >&2; exit 2 ;;
+esac
+
+missing=""
+for package in $wanted; do
+    status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+    [ "$status" = installed ] || missing="$missing $package"
+done
+
+if [ -n "$missing" ]; then
+    echo "installing:$missing"
+    if [ "$(id -u)" -eq 0 ]; then as_root=""; else as_root="sudo"; fi
+    export DEBIAN_FRONTEND=noninteractive
+    $as_root apt-get update -qq
+    # shellcheck disable=SC2086
+    $as_root apt-get install -y -qq --no-install-recommends $missing >/dev/null
+fi
+
+if ! command -v cargo >/dev/null 2>&1; then
+    echo "Rust is missing. Install rustup (https://rustup.rs, or the rustup package where your" >&2
+    echo "distribution has one); it fetches the toolchain that rust-toolchain.toml names." >&2
+    exit 1
+fi
