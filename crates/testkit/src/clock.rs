@@ -1,0 +1,48 @@
+//! A clock that moves only when a test says so.
+
+use adit_types::Nanos;
+
+/// Virtual time of a simulation. It starts at zero and never goes back.
+#[derive(Debug, Clone, Default)]
+pub struct Clock {
+    now: Nanos,
+}
+
+impl Clock {
+    /// A clock that shows zero.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The current instant.
+    #[must_use]
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// Moves on by `span`.
+    pub fn advance(&mut self, span: Nanos) {
+        self.now += span;
+    }
+
+    /// Moves on to `instant`; an instant in the past leaves the clock where it is.
+    pub fn advance_to(&mut self, instant: Nanos) {
+        self.now = self.now.max(instant);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clock_advanced_to_the_past_stays() {
+        let mut clock = Clock::new();
+        clock.advance(Nanos(5));
+        clock.advance_to(Nanos(3));
+        assert_eq!(clock.now(), Nanos(5));
+        clock.advance_to(Nanos(9));
+        assert_eq!(clock.now(), Nanos(9));
+    }
+}
