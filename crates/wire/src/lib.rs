@@ -1,1 +1,38 @@
-//! Placeholder until the room opens.
+//! Forms of the user plane: header views, checked parsing and emission.
+//!
+//! Here live the layouts of Ethernet, VLAN, ARP, IPv4, IPv6, UDP, TCP, ICMP, ICMPv6, GTP-U, its
+//! extension headers and the PDU Session Container, their checksums, and the walk over one packet
+//! (`parse`). Decisions about packets do not live here.
+//!
+//! Invariant: parsing is total. Any octets give a value or a [`Malformed`]; nothing panics,
+//! allocates or loops without a bound. An emitter writes every octet of what it emits.
+//!
+//! Spec: RFC 791, 768, 792, 826, 1071, 1624, 4443, 4861, 8200; TS 29.281; TS 38.415.
+#![forbid(unsafe_code)]
+
+pub mod arp;
+pub mod checksum;
+pub mod encapsulate;
+pub mod ethernet;
+pub mod gtpu;
+pub mod gtpu_ext;
+pub mod gtpu_ie;
+pub mod ipv4;
+pub mod ipv6;
+mod malformed;
+pub mod parse;
+pub mod protocol;
+pub mod psc;
+pub mod tcp;
+pub mod udp;
+mod view;
+pub mod vlan;
+
+pub use encapsulate::{OuterIpv4, OuterIpv6, UdpChecksum, emit_gtpu_ipv4, emit_gtpu_ipv6};
+pub use ethernet::EtherType;
+pub use malformed::Malformed;
+pub use parse::{
+    FiveTuple, Fragment, Frame, GtpuPacket, IpAddrs, IpPacket, five_tuple, parse_frame, parse_gtpu,
+    parse_ip,
+};
+pub use psc::{DlPsc, PduSessionContainer, PduType};

@@ -1,0 +1,280 @@
+//! Outer headers of a downlink G-PDU, written in one go in front of the inner packet.
+//!
+//! What the headers say is decided by the caller; here only lengths and checksums are computed.
+//! Spec: TS 29.281 §4.4, §5.1, §5.2; TS 38.415 §5.5; RFC 6935, 6936 (zero UDP checksum over IPv6).
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+use adit_types::{MacAddr, Teid, VlanId};
+use zerocopy::{Immutable, IntoBytes};
+
+use crate::checksum::{self, Sum};
+use crate::ethernet::{emit_link, link_len};
+use crate::gtpu::{FLAG_E, GtpuHeader, GtpuOptional, MessageType, UDP_PORT};
+use crate::gtpu_ext::ExtensionType;
+use crate::ipv4::{Ipv4Fields, Ipv4Header};
+use crate::ipv6::{Ipv6Fields, Ipv6Header};
+use crate::udp::UdpHeader;
+use crate::view::fixed_header;
+use crate::{DlPsc, EtherType, Malformed, protocol};
+
+/// Hop limit of the packets that Adit originates. Spec: IANA IP parameters (default TTL 64).
+pub const OUTER_TTL: u8 = 64;
+
+/// The outer headers over IPv4: what differs between packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OuterIpv4 {
+    /// Hardware address of our port.
+    pub src_mac: MacAddr,
+    /// Hardware address of the next hop.
+    pub dst_mac: MacAddr,
+    /// VLAN, or untagged.
+    pub vlan: VlanId,
+    /// Our GTP-U address.
+    pub src: Ipv4Addr,
+    /// The peer's GTP-U address.
+    pub dst: Ipv4Addr,
+    /// Type of service of the outer header.
+    pub tos: u8,
+    /// Identification of the outer header.
+    pub identification: u16,
+    /// Source UDP port; the destination is 2152.
+    pub src_port: u16,
+    /// The peer's tunnel endpoint.
+    pub teid: Teid,
+    /// PDU Session Container, or none.
+    pub psc: Option<DlPsc>,
+    /// Length of the inner packet. Unit: octets.
+    pub inner_len: u16,
+}
+
+/// The outer headers over IPv6: what differs between packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OuterIpv6 {
+    /// Hardware address of our port.
+    pub src_mac: MacAddr,
+    /// Hardware address of the next hop.
+    pub dst_mac: MacAddr,
+    /// VLAN, or untagged.
+    pub vlan: VlanId,
+    /// Our GTP-U address.
+    pub src: Ipv6Addr,
+    /// The peer's GTP-U address.
+    pub dst: Ipv6Addr,
+    /// Traffic class of the outer header.
+    pub traffic_class: u8,
+    /// Flow label of the outer header, the low 20 bits.
+    pub flow_label: u32,
+    /// Source UDP port; the destination is 2152.
+    pub src_port: u16,
+    /// The peer's tunnel endpoint.
+    pub teid: Teid,
+    /// PDU Session Container, or none.
+    pub psc: Option<DlPsc>,
+    /// Length of the inner packet. Unit: octets.
+    pub inner_len: u16,
+    /// UDP checksum.
+    pub udp_checksum: UdpChecksum,
+}
+
+/// The UDP checksum of a G-PDU over IPv6.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UdpChecksum {
+    /// None, as tunnels may. Spec: RFC 6935 §5; RFC 6936.
+    Zero,
+    /// Over everything; holds the sum of the inner packet (`Sum::new().bytes(inner)`).
+    Compute(Sum),
+}
+
+/// Octets of GTP-U in front of the inner packet: 8, 16 with a container, 20 with a PPI too.
+#[inline]
+#[must_use]
+pub const fn gtpu_len(psc: Option<&DlPsc>) -> usize {
+    match psc {
+        None => GtpuHeader::LEN,
+        Some(psc) => GtpuHeader::LEN + GtpuOptional::LEN + psc.extension_len(),
+    }
+}
+
+impl OuterIpv4 {
+    /// Octets that [`emit_gtpu_ipv4`] writes.
+    #[inline]
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        link_len(self.vlan) + Ipv4Header::LEN + UdpHeader::LEN + gtpu_len(self.psc.as_ref())
+    }
+
+    /// Never: outer headers have octets.
+    #[inline]
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        false
+    }
+}
+
+impl OuterIpv6 {
+    /// Octets that [`emit_gtpu_ipv6`] writes.
+    #[inline]
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        link_len(self.vlan) + Ipv6Header::LEN + UdpHeader::LEN + gtpu_len(self.psc.as_ref())
+    }
+
+    /// Never: outer headers have octets.
+    #[inline]
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        false
+    }
+}
+
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct Ipv4Stack {
+    ip: Ipv4Header,
+    udp: UdpHeader,
+    gtpu: GtpuHeader,
+}
+
+fixed_header!(Ipv4Stack, 36);
+
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct Ipv6Stack {
+    ip: Ipv6Header,
+    udp: UdpHeader,
+    gtpu: GtpuHeader,
+}
+
+fixed_header!(Ipv6Stack, 56);
+
+/// Writes Ethernet, VLAN, IPv4, UDP and GTP-U headers into `out`, which is exactly the room in
+/// front of the inner packet.
+///
+/// Shape:  `out.len() == outer.len()`.
+/// Cost:   one pass over `out`; the inner packet is not read. The UDP checksum is zero.
+/// Errors: `BadLength` when `out` is of another length, or the outer packet exceeds 65,535 octets;
+///         `out` may be written in part then.
+/// Spec:   TS 29.281 §4.4, §5.1.
+#[inline]
+pub fn emit_gtpu_ipv4(out: &mut [u8], outer: &OuterIpv4) -> Result<(), Malformed> {
+    check_room(out, outer.len())?;
+    let lens = Lens::new(outer.psc.as_ref(), outer.inner_len, Ipv4Header::LEN)?;
+    let stack = Ipv4Stack {
+        ip: Ipv4Header::new(&Ipv4Fields {
+            tos: outer.tos,
+            total_len: lens.ip,
+            identification: outer.identification,
+            dont_fragment: false,
+            ttl: OUTER_TTL,
+            protocol: protocol::UDP,
+            src: outer.src,
+            dst: outer.dst,
+        }),
+        udp: UdpHeader::new(outer.src_port, UDP_PORT, lens.udp, 0),
+        gtpu: g_pdu(outer.psc.as_ref(), lens.gtpu, outer.teid),
+    };
+    let link = emit_link(out, outer.dst_mac, outer.src_mac, outer.vlan, EtherType::IPV4)?;
+    let rest = out.get_mut(link..).unwrap_or_default();
+    stack.emit(rest)?;
+    match outer.psc {
+        Some(psc) => emit_psc(rest.get_mut(Ipv4Stack::LEN..).unwrap_or_default(), &psc),
+        None => Ok(()),
+    }
+}
+
+/// As [`emit_gtpu_ipv4`] over IPv6.
+///
+/// Errors: as there; the payload of IPv6 may have 65,535 octets without its header.
+#[inline]
+pub fn emit_gtpu_ipv6(out: &mut [u8], outer: &OuterIpv6) -> Result<(), Malformed> {
+    check_room(out, outer.len())?;
+    let lens = Lens::new(outer.psc.as_ref(), outer.inner_len, 0)?;
+    let gtpu = g_pdu(outer.psc.as_ref(), lens.gtpu, outer.teid);
+    let udp = UdpHeader::new(outer.src_port, UDP_PORT, lens.udp, 0);
+    let checksum = match outer.udp_checksum {
+        UdpChecksum::Zero => 0,
+        UdpChecksum::Compute(inner) => {
+            checksum::pseudo_ipv6(outer.src, outer.dst, protocol::UDP, u32::from(lens.udp))
+                .bytes(udp.as_bytes())
+                .bytes(gtpu.as_bytes())
+                .bytes(psc_octets(outer.psc.as_ref()).as_slice())
+                .word(inner.fold())
+                .udp_checksum()
+        }
+    };
+    let stack = Ipv6Stack {
+        ip: Ipv6Header::new(&Ipv6Fields {
+            traffic_class: outer.traffic_class,
+            flow_label: outer.flow_label,
+            payload_len: lens.udp,
+            next_header: protocol::UDP,
+            hop_limit: OUTER_TTL,
+            src: outer.src,
+            dst: outer.dst,
+        }),
+        udp: UdpHeader::new(outer.src_port, UDP_PORT, lens.udp, checksum),
+        gtpu,
+    };
+    let link = emit_link(out, outer.dst_mac, outer.src_mac, outer.vlan, EtherType::IPV6)?;
+    let rest = out.get_mut(link..).unwrap_or_default();
+    stack.emit(rest)?;
+    match outer.psc {
+        Some(psc) => emit_psc(rest.get_mut(Ipv6Stack::LEN..).unwrap_or_default(), &psc),
+        None => Ok(()),
+    }
+}
+
+/// The length fields of the outer headers, from the inside out.
+struct Lens {
+    gtpu: u16,
+    udp: u16,
+    ip: u16,
+}
+
+impl Lens {
+    /// `ip_header_len` is what the IP header's own length field counts of the header.
+    #[inline]
+    fn new(psc: Option<&DlPsc>, inner: u16, ip_header_len: usize) -> Result<Self, Malformed> {
+        let gtpu = usize::from(inner) + gtpu_len(psc) - GtpuHeader::LEN;
+        let udp = gtpu + GtpuHeader::LEN + UdpHeader::LEN;
+        let ip = udp + ip_header_len;
+        match (u16::try_from(gtpu), u16::try_from(udp), u16::try_from(ip)) {
+            (Ok(gtpu), Ok(udp), Ok(ip)) => Ok(Self { gtpu, udp, ip }),
+            _ => Err(Malformed::bad_length(ip, usize::from(u16::MAX))),
+        }
+    }
+}
+
+#[inline]
+fn check_room(out: &[u8], need: usize) -> Result<(), Malformed> {
+    if out.len() == need { Ok(()) } else { Err(Malformed::bad_length(need, out.len())) }
+}
+
+#[inline]
+fn g_pdu(psc: Option<&DlPsc>, len: u16, teid: Teid) -> GtpuHeader {
+    let flags = if psc.is_some() { FLAG_E } else { 0 };
+    GtpuHeader::new(flags, MessageType::G_PDU, len, teid)
+}
+
+#[inline]
+fn emit_psc(out: &mut [u8], psc: &DlPsc) -> Result<(), Malformed> {
+    crate::view::emit(&GtpuOptional::new(0, ExtensionType::PDU_SESSION_CONTAINER), out)?;
+    let rest = out.get_mut(GtpuOptional::LEN..).unwrap_or_default();
+    match psc.ppi {
+        None => crate::view::emit(&psc.short_extension(), rest),
+        Some(ppi) => crate::view::emit(&psc.long_extension(ppi), rest),
+    }
+}
+
+/// The octets that [`emit_psc`] writes, padded with zeros, which a sum does not see.
+#[inline]
+fn psc_octets(psc: Option<&DlPsc>) -> [u8; 12] {
+    let mut octets = [0; 12];
+    if let Some(psc) = psc
+        && emit_psc(&mut octets, psc).is_err()
+    {
+        unreachable!("twelve octets hold the longest container")
+    }
+    octets
+}

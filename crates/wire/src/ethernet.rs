@@ -1,0 +1,170 @@
+//! Ethernet II framing. The tag behind it is `vlan`'s. Spec: IEEE 802.3 §3.2.
+
+use adit_types::MacAddr;
+use zerocopy::byteorder::big_endian::U16;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::Malformed;
+use crate::view::{fixed_header, split};
+
+/// Type of what follows a MAC header, host order. Values below 0x0600 are IEEE 802.3 lengths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct EtherType(pub u16);
+
+impl EtherType {
+    /// IPv4.
+    pub const IPV4: Self = Self(0x0800);
+    /// ARP.
+    pub const ARP: Self = Self(0x0806);
+    /// A customer VLAN tag follows (IEEE 802.1Q).
+    pub const VLAN: Self = Self(0x8100);
+    /// IPv6.
+    pub const IPV6: Self = Self(0x86dd);
+    /// A service VLAN tag follows (IEEE 802.1ad).
+    pub const SERVICE_VLAN: Self = Self(0x88a8);
+}
+
+/// MAC header.
+///
+/// ```text
+/// Octets   8 7 6 5 4 3 2 1
+/// 1-6      Destination address
+/// 7-12     Source address
+/// 13-14    EtherType
+/// ```
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct EthernetHeader {
+    dst: [u8; 6],
+    src: [u8; 6],
+    ether_type: U16,
+}
+
+fixed_header!(EthernetHeader, 14);
+
+impl EthernetHeader {
+    /// A header of the given fields.
+    #[inline]
+    #[must_use]
+    pub fn new(dst: MacAddr, src: MacAddr, ether_type: EtherType) -> Self {
+        Self { dst: dst.0, src: src.0, ether_type: U16::new(ether_type.0) }
+    }
+
+    /// The header at the front of a frame, and what follows.
+    ///
+    /// # Errors
+    /// `Truncated` below 14 octets.
+    #[inline]
+    pub fn parse(bytes: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
+        split(bytes)
+    }
+
+    /// Destination address.
+    #[inline]
+    #[must_use]
+    pub fn dst(&self) -> MacAddr {
+        MacAddr(self.dst)
+    }
+
+    /// Source address.
+    #[inline]
+    #[must_use]
+    pub fn src(&self) -> MacAddr {
+        MacAddr(self.src)
+    }
+
+    /// Type of what follows.
+    #[inline]
+    #[must_use]
+    pub fn ether_type(&self) -> EtherType {
+        EtherType(self.ether_type.get())
+    }
+}
+
+/// Writes the MAC header, with a tag unless `vlan` is untagged, at the front of `out`. Returns the
+/// octets written, 14 or 18.
+///
+/// # Errors
+/// `Truncated` when `out` is shorter.
+#[inline]
+pub fn emit_link(
+    out: &mut [u8],
+    dst: MacAddr,
+    src: MacAddr,
+    vlan: adit_types::VlanId,
+    ether_type: EtherType,
+) -> Result<usize, Malformed> {
+    if vlan == adit_types::VlanId::UNTAGGED {
+        EthernetHeader::new(dst, src, ether_type).emit(out)?;
+        return Ok(EthernetHeader::LEN);
+    }
+    let tagged = TaggedHeader {
+        mac: EthernetHeader::new(dst, src, EtherType::VLAN),
+        tag: crate::vlan::VlanTag::new(vlan, 0, ether_type),
+    };
+    tagged.emit(out)?;
+    Ok(TaggedHeader::LEN)
+}
+
+/// Octets that [`emit_link`] writes.
+#[inline]
+#[must_use]
+pub const fn link_len(vlan: adit_types::VlanId) -> usize {
+    if vlan.value() == 0 { EthernetHeader::LEN } else { TaggedHeader::LEN }
+}
+
+#[derive(IntoBytes, Immutable)]
+#[repr(C)]
+struct TaggedHeader {
+    mac: EthernetHeader,
+    tag: crate::vlan::VlanTag,
+}
+
+fixed_header!(TaggedHeader, 18);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use adit_types::VlanId;
+
+    const WIRE: [u8; 14] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0x86, 0xdd];
+
+    fn header() -> EthernetHeader {
+        let (dst, src) = (MacAddr([1, 2, 3, 4, 5, 6]), MacAddr([7, 8, 9, 10, 11, 12]));
+        EthernetHeader::new(dst, src, EtherType::IPV6)
+    }
+
+    #[test]
+    fn ethernet_header_known_octets_parse_and_emit() {
+        let (parsed, rest) = EthernetHeader::parse(&WIRE).unwrap();
+        assert_eq!((*parsed, rest.len()), (header(), 0));
+        assert_eq!(parsed.dst(), MacAddr([1, 2, 3, 4, 5, 6]));
+        assert_eq!(parsed.src(), MacAddr([7, 8, 9, 10, 11, 12]));
+        assert_eq!(parsed.ether_type(), EtherType::IPV6);
+        let mut out = [0xa5; 14];
+        header().emit(&mut out).unwrap();
+        assert_eq!(out, WIRE);
+    }
+
+    #[test]
+    fn ethernet_header_every_prefix_is_truncated() {
+        for len in 0..WIRE.len() {
+            let refused = EthernetHeader::parse(&WIRE[..len]);
+            assert_eq!(refused, Err(Malformed::truncated(14, len)));
+            assert!(header().emit(&mut [0xa5; 14][..len]).is_err());
+        }
+    }
+
+    #[test]
+    fn link_with_vlan_carries_the_tag() {
+        let (dst, src) = (MacAddr([1, 2, 3, 4, 5, 6]), MacAddr([7, 8, 9, 10, 11, 12]));
+        let mut out = [0xa5; 18];
+        let vlan = VlanId::new(100).unwrap();
+        assert_eq!(emit_link(&mut out, dst, src, vlan, EtherType::IPV4), Ok(link_len(vlan)));
+        assert_eq!(out[12..], [0x81, 0, 0, 100, 8, 0]);
+        assert_eq!(link_len(VlanId::UNTAGGED), 14);
+    }
+}

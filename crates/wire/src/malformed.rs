@@ -1,0 +1,73 @@
+//! The one error of this room: why octets are not what they should be.
+
+/// Why parsing (or emission into a short slice) was refused. Lengths saturate at 65,535.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Malformed {
+    /// Fewer octets than the header needs.
+    Truncated {
+        /// Octets that the header needs.
+        need: u16,
+        /// Octets that there are.
+        have: u16,
+    },
+    /// The version (IP: 4 or 6; GTP: 1 with protocol type 1) is another one. Holds the version
+    /// field; for GTP the four bits of version and protocol type.
+    BadVersion(u8),
+    /// A length field contradicts the header or the octets that there are.
+    BadLength {
+        /// What the length field says, in octets.
+        claimed: u16,
+        /// What it is compared with, in octets.
+        have: u16,
+    },
+    /// A checksum does not match.
+    BadChecksum,
+    /// A fixed field or a type has a value that this header cannot have.
+    BadField(u8),
+    /// An extension header (IPv6 or GTP-U, by its type) has a length or content that cannot be.
+    BadExtension(u8),
+    /// More extension headers than `adit_types::limits` allows to walk.
+    TooManyExtensions,
+    /// An information element (by its type) is of a wrong length, or unknown and of no length.
+    BadIe(u8),
+    /// A mandatory information element (by its type) is absent.
+    MissingIe(u8),
+}
+
+const _: () = assert!(size_of::<Malformed>() <= 8);
+
+impl Malformed {
+    #[cold]
+    pub(crate) fn truncated(need: usize, have: usize) -> Self {
+        Self::Truncated { need: saturate(need), have: saturate(have) }
+    }
+
+    #[cold]
+    pub(crate) fn bad_length(claimed: usize, have: usize) -> Self {
+        Self::BadLength { claimed: saturate(claimed), have: saturate(have) }
+    }
+}
+
+impl core::fmt::Display for Malformed {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match *self {
+            Self::Truncated { need, have } => write!(f, "truncated: {have} of {need} octets"),
+            Self::BadVersion(version) => write!(f, "version {version} is not supported"),
+            Self::BadLength { claimed, have } => {
+                write!(f, "length {claimed} against {have} octets")
+            }
+            Self::BadChecksum => f.write_str("checksum does not match"),
+            Self::BadField(value) => write!(f, "field value {value} is not possible"),
+            Self::BadExtension(kind) => write!(f, "extension header 0x{kind:02x} is malformed"),
+            Self::TooManyExtensions => f.write_str("too many extension headers"),
+            Self::BadIe(kind) => write!(f, "information element {kind} is malformed"),
+            Self::MissingIe(kind) => write!(f, "information element {kind} is missing"),
+        }
+    }
+}
+
+impl core::error::Error for Malformed {}
+
+fn saturate(len: usize) -> u16 {
+    u16::try_from(len).unwrap_or(u16::MAX)
+}

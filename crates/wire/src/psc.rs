@@ -1,0 +1,151 @@
+//! PDU Session Container: the frame of the PDU session user plane protocol that travels in a GTP-U
+//! extension header. Fields behind QFI and PPI (QoS monitoring, sequence numbers) are not read.
+//! Spec: TS 38.415 §5.5.2, §5.5.3; TS 29.281 §5.2.2.7.
+
+use adit_types::Qfi;
+
+use crate::Malformed;
+use crate::gtpu_ext::ExtensionType;
+
+/// The direction that a container is for. Spec: TS 38.415 §5.5.3.1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PduType {
+    /// DL PDU SESSION INFORMATION, code 0: from the UPF towards the NG-RAN.
+    Downlink,
+    /// UL PDU SESSION INFORMATION, code 1: from the NG-RAN towards the UPF.
+    Uplink,
+}
+
+/// What Adit reads of a PDU Session Container.
+///
+/// ```text
+/// Downlink   8 7 6 5 4 3 2 1           Uplink   8 7 6 5 4 3 2 1
+/// 1          type 0 |Q|S|M|-           1        type 1 |Q|D|U|S
+/// 2          PPP|RQI|   QFI            2        N39|NIE|  QFI
+/// 3          PPI  | spare  (if PPP)
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PduSessionContainer {
+    /// Direction.
+    pub pdu_type: PduType,
+    /// QoS flow of the packet.
+    pub qfi: Qfi,
+    /// Reflective QoS is indicated. Always false uplink.
+    pub rqi: bool,
+    /// Paging policy indicator, 0..=7. Always absent uplink.
+    pub ppi: Option<u8>,
+}
+
+/// What a downlink container says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DlPsc {
+    /// QoS flow of the packet.
+    pub qfi: Qfi,
+    /// Indicate reflective QoS.
+    pub rqi: bool,
+    /// Paging policy indicator, the low three bits; makes the container longer.
+    pub ppi: Option<u8>,
+}
+
+impl PduSessionContainer {
+    /// Reads the content of the extension header: what lies between its length octet and its next
+    /// extension header type.
+    ///
+    /// # Errors
+    /// `BadExtension` when the content is too short for its flags, or its type is neither downlink
+    /// nor uplink.
+    #[inline]
+    pub fn parse(content: &[u8]) -> Result<Self, Malformed> {
+        let &[first, second, ref rest @ ..] = content else { return Err(MALFORMED) };
+        let qfi = qfi(second);
+        match first >> 4 {
+            0 => {
+                let ppi = match (second & 0x80 != 0, rest) {
+                    (false, _) => None,
+                    (true, [octet, ..]) => Some(octet >> 5),
+                    (true, []) => return Err(MALFORMED),
+                };
+                Ok(Self { pdu_type: PduType::Downlink, qfi, rqi: second & 0x40 != 0, ppi })
+            }
+            1 => Ok(Self { pdu_type: PduType::Uplink, qfi, rqi: false, ppi: None }),
+            _ => Err(MALFORMED),
+        }
+    }
+}
+
+const MALFORMED: Malformed = Malformed::BadExtension(ExtensionType::PDU_SESSION_CONTAINER.0);
+
+#[inline]
+fn qfi(octet: u8) -> Qfi {
+    match Qfi::new(octet & Qfi::MAX) {
+        Some(qfi) => qfi,
+        None => unreachable!("the mask leaves six bits"),
+    }
+}
+
+impl DlPsc {
+    /// Octets of the extension header that carries this container: 4, or 8 with a PPI.
+    #[inline]
+    #[must_use]
+    pub const fn extension_len(&self) -> usize {
+        if self.ppi.is_some() { 8 } else { 4 }
+    }
+
+    /// The extension header without PPI, closing the chain.
+    #[inline]
+    pub(crate) fn short_extension(&self) -> [u8; 4] {
+        [1, 0, u8::from(self.rqi) << 6 | self.qfi.value(), ExtensionType::NONE.0]
+    }
+
+    /// The extension header with a PPI, padded, closing the chain.
+    #[inline]
+    pub(crate) fn long_extension(&self, ppi: u8) -> [u8; 8] {
+        let flags = 0x80 | u8::from(self.rqi) << 6 | self.qfi.value();
+        [2, 0, flags, (ppi & 7) << 5, 0, 0, 0, ExtensionType::NONE.0]
+    }
+}
+
+/// The extension header of an uplink container, closing the chain.
+#[inline]
+#[must_use]
+pub fn ul_extension(qfi: Qfi) -> [u8; 4] {
+    [1, 0x10, qfi.value(), ExtensionType::NONE.0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn psc_downlink_round_trips_for_every_value() {
+        for octet in 0..=63 {
+            for rqi in [false, true] {
+                let qfi = Qfi::new(octet).unwrap();
+                let ext = DlPsc { qfi, rqi, ppi: None }.short_extension();
+                let expected =
+                    PduSessionContainer { pdu_type: PduType::Downlink, qfi, rqi, ppi: None };
+                assert_eq!(PduSessionContainer::parse(&ext[1..3]), Ok(expected));
+                for ppi in 0..8 {
+                    let long = DlPsc { qfi, rqi, ppi: Some(ppi) }.long_extension(ppi);
+                    let expected = PduSessionContainer { ppi: Some(ppi), ..expected };
+                    assert_eq!(PduSessionContainer::parse(&long[1..7]), Ok(expected));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn psc_uplink_known_octets_parse() {
+        let psc = PduSessionContainer::parse(&[0x10, 0xc9]).unwrap();
+        assert_eq!((psc.pdu_type, psc.qfi.value()), (PduType::Uplink, 9));
+        assert_eq!((psc.rqi, psc.ppi), (false, None));
+        assert_eq!(ul_extension(psc.qfi), [1, 0x10, 9, 0]);
+    }
+
+    #[test]
+    fn psc_short_or_of_unknown_type_is_refused() {
+        for content in [&[][..], &[0], &[0, 0x80], &[0x20, 1], &[0xf0, 1, 2, 3, 4, 5]] {
+            assert_eq!(PduSessionContainer::parse(content), Err(MALFORMED), "{content:?}");
+        }
+    }
+}

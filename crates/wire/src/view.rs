@@ -1,0 +1,69 @@
+//! How every header of fixed layout is viewed and written.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::Malformed;
+
+/// The header at the front of `bytes`, and what follows it.
+#[inline]
+pub(crate) fn split<T>(bytes: &[u8]) -> Result<(&T, &[u8]), Malformed>
+where
+    T: FromBytes + KnownLayout + Immutable + Unaligned,
+{
+    T::ref_from_prefix(bytes).map_err(|_| Malformed::truncated(size_of::<T>(), bytes.len()))
+}
+
+/// Writes the header at the front of `out`.
+#[inline]
+pub(crate) fn emit<T: IntoBytes + Immutable>(value: &T, out: &mut [u8]) -> Result<(), Malformed> {
+    let have = out.len();
+    value.write_to_prefix(out).map_err(|_| Malformed::truncated(size_of::<T>(), have))
+}
+
+/// Gives a layout its length, a static check of it, and `emit`.
+macro_rules! fixed_header {
+    ($name:ident, $len:literal) => {
+        const _: () = assert!(size_of::<$name>() == $len);
+
+        impl $name {
+            /// Octets of this header.
+            pub const LEN: usize = $len;
+
+            /// Writes all octets of this header at the front of `out`.
+            ///
+            /// # Errors
+            /// `Truncated` when `out` is shorter than `LEN`; nothing is written then.
+            #[inline]
+            pub fn emit(&self, out: &mut [u8]) -> Result<(), crate::Malformed> {
+                crate::view::emit(self, out)
+            }
+        }
+    };
+}
+pub(crate) use fixed_header;
+
+/// Writes fields one behind the other.
+pub(crate) struct Cursor<'a> {
+    out: &'a mut [u8],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn new(out: &'a mut [u8]) -> Self {
+        Self { out, at: 0 }
+    }
+
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
+        let have = self.out.len();
+        let end = self.at + bytes.len();
+        let slot = self.out.get_mut(self.at..end).ok_or_else(|| Malformed::truncated(end, have))?;
+        slot.copy_from_slice(bytes);
+        self.at = end;
+        Ok(())
+    }
+
+    /// The octets written so far.
+    pub(crate) fn len(&self) -> usize {
+        self.at
+    }
+}
