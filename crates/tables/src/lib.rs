@@ -1,1 +1,35 @@
-//! Placeholder until the room opens.
+//! Lookup tables of the data plane and their publication to the workers.
+//!
+//! The control thread owns the [`Publisher`] and the [`NeighbourCache`]; each worker owns one
+//! [`Reader`] and opens a [`View`] at every burst boundary. Nothing a worker calls here allocates,
+//! locks, waits or makes a system call; all memory is allocated by [`build`].
+//!
+//! Invariant: what a worker found through a [`View`] stays as it is until that worker opens the
+//! next one (quiescent-state-based reclamation, [`publish`]).
+//!
+//! Does not live here: which sessions exist (`session`), what happens to packets (`datapath`).
+
+mod config;
+mod counters;
+mod foreign;
+mod hash;
+mod neighbour;
+mod next_hop;
+mod prefetch;
+pub mod publish;
+mod publisher;
+mod reader;
+mod routes;
+mod sync;
+mod teid;
+
+pub use config::{Interface, IpPrefix, Route, TablesConfig, TablesError};
+pub use counters::{
+    Counter, InterfaceCounters, InterfaceSnapshot, SessionCounters, SessionTraffic, Snapshot,
+    WorkerCounters,
+};
+pub use foreign::{KeyRefused, KeyTable, KeyWriter};
+pub use neighbour::{NeighbourCache, NeighbourCounters, NeighbourEntry, NeighbourState};
+pub use next_hop::{NextHop, NextHopRef, Via};
+pub use publisher::{Publisher, PublisherCounters, build};
+pub use reader::{Reader, View};

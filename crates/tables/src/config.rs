@@ -1,0 +1,222 @@
+//! What the tables are built from: capacities, logical interfaces and routes.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use adit_types::limits::{INTERFACES_MAX, NEXT_HOPS_MAX, ROUTES_MAX, SESSIONS_MAX, WORKERS_MAX};
+use adit_types::{
+    InterfaceId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, MacAddr, PortId, PrefixError, VlanId,
+};
+
+/// Low bits of a TEID that may select its place: an index of 2 GiB.
+const TEID_SLOT_BITS_MAX: u8 = 28;
+
+/// Everything that decides the size and the constant contents of the tables.
+#[derive(Debug, Clone)]
+pub struct TablesConfig {
+    /// PFCP sessions at most, 1..=`SESSIONS_MAX`.
+    pub sessions_max: usize,
+    /// Low bits of a TEID that select its place in the direct index, 1..=28;
+    /// the index takes 8 octets × 2^bits.
+    pub teid_slot_bits: u8,
+    /// Readers, 0..=`WORKERS_MAX`.
+    pub workers: usize,
+    /// Next hops at most, 1..=`NEXT_HOPS_MAX`. A quarter of them is kept for gateways and GTP-U
+    /// peers, out of the reach of on-link hosts that packets merely ask for.
+    pub next_hops_max: usize,
+    /// Random secret of the hash tables: whoever knows it can choose keys that collide.
+    pub seed: u64,
+    /// Logical interfaces; the id of each is its position.
+    pub interfaces: Vec<Interface>,
+    /// Routes beyond the connected prefixes.
+    pub routes: Vec<Route>,
+}
+
+/// A logical interface: an ethdev port, or one VLAN on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interface {
+    /// Position in the list of interfaces.
+    pub id: InterfaceId,
+    /// The reference point that it serves.
+    pub role: InterfaceRole,
+    /// The ethdev port.
+    pub port: PortId,
+    /// The VLAN, or [`VlanId::UNTAGGED`].
+    pub vlan: VlanId,
+    /// Our link-layer address here.
+    pub mac: MacAddr,
+    /// Largest IP packet that the link carries.
+    pub mtu_bytes: u16,
+    /// Our IPv4 address and the length of the connected prefix.
+    pub v4: Option<(Ipv4Addr, u8)>,
+    /// Our IPv6 address and the length of the connected prefix.
+    pub v6: Option<(Ipv6Addr, u8)>,
+}
+
+impl Interface {
+    /// Our IPv6 link-local address: `fe80::/64` and the modified EUI-64 of the MAC address.
+    /// Spec: RFC 4291 §2.5.6, appendix A.
+    #[must_use]
+    pub const fn link_local(&self) -> Ipv6Addr {
+        let [a, b, c, d, e, f] = self.mac.0;
+        Ipv6Addr::from_octets([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
+    }
+
+    /// True when `addr` is ours on this interface. The link-local address is ours where IPv6 is on.
+    #[inline]
+    #[must_use]
+    pub fn owns(&self, addr: IpAddr) -> bool {
+        match addr {
+            IpAddr::V4(addr) => self.v4.is_some_and(|(own, _)| own == addr),
+            IpAddr::V6(addr) => {
+                self.v6.is_some_and(|(own, _)| own == addr || self.link_local() == addr)
+            }
+        }
+    }
+
+    /// True when `addr` is another station's unicast address on this link.
+    #[must_use]
+    pub fn is_neighbour(&self, addr: IpAddr) -> bool {
+        let on_link = match addr {
+            IpAddr::V4(addr) => self.v4_prefix().is_some_and(|prefix| {
+                prefix.contains(addr) && !reserved_v4(prefix).contains(&Some(addr))
+            }),
+            IpAddr::V6(addr) => {
+                self.v6.is_some() && addr.is_unicast_link_local()
+                    || self.v6_prefix().is_some_and(|prefix| prefix.contains(addr))
+            }
+        };
+        on_link && !self.owns(addr) && !addr.is_multicast() && !addr.is_unspecified()
+    }
+
+    pub(crate) fn v4_prefix(&self) -> Option<Ipv4Prefix> {
+        self.v4.and_then(|(addr, len)| Ipv4Prefix::containing(addr, len))
+    }
+
+    pub(crate) fn v6_prefix(&self) -> Option<Ipv6Prefix> {
+        self.v6.and_then(|(addr, len)| Ipv6Prefix::containing(addr, len))
+    }
+}
+
+/// Network and directed broadcast address of a connected prefix; a /31 or /32 has neither.
+/// Spec: RFC 922 §7; RFC 3021 §2.1.
+pub(crate) fn reserved_v4(prefix: Ipv4Prefix) -> [Option<Ipv4Addr>; 2] {
+    if prefix.len() >= 31 {
+        return [None, None];
+    }
+    let network = prefix.addr();
+    let broadcast = Ipv4Addr::from_bits(network.to_bits() | u32::MAX >> prefix.len());
+    [Some(network), Some(broadcast)]
+}
+
+/// A prefix of either family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum IpPrefix {
+    /// IPv4.
+    V4(Ipv4Prefix),
+    /// IPv6.
+    V6(Ipv6Prefix),
+}
+
+impl core::fmt::Display for IpPrefix {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::V4(prefix) => prefix.fmt(f),
+            Self::V6(prefix) => prefix.fmt(f),
+        }
+    }
+}
+
+impl core::str::FromStr for IpPrefix {
+    type Err = PrefixError;
+    fn from_str(text: &str) -> Result<Self, PrefixError> {
+        if text.contains(':') { text.parse().map(Self::V6) } else { text.parse().map(Self::V4) }
+    }
+}
+
+/// Packets to `prefix` leave through `interface` towards `next_hop`.
+///
+/// Routes of different [`InterfaceRole`]s form different tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Route {
+    /// The interface that packets leave through.
+    pub interface: InterfaceId,
+    /// The destinations.
+    pub prefix: IpPrefix,
+    /// The gateway, a neighbor on the interface's link.
+    pub next_hop: IpAddr,
+}
+
+/// Why tables cannot be built. Every variant is a mistake in the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TablesError {
+    /// A capacity lies outside its range.
+    #[error("{name} is {value}; the range is {min} to {max}")]
+    OutOfRange {
+        /// The capacity.
+        name: &'static str,
+        /// What was asked for.
+        value: usize,
+        /// The least.
+        min: usize,
+        /// The most.
+        max: usize,
+    },
+    /// An interface's id is not its position.
+    #[error("interface {0:?} is not at the position of its id")]
+    InterfaceOutOfOrder(InterfaceId),
+    /// A connected prefix is longer than the address family allows.
+    #[error("interface {0:?} has a prefix length beyond its address family")]
+    PrefixLength(InterfaceId),
+    /// A route names an interface that does not exist.
+    #[error("the route to {} names an interface that does not exist", .0.prefix)]
+    UnknownInterface(Route),
+    /// A route's next hop is no neighbor on its interface, or of the other family.
+    #[error("next hop {} of the route to {} is not on the link of its interface", .0.next_hop, .0.prefix)]
+    NextHopOffLink(Route),
+    /// Two routes, or a route and a connected prefix, of one role have the same prefix.
+    #[error("two routes of the same role lead to {0}")]
+    DuplicateRoute(IpPrefix),
+    /// More gateways than next hops.
+    #[error("the routes name more gateways than next_hops_max")]
+    TooManyGateways,
+}
+
+/// Checks what can be checked without building anything.
+pub(crate) fn check(config: &TablesConfig) -> Result<(), TablesError> {
+    let ranges = [
+        ("sessions_max", config.sessions_max, 1, SESSIONS_MAX),
+        ("teid_slot_bits", config.teid_slot_bits.into(), 1, TEID_SLOT_BITS_MAX.into()),
+        ("workers", config.workers, 0, WORKERS_MAX),
+        ("next_hops_max", config.next_hops_max, 1, NEXT_HOPS_MAX),
+        ("interfaces", config.interfaces.len(), 0, INTERFACES_MAX),
+        ("routes", config.routes.len(), 0, ROUTES_MAX),
+    ];
+    for (name, value, min, max) in ranges {
+        if !(min..=max).contains(&value) {
+            return Err(TablesError::OutOfRange { name, value, min, max });
+        }
+    }
+    for (position, interface) in config.interfaces.iter().enumerate() {
+        if usize::from(interface.id.0) != position {
+            return Err(TablesError::InterfaceOutOfOrder(interface.id));
+        }
+        let v4_bad = interface.v4.is_some() && interface.v4_prefix().is_none();
+        if v4_bad || interface.v6.is_some() && interface.v6_prefix().is_none() {
+            return Err(TablesError::PrefixLength(interface.id));
+        }
+    }
+    config.routes.iter().try_for_each(|route| check_route(config, *route))
+}
+
+fn check_route(config: &TablesConfig, route: Route) -> Result<(), TablesError> {
+    let interface = config.interfaces.get(usize::from(route.interface.0));
+    let interface = interface.ok_or(TablesError::UnknownInterface(route))?;
+    let same_family = matches!(
+        (route.prefix, route.next_hop),
+        (IpPrefix::V4(_), IpAddr::V4(_)) | (IpPrefix::V6(_), IpAddr::V6(_))
+    );
+    if !same_family || !interface.is_neighbour(route.next_hop) {
+        return Err(TablesError::NextHopOffLink(route));
+    }
+    Ok(())
+}

@@ -1,0 +1,333 @@
+//! Counters: one block per worker and one array of session counters per worker.
+//!
+//! A worker alone writes its block, with relaxed loads and stores (no locked instruction); anyone
+//! reads it. A snapshot of running workers is not an instant: the identity holds exactly when no
+//! worker is inside a step.
+
+use core::fmt;
+
+use adit_rules::{DropReason, PuntReason};
+use adit_types::limits::INTERFACES_MAX;
+use adit_types::{Direction, InterfaceId, SessionIndex};
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// A number that one thread writes and others read.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `n`; wraps after 2^64. For the owning worker only: a second writer loses counts.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// Replaces the value (gauges). For the owning worker only.
+    #[inline]
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// The value.
+    #[inline]
+    #[must_use]
+    pub fn load(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What one worker counted on one logical interface.
+#[derive(Debug, Default)]
+pub struct InterfaceCounters {
+    /// Frames received.
+    pub rx_pkts: Counter,
+    /// Octets of them from the Ethernet header on.
+    pub rx_bytes: Counter,
+    /// Frames handed to the port for transmission.
+    pub tx_pkts: Counter,
+    /// Octets of them from the Ethernet header on.
+    pub tx_bytes: Counter,
+}
+
+/// The same, read at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct InterfaceSnapshot {
+    /// Frames received.
+    pub rx_pkts: u64,
+    /// Octets of them from the Ethernet header on.
+    pub rx_bytes: u64,
+    /// Frames handed to the port for transmission.
+    pub tx_pkts: u64,
+    /// Octets of them from the Ethernet header on.
+    pub tx_bytes: u64,
+}
+
+macro_rules! counters {
+    ($( $field:ident, $text:literal; )*) => {
+        /// Everything that one worker counts. Lines of different workers never share a cache line.
+        #[derive(Debug)]
+        #[repr(align(128))]
+        pub struct WorkerCounters {
+            $( #[doc = $text] pub $field: Counter, )*
+            /// Packets dropped, by [`DropReason::index`].
+            pub drops: [Counter; DropReason::COUNT],
+            /// Packets consumed by the slow path, by [`PuntReason::index`].
+            pub punts: [Counter; PuntReason::COUNT],
+            /// Per logical interface, by [`InterfaceId`].
+            pub interfaces: [InterfaceCounters; INTERFACES_MAX],
+        }
+
+        impl Default for WorkerCounters {
+            fn default() -> Self {
+                Self {
+                    $( $field: Counter::default(), )*
+                    drops: core::array::from_fn(|_| Counter::default()),
+                    punts: core::array::from_fn(|_| Counter::default()),
+                    interfaces: core::array::from_fn(|_| InterfaceCounters::default()),
+                }
+            }
+        }
+
+        /// Counters of all workers together, read at one moment.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct Snapshot {
+            $( #[doc = $text] pub $field: u64, )*
+            /// Packets dropped, by [`DropReason::index`].
+            pub drops: [u64; DropReason::COUNT],
+            /// Packets consumed by the slow path, by [`PuntReason::index`].
+            pub punts: [u64; PuntReason::COUNT],
+            /// Per logical interface, by [`InterfaceId`].
+            pub interfaces: [InterfaceSnapshot; INTERFACES_MAX],
+        }
+
+        impl Default for Snapshot {
+            fn default() -> Self {
+                Self {
+                    $( $field: 0, )*
+                    drops: [0; DropReason::COUNT],
+                    punts: [0; PuntReason::COUNT],
+                    interfaces: [InterfaceSnapshot::default(); INTERFACES_MAX],
+                }
+            }
+        }
+
+        impl Snapshot {
+            /// Adds what one worker counted.
+            pub fn add(&mut self, worker: &WorkerCounters) {
+                $( self.$field = self.$field.wrapping_add(worker.$field.load()); )*
+                add_all(&mut self.drops, &worker.drops);
+                add_all(&mut self.punts, &worker.punts);
+                for (sum, counters) in self.interfaces.iter_mut().zip(&worker.interfaces) {
+                    sum.rx_pkts = sum.rx_pkts.wrapping_add(counters.rx_pkts.load());
+                    sum.rx_bytes = sum.rx_bytes.wrapping_add(counters.rx_bytes.load());
+                    sum.tx_pkts = sum.tx_pkts.wrapping_add(counters.tx_pkts.load());
+                    sum.tx_bytes = sum.tx_bytes.wrapping_add(counters.tx_bytes.load());
+                }
+            }
+
+            /// Name, value and explanation of every counter that is no list, in a fixed order.
+            #[must_use]
+            pub fn scalars(&self) -> Vec<(&'static str, u64, &'static str)> {
+                vec![ $( (stringify!($field), self.$field, $text), )* ]
+            }
+        }
+    };
+}
+
+counters! {
+    received_pkts, "Packets received from ports.";
+    received_bytes, "Octets received from ports, from the Ethernet header on.";
+    transmitted_uplink_pkts, "Packets received from tunnels and transmitted.";
+    transmitted_uplink_bytes, "Octets of them as transmitted, from the Ethernet header on.";
+    transmitted_downlink_pkts, "Packets received from data networks and transmitted.";
+    transmitted_downlink_bytes, "Octets of them as transmitted, from the Ethernet header on.";
+    originated_pkts, "Packets that Adit made itself and transmitted: ARP, ICMP, GTP-U echo.";
+    originated_lost_pkts, "Packets that Adit made itself and could not transmit.";
+    buffered_pkts, "Packets held now, waiting for a link-layer address.";
+    bursts, "Bursts received that held at least one packet.";
+    events_lost, "Events that found the ring to the control thread full.";
+}
+
+fn add_all(sums: &mut [u64], counters: &[Counter]) {
+    for (sum, counter) in sums.iter_mut().zip(counters) {
+        *sum = sum.wrapping_add(counter.load());
+    }
+}
+
+impl WorkerCounters {
+    /// Counts `n` packets dropped for `reason`.
+    #[inline]
+    pub fn count_drops(&self, reason: DropReason, n: u64) {
+        self.drops[reason.index()].add(n);
+    }
+
+    /// Counts one packet consumed by the slow path for `reason`.
+    #[inline]
+    pub fn count_punt(&self, reason: PuntReason) {
+        self.punts[reason.index()].add(1);
+    }
+
+    /// Counts packets of one direction as transmitted.
+    #[inline]
+    pub fn count_transmitted(&self, direction: Direction, pkts: u64, bytes: u64) {
+        let (pkts_counter, bytes_counter) = match direction {
+            Direction::Uplink => (&self.transmitted_uplink_pkts, &self.transmitted_uplink_bytes),
+            Direction::Downlink => {
+                (&self.transmitted_downlink_pkts, &self.transmitted_downlink_bytes)
+            }
+        };
+        pkts_counter.add(pkts);
+        bytes_counter.add(bytes);
+    }
+
+    /// The counters of one logical interface, if there is such a one.
+    #[inline]
+    #[must_use]
+    pub fn interface(&self, id: InterfaceId) -> Option<&InterfaceCounters> {
+        self.interfaces.get(usize::from(id.0))
+    }
+}
+
+impl Snapshot {
+    /// The sum over `workers`.
+    pub fn sum<'a>(workers: impl IntoIterator<Item = &'a WorkerCounters>) -> Self {
+        let mut sum = Self::default();
+        workers.into_iter().for_each(|worker| sum.add(worker));
+        sum
+    }
+
+    /// Packets transmitted in both directions, those that Adit made itself excluded.
+    #[must_use]
+    pub fn transmitted_pkts(&self) -> u64 {
+        self.transmitted_uplink_pkts.wrapping_add(self.transmitted_downlink_pkts)
+    }
+
+    /// Packets dropped for any reason.
+    #[must_use]
+    pub fn dropped_pkts(&self) -> u64 {
+        self.drops.iter().fold(0, |sum, n| sum.wrapping_add(*n))
+    }
+
+    /// Packets consumed by the slow path.
+    #[must_use]
+    pub fn punted_pkts(&self) -> u64 {
+        self.punts.iter().fold(0, |sum, n| sum.wrapping_add(*n))
+    }
+
+    /// Every drop reason with its count.
+    pub fn drops(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
+        DropReason::ALL.iter().copied().zip(self.drops.iter().copied())
+    }
+
+    /// Every punt reason with its count.
+    pub fn punts(&self) -> impl Iterator<Item = (PuntReason, u64)> + '_ {
+        PuntReason::ALL.iter().copied().zip(self.punts.iter().copied())
+    }
+
+    /// True when every received packet has exactly one outcome:
+    /// received = transmitted + Σ drops + Σ punts + buffered.
+    #[must_use]
+    pub fn identity_holds(&self) -> bool {
+        let outcomes = [self.dropped_pkts(), self.punted_pkts(), self.buffered_pkts];
+        let sum = outcomes.iter().fold(self.transmitted_pkts(), |sum, n| sum.wrapping_add(*n));
+        self.received_pkts == sum
+    }
+}
+
+/// What one worker forwarded for one session.
+#[derive(Debug, Default)]
+#[repr(C, align(32))]
+struct SessionCounter {
+    ul_pkts: Counter,
+    ul_bytes: Counter,
+    dl_pkts: Counter,
+    dl_bytes: Counter,
+}
+
+/// What one worker forwarded for each session; counts on while a session index is reused.
+pub struct SessionCounters(Box<[SessionCounter]>);
+
+impl SessionCounters {
+    pub(crate) fn new(sessions: usize) -> Self {
+        Self((0..sessions).map(|_| SessionCounter::default()).collect())
+    }
+
+    /// Counts forwarded packets. `bytes` is the length of the inner IP packets. An index out of
+    /// range is ignored. For the owning worker only.
+    #[inline]
+    pub fn add(&self, session: SessionIndex, direction: Direction, pkts: u64, bytes: u64) {
+        let Some(counter) = self.0.get(session.0 as usize) else { return };
+        let (pkts_counter, bytes_counter) = match direction {
+            Direction::Uplink => (&counter.ul_pkts, &counter.ul_bytes),
+            Direction::Downlink => (&counter.dl_pkts, &counter.dl_bytes),
+        };
+        pkts_counter.add(pkts);
+        bytes_counter.add(bytes);
+    }
+
+    /// Asks for the cache line of a session's counters.
+    #[inline]
+    pub fn prefetch(&self, session: SessionIndex) {
+        if let Some(counter) = self.0.get(session.0 as usize) {
+            crate::prefetch::read(counter);
+        }
+    }
+
+    /// What was counted for `session` since start.
+    #[must_use]
+    pub fn traffic(&self, session: SessionIndex) -> SessionTraffic {
+        let Some(counter) = self.0.get(session.0 as usize) else {
+            return SessionTraffic::default();
+        };
+        SessionTraffic {
+            ul_pkts: counter.ul_pkts.load(),
+            ul_bytes: counter.ul_bytes.load(),
+            dl_pkts: counter.dl_pkts.load(),
+            dl_bytes: counter.dl_bytes.load(),
+        }
+    }
+}
+
+impl fmt::Debug for SessionCounters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionCounters").field("sessions", &self.0.len()).finish()
+    }
+}
+
+/// Traffic forwarded for one session. Octets are those of the inner IP packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SessionTraffic {
+    /// Uplink packets.
+    pub ul_pkts: u64,
+    /// Uplink octets.
+    pub ul_bytes: u64,
+    /// Downlink packets.
+    pub dl_pkts: u64,
+    /// Downlink octets.
+    pub dl_bytes: u64,
+}
+
+impl SessionTraffic {
+    /// The sum of both; wraps like the counters.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            ul_pkts: self.ul_pkts.wrapping_add(other.ul_pkts),
+            ul_bytes: self.ul_bytes.wrapping_add(other.ul_bytes),
+            dl_pkts: self.dl_pkts.wrapping_add(other.dl_pkts),
+            dl_bytes: self.dl_bytes.wrapping_add(other.dl_bytes),
+        }
+    }
+
+    /// What was added since `base`.
+    #[must_use]
+    pub fn since(self, base: Self) -> Self {
+        Self {
+            ul_pkts: self.ul_pkts.wrapping_sub(base.ul_pkts),
+            ul_bytes: self.ul_bytes.wrapping_sub(base.ul_bytes),
+            dl_pkts: self.dl_pkts.wrapping_sub(base.dl_pkts),
+            dl_bytes: self.dl_bytes.wrapping_sub(base.dl_bytes),
+        }
+    }
+}

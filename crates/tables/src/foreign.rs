@@ -1,0 +1,323 @@
+//! A hash table for keys that others choose: TEIDs given by a peer, UE addresses, on-link hosts.
+//!
+//! One writer, many readers, no locks. Buckets are cache lines of five entries with a chain of
+//! overflow buckets behind them. Entries never move, so a key that stays is never missed. A removed
+//! entry's place is used again only after every reader has passed a quiescent state; hence a
+//! reader that matched a key cannot read the value of another one.
+
+use core::fmt;
+use std::collections::VecDeque;
+
+use adit_types::SessionIndex;
+use adit_types::limits::BURST_MAX;
+
+use crate::hash::KeyHash;
+use crate::prefetch;
+use crate::publish::Epoch;
+use crate::sync::{Arc, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// Entries of one bucket: five keys of 8 octets, five values of 4, and the link fill 64 octets.
+const SLOTS: usize = 5;
+
+/// Every entry of a bucket is free.
+const ALL_FREE: u8 = (1 << SLOTS) - 1;
+
+/// The key of an entry without a key: no TEID, no IPv4 address, and as an IPv6 /64 a multicast one.
+const EMPTY: u64 = u64::MAX;
+
+/// Overflow buckets behind one bucket at most. At half load a bucket holds 2.5 keys on average
+/// (Poisson): more than 25 in one of 2^24 buckets has a probability below 10^-9.
+const CHAIN_MAX: usize = 4;
+
+/// The value of a missing key.
+const NONE: u32 = u32::MAX;
+
+#[repr(C, align(64))]
+struct Bucket {
+    keys: [AtomicU64; SLOTS],
+    values: [AtomicU32; SLOTS],
+    /// Index of the next bucket of the chain; zero ends it (bucket 0 never is an overflow bucket).
+    next: AtomicU32,
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Bucket>() == 64, "one bucket is one cache line");
+
+impl Bucket {
+    fn new() -> Self {
+        Self {
+            keys: core::array::from_fn(|_| AtomicU64::new(EMPTY)),
+            values: core::array::from_fn(|_| AtomicU32::new(NONE)),
+            next: AtomicU32::new(0),
+        }
+    }
+
+    /// Position of `key`, or `None`.
+    #[inline]
+    fn position(&self, key: u64) -> Option<usize> {
+        self.keys.iter().position(|cell| cell.load(Ordering::Acquire) == key)
+    }
+
+    /// The next bucket of the chain.
+    #[inline]
+    fn next(&self) -> Option<usize> {
+        let next = self.next.load(Ordering::Acquire);
+        (next != 0).then_some(next as usize)
+    }
+}
+
+/// Why a key was not put into a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyRefused {
+    /// The key is the reserved value `u64::MAX`.
+    Reserved,
+    /// Neither the key's bucket nor the overflow buckets have room.
+    Full,
+}
+
+/// The readers' side of a table of `u64` keys and `u32` values.
+pub struct KeyTable {
+    /// First the buckets that hashes choose from, then the overflow buckets.
+    buckets: Box<[Bucket]>,
+    mask: usize,
+    hash: KeyHash,
+    len: AtomicUsize,
+}
+
+impl KeyTable {
+    /// Keys in the table.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    /// True without any key.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The hash of this table.
+    pub(crate) fn hash(&self) -> &KeyHash {
+        &self.hash
+    }
+
+    /// The value of `key`.
+    #[inline]
+    #[must_use]
+    pub fn lookup(&self, key: u64) -> Option<u32> {
+        let value = self.lookup_from(self.home(key), key);
+        (value != NONE).then_some(value)
+    }
+
+    /// Finds the session of every key.
+    ///
+    /// Shape:   reads `keys[0..n]`; writes `out[0..n]`, `SessionIndex::NONE` on a miss. The shorter
+    ///          of the two slices decides n.
+    /// Cost:    two passes per `BURST_MAX` keys; the first prefetches buckets. No allocation.
+    /// Threads: any reader; a key that stays in the table is never missed.
+    pub fn lookup_bulk<K: Copy + Into<u64>>(&self, keys: &[K], out: &mut [SessionIndex]) {
+        for (keys, out) in keys.chunks(BURST_MAX).zip(out.chunks_mut(BURST_MAX)) {
+            let mut homes = [0; BURST_MAX];
+            for (home, &key) in homes.iter_mut().zip(keys) {
+                *home = self.home(key.into());
+                prefetch::read(&self.buckets[*home]);
+            }
+            for ((out, &key), &home) in out.iter_mut().zip(keys).zip(&homes) {
+                *out = SessionIndex(self.lookup_from(home, key.into()));
+            }
+        }
+    }
+
+    /// The bucket where the chain of `key` begins.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation, reason = "masked to the number of buckets")]
+    fn home(&self, key: u64) -> usize {
+        self.hash.hash(key) as usize & self.mask
+    }
+
+    #[inline]
+    fn lookup_from(&self, home: usize, key: u64) -> u32 {
+        if key == EMPTY {
+            return NONE;
+        }
+        let mut bucket = &self.buckets[home];
+        for _ in 0..=CHAIN_MAX {
+            if let Some(slot) = bucket.position(key) {
+                return bucket.values[slot].load(Ordering::Relaxed);
+            }
+            let Some(next) = bucket.next() else { return NONE };
+            bucket = &self.buckets[next];
+        }
+        NONE
+    }
+}
+
+impl fmt::Debug for KeyTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyTable")
+            .field("buckets", &self.buckets.len())
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What waits for the readers before it is used again.
+#[derive(Debug, Clone, Copy)]
+enum Limbo {
+    /// An entry of `bucket`, whose chain begins at `home`.
+    Slot { home: usize, bucket: usize, slot: usize },
+    /// An overflow bucket that left its chain.
+    Bucket(usize),
+}
+
+/// The writer's side of a [`KeyTable`].
+#[derive(Debug)]
+pub struct KeyWriter {
+    table: Arc<KeyTable>,
+    /// One bit per entry of a bucket that may be filled.
+    free: Vec<u8>,
+    /// Overflow buckets in no chain.
+    spare: Vec<usize>,
+    limbo: VecDeque<(Epoch, Limbo)>,
+}
+
+impl KeyWriter {
+    /// An empty table for `capacity` keys at half load or less. `seed` is random and secret,
+    /// `table` tells tables of the same seed apart.
+    #[must_use]
+    pub fn new(capacity: usize, seed: u64, table: u64) -> Self {
+        let primary = capacity.saturating_mul(2).div_ceil(SLOTS).next_power_of_two().max(2);
+        let total = primary + primary / 4 + 8;
+        let table = KeyTable {
+            buckets: (0..total).map(|_| Bucket::new()).collect(),
+            mask: primary - 1,
+            hash: KeyHash::new(seed, table),
+            len: AtomicUsize::new(0),
+        };
+        Self {
+            table: Arc::new(table),
+            free: vec![ALL_FREE; total],
+            spare: (primary..total).rev().collect(),
+            limbo: VecDeque::new(),
+        }
+    }
+
+    /// The readers' side.
+    #[must_use]
+    pub fn table(&self) -> &Arc<KeyTable> {
+        &self.table
+    }
+
+    /// Lets `key` lead to `value`; returns the value it replaces.
+    ///
+    /// # Errors
+    /// [`KeyRefused`] when the key is reserved or nothing is free for it; the table is unchanged.
+    pub fn insert(&mut self, key: u64, value: u32) -> Result<Option<u32>, KeyRefused> {
+        if key == EMPTY {
+            return Err(KeyRefused::Reserved);
+        }
+        let mut at = self.table.home(key);
+        let mut vacant = None;
+        let mut depth = 0;
+        loop {
+            let bucket = &self.table.buckets[at];
+            if let Some(slot) = bucket.position(key) {
+                return Ok(Some(bucket.values[slot].swap(value, Ordering::AcqRel)));
+            }
+            if vacant.is_none() && self.free[at] != 0 {
+                vacant = Some(at);
+            }
+            let Some(next) = bucket.next() else { break };
+            at = next;
+            depth += 1;
+        }
+        match vacant {
+            Some(bucket) => self.fill(bucket, key, value),
+            None if depth < CHAIN_MAX => {
+                let fresh = self.spare.pop().ok_or(KeyRefused::Full)?;
+                self.fill(fresh, key, value);
+                self.link(at, fresh);
+            }
+            None => return Err(KeyRefused::Full),
+        }
+        self.table.len.store(self.table.len() + 1, Ordering::Release);
+        Ok(None)
+    }
+
+    /// Removes `key` if it leads to `value`; tells whether it did. Its place is free again when
+    /// [`KeyWriter::reclaim`] is told that `epoch`, the one in progress, has passed.
+    pub fn remove(&mut self, key: u64, value: u32, epoch: Epoch) -> bool {
+        if key == EMPTY {
+            return false;
+        }
+        let home = self.table.home(key);
+        let mut at = home;
+        loop {
+            let bucket = &self.table.buckets[at];
+            if let Some(slot) = bucket.position(key) {
+                if bucket.values[slot].load(Ordering::Relaxed) != value {
+                    return false;
+                }
+                bucket.keys[slot].store(EMPTY, Ordering::Release);
+                self.table.len.store(self.table.len().saturating_sub(1), Ordering::Release);
+                self.limbo.push_back((epoch, Limbo::Slot { home, bucket: at, slot }));
+                return true;
+            }
+            let Some(next) = bucket.next() else { return false };
+            at = next;
+        }
+    }
+
+    /// Frees what was removed in epochs up to `passed`; what this retires in turn belongs to
+    /// `epoch`, the one in progress.
+    pub fn reclaim(&mut self, passed: Epoch, epoch: Epoch) {
+        while let Some(&(since, limbo)) = self.limbo.front()
+            && since <= passed
+        {
+            self.limbo.pop_front();
+            match limbo {
+                Limbo::Slot { home, bucket, slot } => {
+                    self.free[bucket] |= 1 << slot;
+                    self.trim(home, epoch);
+                }
+                Limbo::Bucket(bucket) => self.spare.push(bucket),
+            }
+        }
+    }
+
+    /// Writes an entry; the key last, so that whoever sees it sees the value.
+    fn fill(&mut self, bucket: usize, key: u64, value: u32) {
+        let slot = self.free[bucket].trailing_zeros() as usize;
+        self.free[bucket] &= !(1 << slot);
+        let bucket = &self.table.buckets[bucket];
+        bucket.values[slot].store(value, Ordering::Relaxed);
+        bucket.keys[slot].store(key, Ordering::Release);
+    }
+
+    fn link(&self, tail: usize, next: usize) {
+        let Ok(link) = u32::try_from(next) else {
+            unreachable!("a table for SESSIONS_MAX keys has fewer than 2^32 buckets")
+        };
+        self.table.buckets[tail].next.store(link, Ordering::Release);
+    }
+
+    /// Takes empty overflow buckets off the end of a chain, so that a table under churn keeps them.
+    fn trim(&mut self, home: usize, epoch: Epoch) {
+        loop {
+            let mut before = home;
+            let Some(mut last) = self.table.buckets[home].next() else { return };
+            while let Some(next) = self.table.buckets[last].next() {
+                before = last;
+                last = next;
+            }
+            if self.free[last] != ALL_FREE {
+                return;
+            }
+            self.link(before, 0);
+            self.limbo.push_back((epoch, Limbo::Bucket(last)));
+        }
+    }
+}

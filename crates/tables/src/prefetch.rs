@@ -1,0 +1,18 @@
+//! Prefetch hints of the processor; nothing on processors without them.
+
+/// Asks for the cache line that starts `place`, to be read soon.
+#[inline(always)]
+// PERF: a call would cost more than the hint saves; must be inlined into the first lookup pass.
+pub(crate) fn read<T>(place: &T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // JUSTIFICATION: the standard library has no safe prefetch; two passes with prefetch halve
+        // the cost of a lookup among a million sessions.
+        // SAFETY: a prefetch reads nothing architecturally and never faults; SSE is part of the
+        // x86-64 baseline.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(place).cast()) }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = place;
+}

@@ -1,0 +1,281 @@
+//! Publication from one writer to several readers: quiescent-state-based reclamation (QSBR).
+//!
+//! The writer swaps pointers in slots and counts an epoch up; each reader announces the epoch it
+//! has seen when it holds no reference ([`ReadHandle::observe`]). What was retired in epoch *e* is
+//! freed when every reader that is online has announced *e* or later. A reader pays one load and
+//! one store per observation, without a fence.
+//!
+//! Invariant: a pointer taken out of a slot is freed only after every reader that could have loaded
+//! it has announced a later quiescent state or gone offline.
+//!
+//! This module holds all `unsafe` of publication; `tests/loom_publish.rs` explores its interleavings.
+
+use core::fmt;
+use core::ptr::{self, NonNull};
+use std::collections::VecDeque;
+
+use crossbeam_utils::CachePadded;
+
+use crate::prefetch;
+use crate::sync::{Arc, AtomicPtr, AtomicU64, Mutex, Ordering, fence};
+
+/// Announced by a reader that holds no reference and will not take one before it is back online.
+const OFFLINE: u64 = u64::MAX;
+
+/// A numbered step of publication; later steps are greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(u64);
+
+/// What writer and readers share.
+///
+/// Ownership: a pointer in a slot owns its box. The writer alone stores into slots.
+struct Shared<T> {
+    epoch: CachePadded<AtomicU64>,
+    announced: Box<[CachePadded<AtomicU64>]>,
+    slots: Box<[AtomicPtr<T>]>,
+    /// Retired values that a dropped writer could not free yet.
+    orphans: Mutex<Vec<Retired<T>>>,
+}
+
+impl<T> Drop for Shared<T> {
+    fn drop(&mut self) {
+        for slot in &self.slots {
+            if let Some(value) = NonNull::new(slot.load(Ordering::Acquire)) {
+                // JUSTIFICATION: the slots own what they point to.
+                // SAFETY: the pointer came from `Box::into_raw` in `Writer::swap`, which keeps no
+                // copy, and writer and readers are gone: each holds an `Arc` of this.
+                drop(unsafe { Box::from_raw(value.as_ptr()) });
+            }
+        }
+        let Ok(mut orphans) = self.orphans.lock() else { return };
+        for retired in orphans.drain(..) {
+            // SAFETY: no reader is left (see above).
+            drop(unsafe { retired.into_box() });
+        }
+    }
+}
+
+/// A value that left its slot and that readers may still look at. Dropping it leaks.
+struct Retired<T>(NonNull<T>);
+
+// JUSTIFICATION: a raw pointer is not `Send`, but it stands for a box here.
+// SAFETY: sole owner of a value that threads may share and that may be dropped on any of them.
+unsafe impl<T: Send + Sync> Send for Retired<T> {}
+
+impl<T> Retired<T> {
+    /// Takes the value back.
+    ///
+    /// # Safety
+    /// No reader may hold or be able to obtain a reference to the value.
+    unsafe fn into_box(self) -> Box<T> {
+        // JUSTIFICATION: the inverse of `Box::into_raw` in `Writer::swap`.
+        // SAFETY: the pointer came from there, exists once, and the caller excludes readers.
+        unsafe { Box::from_raw(self.0.as_ptr()) }
+    }
+}
+
+/// Creates `slots` empty slots, their writer, and one handle for each of `readers` readers.
+///
+/// Readers start offline.
+#[must_use]
+pub fn published<T: Send + Sync>(slots: usize, readers: usize) -> (Writer<T>, Vec<ReadHandle<T>>) {
+    let shared = Arc::new(Shared {
+        epoch: CachePadded::new(AtomicU64::new(0)),
+        announced: (0..readers).map(|_| CachePadded::new(AtomicU64::new(OFFLINE))).collect(),
+        slots: (0..slots).map(|_| AtomicPtr::new(ptr::null_mut())).collect(),
+        orphans: Mutex::new(Vec::new()),
+    });
+    let handles = (0..readers)
+        .map(|reader| ReadHandle { shared: Arc::clone(&shared), reader, online: false })
+        .collect();
+    (Writer { shared, epoch: 0, retired: VecDeque::new() }, handles)
+}
+
+/// The only writer of a set of slots.
+pub struct Writer<T> {
+    shared: Arc<Shared<T>>,
+    /// The last epoch closed: the value of `Shared::epoch`.
+    epoch: u64,
+    /// Values that left their slots, with the epoch in which they did.
+    retired: VecDeque<(Epoch, Retired<T>)>,
+}
+
+impl<T: Send + Sync> Writer<T> {
+    /// How many slots there are.
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        self.shared.slots.len()
+    }
+
+    /// Puts `value` into `slot` and retires what was there; tells whether there was something.
+    /// Out of range, the value is dropped and nothing changes.
+    pub fn swap(&mut self, slot: usize, value: Option<Box<T>>) -> bool {
+        debug_assert!(slot < self.shared.slots.len(), "slot {slot} out of range");
+        let Some(cell) = self.shared.slots.get(slot) else { return false };
+        let new = value.map_or(ptr::null_mut(), Box::into_raw);
+        let old = NonNull::new(cell.swap(new, Ordering::AcqRel));
+        if let Some(old) = old {
+            self.retired.push_back((self.next_epoch(), Retired(old)));
+        }
+        old.is_some()
+    }
+
+    /// The writer's own look into a slot.
+    #[must_use]
+    pub fn get(&self, slot: usize) -> Option<&T> {
+        let value = self.shared.slots.get(slot)?.load(Ordering::Relaxed);
+        // JUSTIFICATION: see `Guard::get`.
+        // SAFETY: null or a live box; only `swap` replaces it, which needs `&mut self`.
+        unsafe { value.as_ref() }
+    }
+
+    /// The epoch that changes made now belong to: the one that [`Writer::advance`] closes next.
+    #[must_use]
+    pub fn next_epoch(&self) -> Epoch {
+        Epoch(self.epoch.saturating_add(1))
+    }
+
+    /// Closes the current epoch: readers that observe from now on see all changes made in it.
+    pub fn advance(&mut self) -> Epoch {
+        let closed = self.next_epoch();
+        self.epoch = closed.0;
+        self.shared.epoch.store(closed.0, Ordering::Release);
+        closed
+    }
+
+    /// The latest epoch that every online reader has observed.
+    #[must_use]
+    pub fn passed(&self) -> Epoch {
+        // A reader that comes online stores its announcement, fences, then loads slots. With this
+        // fence between our swaps and our loads, either we see it online or it sees our swaps.
+        fence(Ordering::SeqCst);
+        let announced = self.shared.announced.iter().map(|cell| cell.load(Ordering::Acquire));
+        Epoch(announced.min().unwrap_or(OFFLINE).min(self.epoch))
+    }
+
+    /// Takes back the oldest value that no reader can see any more.
+    pub fn reclaim(&mut self) -> Option<Box<T>> {
+        let epoch = self.retired.front()?.0;
+        if epoch > self.passed() {
+            return None;
+        }
+        let (_, retired) = self.retired.pop_front()?;
+        // SAFETY: every reader that is online announced an epoch that was closed after the value
+        // had left its slot, so it holds no reference from before and loads a later pointer; the
+        // others hold none and will load a later pointer (see `passed`).
+        Some(unsafe { retired.into_box() })
+    }
+}
+
+impl<T> Drop for Writer<T> {
+    fn drop(&mut self) {
+        let Ok(mut orphans) = self.shared.orphans.lock() else { return };
+        orphans.extend(self.retired.drain(..).map(|(_, retired)| retired));
+    }
+}
+
+impl<T> fmt::Debug for Writer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer")
+            .field("slots", &self.shared.slots.len())
+            .field("epoch", &self.epoch)
+            .field("retired", &self.retired.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// One reader's access. Belongs to one thread at a time.
+pub struct ReadHandle<T> {
+    shared: Arc<Shared<T>>,
+    reader: usize,
+    online: bool,
+}
+
+impl<T: Send + Sync> ReadHandle<T> {
+    /// Announces a quiescent state and opens the next section; goes online if needed.
+    ///
+    /// References obtained through the guard end before the next call: they borrow `self`.
+    #[inline]
+    pub fn observe(&mut self) -> Guard<'_, T> {
+        let shared = &*self.shared;
+        let epoch = shared.epoch.load(Ordering::Acquire);
+        // Release: loads of the section that ends stay before the announcement.
+        shared.announced[self.reader].store(epoch, Ordering::Release);
+        if !self.online {
+            self.online = true;
+            // Pairs with the fence in `Writer::passed`.
+            fence(Ordering::SeqCst);
+        }
+        Guard { shared }
+    }
+
+    /// Announces that this reader looks at nothing until it observes again.
+    pub fn go_offline(&mut self) {
+        self.online = false;
+        self.shared.announced[self.reader].store(OFFLINE, Ordering::Release);
+    }
+}
+
+impl<T> Drop for ReadHandle<T> {
+    fn drop(&mut self) {
+        self.shared.announced[self.reader].store(OFFLINE, Ordering::Release);
+    }
+}
+
+impl<T> fmt::Debug for ReadHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadHandle")
+            .field("reader", &self.reader)
+            .field("online", &self.online)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A section in which what the slots hold stays alive.
+pub struct Guard<'a, T> {
+    shared: &'a Shared<T>,
+}
+
+impl<T> Clone for Guard<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Guard<'_, T> {}
+
+impl<'a, T: Send + Sync> Guard<'a, T> {
+    /// What `slot` holds now. Two calls may see two publications.
+    #[inline]
+    #[must_use]
+    pub fn get(self, slot: usize) -> Option<&'a T> {
+        let value = self.shared.slots.get(slot)?.load(Ordering::Acquire);
+        // JUSTIFICATION: a lock or a reference count per packet would cost more than the lookup.
+        // SAFETY: null or a box that was alive when this section began or was published since; the
+        // writer frees it only after this reader's next announcement, and `'a` ends before that
+        // because announcing needs the handle that `'a` borrows mutably.
+        unsafe { value.as_ref() }
+    }
+
+    /// Asks for the cache line of the slot itself.
+    #[inline]
+    pub fn prefetch_slot(self, slot: usize) {
+        if let Some(cell) = self.shared.slots.get(slot) {
+            prefetch::read(cell);
+        }
+    }
+
+    /// Asks for the first cache line of what the slot holds.
+    #[inline]
+    pub fn prefetch(self, slot: usize) {
+        if let Some(value) = self.get(slot) {
+            prefetch::read(value);
+        }
+    }
+}
+
+impl<T> fmt::Debug for Guard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,345 @@
+//! The control thread's side: applies rule deltas and tells when every worker runs them.
+//!
+//! Order of one delta: keys appear, rules are swapped, keys disappear. So a packet that finds the
+//! session sees its rules before or after the change, never a mixture. What the change retired is
+//! freed when all workers have passed a burst boundary.
+
+use core::net::IpAddr;
+use std::collections::VecDeque;
+
+use adit_rules::{DeltaId, KeyChange, OuterHeaderCreation, RuleDelta, SessionKey, SessionRules};
+use adit_types::{InterfaceId, InterfaceRole, MacAddr, NextHopIndex, SessionIndex, WorkerId};
+
+use crate::config::{Interface, TablesConfig, TablesError, check};
+use crate::counters::{SessionCounters, SessionTraffic, Snapshot, WorkerCounters};
+use crate::foreign::{KeyRefused, KeyWriter};
+use crate::next_hop::{NextHop, NextHopWriter};
+use crate::publish::{Epoch, Writer, published};
+use crate::reader::{Reader, Tables};
+use crate::routes::{RouteTarget, Routes};
+use crate::sync::Arc;
+use crate::teid::TeidWriter;
+
+/// What went wrong on the control side without being anybody's fault at the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PublisherCounters {
+    /// Deltas applied.
+    pub deltas_applied: u64,
+    /// Keys that found no room: packets with them meet no session.
+    pub keys_refused: u64,
+    /// Deltas for a session beyond `sessions_max`; nothing of them was applied.
+    pub sessions_out_of_range: u64,
+    /// FARs whose GTP-U peer no N3 route leads to.
+    pub peers_without_route: u64,
+    /// Next hops that found no room.
+    pub next_hops_refused: u64,
+}
+
+/// Builds the tables: the publisher and one reader per worker, in the order of worker ids.
+///
+/// Allocates everything that readers ever look at, session rules excepted.
+///
+/// # Errors
+/// [`TablesError`]: the first mistake in the configuration.
+pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesError> {
+    check(&config)?;
+    let TablesConfig { sessions_max, teid_slot_bits, workers, seed, .. } = config;
+    let teids = TeidWriter::new(teid_slot_bits, sessions_max, seed, 1);
+    let ues_v4 = KeyWriter::new(sessions_max, seed, 2);
+    let ues_v6 = KeyWriter::new(sessions_max, seed, 3);
+    let mut next_hops = NextHopWriter::new(config.next_hops_max, seed, [4, 5]);
+    let routes = Routes::build(&config.interfaces, &config.routes, |interface, addr| {
+        let index = next_hops.ensure(interface, addr, 0)?;
+        next_hops.pin_gateway(index);
+        Some(index)
+    })?;
+    let tables = Arc::new(Tables {
+        teids: Arc::clone(teids.table()),
+        ues_v4: Arc::clone(ues_v4.table()),
+        ues_v6: Arc::clone(ues_v6.table()),
+        next_hops: Arc::clone(next_hops.table()),
+        routes,
+        interfaces: config.interfaces.into_boxed_slice(),
+    });
+    let (rules, handles) = published(sessions_max, workers);
+    let readers: Vec<_> = (0_u8..)
+        .zip(handles)
+        .map(|(worker, rules)| Reader {
+            worker: WorkerId(worker),
+            tables: Arc::clone(&tables),
+            rules,
+            counters: Arc::new(WorkerCounters::default()),
+            sessions: Arc::new(SessionCounters::new(sessions_max)),
+        })
+        .collect();
+    let publisher = Publisher {
+        rules,
+        tables,
+        teids,
+        ues_v4,
+        ues_v6,
+        next_hops,
+        demand_reserve: config.next_hops_max / 4,
+        unobserved: VecDeque::new(),
+        bases: vec![SessionTraffic::default(); sessions_max],
+        worker_counters: readers.iter().map(|reader| Arc::clone(&reader.counters)).collect(),
+        session_counters: readers.iter().map(|reader| Arc::clone(&reader.sessions)).collect(),
+        counters: PublisherCounters::default(),
+    };
+    Ok((publisher, readers))
+}
+
+/// The only writer of the tables. Belongs to the control thread.
+#[derive(Debug)]
+pub struct Publisher {
+    rules: Writer<SessionRules>,
+    tables: Arc<Tables>,
+    teids: TeidWriter,
+    ues_v4: KeyWriter,
+    ues_v6: KeyWriter,
+    next_hops: NextHopWriter,
+    /// Next hops out of the reach of hosts that packets ask for.
+    demand_reserve: usize,
+    /// Deltas that some worker may not run yet, in order.
+    unobserved: VecDeque<(Epoch, DeltaId)>,
+    /// What the session counters stood at when each session was installed.
+    bases: Vec<SessionTraffic>,
+    worker_counters: Vec<Arc<WorkerCounters>>,
+    session_counters: Vec<Arc<SessionCounters>>,
+    counters: PublisherCounters,
+}
+
+impl Publisher {
+    /// Carries out a delta. [`Publisher::poll_observed`] tells when all workers run it.
+    ///
+    /// Fills in the next hop of every FAR that creates a GTP-U header. Cannot fail: what finds no
+    /// room is counted in [`PublisherCounters`]; a FAR then keeps [`NextHopIndex::NONE`].
+    pub fn apply(&mut self, id: DeltaId, delta: RuleDelta) {
+        let RuleDelta { session, keys, mut rules } = delta;
+        self.counters.deltas_applied += 1;
+        let slot = session.0 as usize;
+        if slot >= self.rules.slots() {
+            self.counters.sessions_out_of_range += 1;
+            self.unobserved.push_back((self.rules.advance(), id));
+            return;
+        }
+        if let Some(rules) = rules.as_deref_mut() {
+            self.resolve_next_hops(rules);
+        }
+        for change in &keys {
+            if let KeyChange::Add(key) = change {
+                self.add_key(*key, session);
+            }
+        }
+        if rules.is_some() && self.rules.get(slot).is_none() {
+            self.bases[slot] = self.traffic_since_start(session);
+        }
+        self.rules.swap(slot, rules);
+        for change in keys {
+            if let KeyChange::Remove(key) = change {
+                self.remove_key(key, session);
+            }
+        }
+        self.unobserved.push_back((self.rules.advance(), id));
+    }
+
+    /// Frees what no worker can see any more and returns the oldest delta that all workers run and
+    /// that was not returned before. Call until it returns `None`.
+    pub fn poll_observed(&mut self) -> Option<DeltaId> {
+        while let Some(rules) = self.rules.reclaim() {
+            for far in &rules.fars {
+                self.next_hops.release(far.next_hop);
+            }
+        }
+        let (passed, epoch) = (self.rules.passed(), self.rules.next_epoch());
+        self.teids.reclaim(passed, epoch);
+        self.ues_v4.reclaim(passed, epoch);
+        self.ues_v6.reclaim(passed, epoch);
+        self.next_hops.reclaim(passed, epoch);
+        let (since, id) = *self.unobserved.front()?;
+        if since > passed {
+            return None;
+        }
+        self.unobserved.pop_front();
+        Some(id)
+    }
+
+    /// Deltas that some worker may not run yet.
+    #[must_use]
+    pub fn unobserved(&self) -> usize {
+        self.unobserved.len()
+    }
+
+    /// The published rules of a session, next hops filled in.
+    #[must_use]
+    pub fn rules(&self, session: SessionIndex) -> Option<&SessionRules> {
+        self.rules.get(session.0 as usize)
+    }
+
+    /// Our logical interfaces, by id.
+    #[must_use]
+    pub fn interfaces(&self) -> &[Interface] {
+        &self.tables.interfaces
+    }
+
+    /// The index of a station that packets ask for, created if absent. `None` when there is no room
+    /// (counted) or when `addr` is no neighbor on the interface.
+    pub fn ensure_next_hop(
+        &mut self,
+        interface: InterfaceId,
+        addr: IpAddr,
+    ) -> Option<NextHopIndex> {
+        let known = self.tables.interfaces.get(usize::from(interface.0))?;
+        if !known.is_neighbour(addr) {
+            return None;
+        }
+        self.ensure(interface, addr, self.demand_reserve)
+    }
+
+    /// The index of a station, if there is one.
+    #[must_use]
+    pub fn find_next_hop(&self, interface: InterfaceId, addr: IpAddr) -> Option<NextHopIndex> {
+        self.tables.next_hops.lookup(interface, addr)
+    }
+
+    /// The next hop of `index`.
+    #[must_use]
+    pub fn next_hop(&self, index: NextHopIndex) -> Option<NextHop> {
+        self.tables.next_hops.next_hop(index)
+    }
+
+    /// Publishes a link-layer address: one store, seen by workers at once. `stale` asks workers to
+    /// leave a mark when they use it ([`Publisher::take_used`]).
+    pub fn set_mac(&mut self, index: NextHopIndex, mac: MacAddr, stale: bool) {
+        self.next_hops.set_mac(index, Some(mac), stale);
+    }
+
+    /// Makes a next hop unresolved.
+    pub fn clear_mac(&mut self, index: NextHopIndex) {
+        self.next_hops.set_mac(index, None, false);
+    }
+
+    /// True when a worker used a stale next hop since the last call.
+    pub fn take_used(&mut self, index: NextHopIndex) -> bool {
+        self.next_hops.take_used(index)
+    }
+
+    /// Forgets a next hop unless it is pinned; tells whether it did. Its index is used again when
+    /// all workers have passed a burst boundary.
+    pub fn remove_next_hop(&mut self, index: NextHopIndex) -> bool {
+        let removed = self.next_hops.remove(index, self.rules.next_epoch());
+        if removed {
+            self.rules.advance();
+        }
+        removed
+    }
+
+    /// True for gateways and for GTP-U peers of published FARs.
+    #[must_use]
+    pub fn is_pinned(&self, index: NextHopIndex) -> bool {
+        self.next_hops.is_pinned(index)
+    }
+
+    /// A next hop that became pinned or unpinned since this was last asked about it.
+    pub fn take_pin_change(&mut self) -> Option<NextHopIndex> {
+        self.next_hops.take_changed()
+    }
+
+    /// Next hops in use.
+    #[must_use]
+    pub fn next_hops(&self) -> usize {
+        self.next_hops.len()
+    }
+
+    /// What was forwarded for a session since it was installed, by all workers.
+    #[must_use]
+    pub fn session_traffic(&self, session: SessionIndex) -> SessionTraffic {
+        let base = self.bases.get(session.0 as usize).copied().unwrap_or_default();
+        self.traffic_since_start(session).since(base)
+    }
+
+    /// The counters of all workers together.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::sum(self.worker_counters.iter().map(|counters| &**counters))
+    }
+
+    /// The counters of each worker, by worker id.
+    #[must_use]
+    pub fn worker_counters(&self) -> &[Arc<WorkerCounters>] {
+        &self.worker_counters
+    }
+
+    /// The publisher's own counters.
+    #[must_use]
+    pub const fn counters(&self) -> PublisherCounters {
+        self.counters
+    }
+
+    fn traffic_since_start(&self, session: SessionIndex) -> SessionTraffic {
+        let workers = self.session_counters.iter().map(|counters| counters.traffic(session));
+        workers.fold(SessionTraffic::default(), SessionTraffic::plus)
+    }
+
+    fn add_key(&mut self, key: SessionKey, session: SessionIndex) {
+        let added = match key {
+            SessionKey::Teid(teid) => self.teids.insert(teid, session),
+            SessionKey::UeIpv4(addr) => insert(&mut self.ues_v4, addr.to_bits().into(), session),
+            SessionKey::UeIpv6(key) => insert(&mut self.ues_v6, key, session),
+        };
+        if added.is_err() {
+            self.counters.keys_refused += 1;
+        }
+    }
+
+    fn remove_key(&mut self, key: SessionKey, session: SessionIndex) {
+        let epoch = self.rules.next_epoch();
+        match key {
+            SessionKey::Teid(teid) => self.teids.remove(teid, session, epoch),
+            SessionKey::UeIpv4(addr) => self.ues_v4.remove(addr.to_bits().into(), session.0, epoch),
+            SessionKey::UeIpv6(key) => self.ues_v6.remove(key, session.0, epoch),
+        };
+    }
+
+    /// Gives every FAR with a GTP-U peer the next hop towards it. Spec: TS 29.244 §8.2.56.
+    fn resolve_next_hops(&mut self, rules: &mut SessionRules) {
+        for far in &mut rules.fars {
+            far.next_hop = NextHopIndex::NONE;
+            let Some(OuterHeaderCreation::Gtpu(tunnel)) = far.outer_header_creation else {
+                continue;
+            };
+            if let Some(index) = self.peer_next_hop(tunnel.addr) {
+                far.next_hop = index;
+                self.next_hops.hold(index);
+            }
+        }
+    }
+
+    fn peer_next_hop(&mut self, peer: IpAddr) -> Option<NextHopIndex> {
+        match self.tables.routes.lookup(InterfaceRole::N3, peer) {
+            Some(RouteTarget::Gateway(_, index)) => Some(index),
+            Some(RouteTarget::OnLink(interface)) => self.ensure(interface, peer, 0),
+            Some(RouteTarget::Nowhere) | None => {
+                self.counters.peers_without_route += 1;
+                None
+            }
+        }
+    }
+
+    fn ensure(
+        &mut self,
+        interface: InterfaceId,
+        addr: IpAddr,
+        reserve: usize,
+    ) -> Option<NextHopIndex> {
+        let index = self.next_hops.ensure(interface, addr, reserve);
+        if index.is_none() {
+            self.counters.next_hops_refused += 1;
+        }
+        index
+    }
+}
+
+fn insert(table: &mut KeyWriter, key: u64, session: SessionIndex) -> Result<(), KeyRefused> {
+    table.insert(key, session.0).map(|_| ())
+}

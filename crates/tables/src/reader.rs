@@ -1,0 +1,191 @@
+//! The workers' side: one [`Reader`] per worker, one [`View`] per burst.
+
+use core::net::IpAddr;
+
+use adit_rules::SessionRules;
+use adit_types::{InterfaceRole, NextHopIndex, SessionIndex, Teid, WorkerId};
+
+use crate::config::Interface;
+use crate::counters::{SessionCounters, WorkerCounters};
+use crate::foreign::KeyTable;
+use crate::next_hop::{NextHop, NextHopRef, NextHopTable, Via};
+use crate::publish::{Guard, ReadHandle};
+use crate::routes::{RouteTarget, Routes};
+use crate::sync::Arc;
+use crate::teid::TeidTable;
+
+/// What all workers look at.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    pub(crate) teids: Arc<TeidTable>,
+    pub(crate) ues_v4: Arc<KeyTable>,
+    pub(crate) ues_v6: Arc<KeyTable>,
+    pub(crate) next_hops: Arc<NextHopTable>,
+    pub(crate) routes: Routes,
+    pub(crate) interfaces: Box<[Interface]>,
+}
+
+/// The tables as one worker sees them. Starts offline; the first [`Reader::observe`] goes online.
+///
+/// An online reader that stops observing holds up every publication: go offline, or drop it.
+#[derive(Debug)]
+pub struct Reader {
+    pub(crate) worker: WorkerId,
+    pub(crate) tables: Arc<Tables>,
+    pub(crate) rules: ReadHandle<SessionRules>,
+    pub(crate) counters: Arc<WorkerCounters>,
+    pub(crate) sessions: Arc<SessionCounters>,
+}
+
+impl Reader {
+    /// The worker that this reader is for.
+    #[must_use]
+    pub const fn worker(&self) -> WorkerId {
+        self.worker
+    }
+
+    /// Opens a view: the burst boundary.
+    ///
+    /// Cost:    one load of a shared line, one store to the worker's own line.
+    /// Threads: announces that nothing from earlier views is in use any more; the borrow checker
+    ///          sees to it, because a view borrows the reader.
+    #[inline]
+    pub fn observe(&mut self) -> View<'_> {
+        View {
+            rules: self.rules.observe(),
+            tables: &self.tables,
+            counters: &self.counters,
+            sessions: &self.sessions,
+        }
+    }
+
+    /// Stops holding up publication until the next [`Reader::observe`].
+    pub fn go_offline(&mut self) {
+        self.rules.go_offline();
+    }
+
+    /// This worker's counters, for use outside a view.
+    #[must_use]
+    pub const fn counters(&self) -> &Arc<WorkerCounters> {
+        &self.counters
+    }
+
+    /// Our logical interfaces, by id.
+    #[must_use]
+    pub fn interfaces(&self) -> &[Interface] {
+        &self.tables.interfaces
+    }
+}
+
+/// The tables between two burst boundaries of one worker.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'a> {
+    rules: Guard<'a, SessionRules>,
+    tables: &'a Tables,
+    counters: &'a WorkerCounters,
+    sessions: &'a SessionCounters,
+}
+
+impl<'a> View<'a> {
+    /// Finds the session of every local TEID.
+    ///
+    /// Shape:   reads `teids[0..n]`; writes `out[0..n]`, `SessionIndex::NONE` on a miss. The shorter
+    ///          of the two slices decides n.
+    /// Cost:    two passes over the direct index with prefetch; misses then visit the foreign table
+    ///          while it holds a key. No allocation, no clock.
+    /// Spec:    TS 29.281 §5.1.
+    /// Errors:  none; a miss is the caller's `DropReason::TeidUnknown`.
+    #[inline]
+    pub fn lookup_teids(&self, teids: &[Teid], out: &mut [SessionIndex]) {
+        self.tables.teids.lookup_bulk(teids, out);
+    }
+
+    /// Finds the session of every UE IPv4 address, given as host-order bits
+    /// ([`core::net::Ipv4Addr::to_bits`]). Shape and cost as of [`KeyTable::lookup_bulk`].
+    #[inline]
+    pub fn lookup_ues_v4(&self, addrs: &[u32], out: &mut [SessionIndex]) {
+        self.tables.ues_v4.lookup_bulk(addrs, out);
+    }
+
+    /// Finds the session of every UE IPv6 key ([`adit_rules::rule::ue_ipv6_key`]). Shape and cost
+    /// as of [`KeyTable::lookup_bulk`].
+    #[inline]
+    pub fn lookup_ues_v6(&self, keys: &[u64], out: &mut [SessionIndex]) {
+        self.tables.ues_v6.lookup_bulk(keys, out);
+    }
+
+    /// The rules of a session; `None` if it has none (any more), and for `SessionIndex::NONE`.
+    ///
+    /// Load them once per packet: two calls within one view may see two publications.
+    #[inline]
+    #[must_use]
+    pub fn rules(&self, session: SessionIndex) -> Option<&'a SessionRules> {
+        self.rules.get(session.0 as usize)
+    }
+
+    /// Asks for the cache line where [`View::rules`] begins. First of two prefetch passes.
+    #[inline]
+    pub fn prefetch_slot(&self, session: SessionIndex) {
+        self.rules.prefetch_slot(session.0 as usize);
+    }
+
+    /// Asks for the first cache line of a session's rules. Second of two prefetch passes: reads
+    /// the line that [`View::prefetch_slot`] asked for.
+    #[inline]
+    pub fn prefetch_rules(&self, session: SessionIndex) {
+        self.rules.prefetch(session.0 as usize);
+    }
+
+    /// The way to `addr` among the routes and connected prefixes of the interfaces of `role`.
+    /// `None` without a route, and for our own, network and broadcast addresses.
+    #[inline]
+    #[must_use]
+    pub fn route(&self, role: InterfaceRole, addr: IpAddr) -> Option<NextHopRef> {
+        match self.tables.routes.lookup(role, addr)? {
+            RouteTarget::Gateway(interface, index) => {
+                Some(NextHopRef { interface, via: Via::Known(index) })
+            }
+            RouteTarget::OnLink(interface) => {
+                let known = self.tables.next_hops.lookup(interface, addr);
+                Some(NextHopRef { interface, via: known.map_or(Via::Unknown(addr), Via::Known) })
+            }
+            RouteTarget::Nowhere => None,
+        }
+    }
+
+    /// The next hop of `index`, `None` if the index names none.
+    ///
+    /// Cost:    one cache line. Tells the control thread that a stale entry is in use.
+    #[inline]
+    #[must_use]
+    pub fn next_hop(&self, index: NextHopIndex) -> Option<NextHop> {
+        self.tables.next_hops.next_hop(index)
+    }
+
+    /// Asks for the cache line of a next hop.
+    #[inline]
+    pub fn prefetch_next_hop(&self, index: NextHopIndex) {
+        self.tables.next_hops.prefetch(index);
+    }
+
+    /// Our logical interfaces, by id.
+    #[inline]
+    #[must_use]
+    pub const fn interfaces(&self) -> &'a [Interface] {
+        &self.tables.interfaces
+    }
+
+    /// This worker's counters.
+    #[inline]
+    #[must_use]
+    pub const fn counters(&self) -> &'a WorkerCounters {
+        self.counters
+    }
+
+    /// This worker's session counters.
+    #[inline]
+    #[must_use]
+    pub const fn session_counters(&self) -> &'a SessionCounters {
+        self.sessions
+    }
+}

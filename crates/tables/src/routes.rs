@@ -1,0 +1,176 @@
+//! Longest-prefix match over connected prefixes and configured routes. Immutable once built.
+//!
+//! N3 and N6 have tables of their own: the RAN's and the data network's addresses may overlap, and
+//! a default route of one must not catch the other's packets.
+
+use core::net::IpAddr;
+use core::ops::BitAnd;
+
+use adit_types::{InterfaceId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, NextHopIndex};
+
+use crate::config::{Interface, IpPrefix, Route, TablesError, reserved_v4};
+
+/// Where packets to a prefix go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RouteTarget {
+    /// To the destination itself, on this interface's link.
+    OnLink(InterfaceId),
+    /// To a gateway.
+    Gateway(InterfaceId, NextHopIndex),
+    /// Nowhere: our own, network and broadcast addresses.
+    Nowhere,
+}
+
+/// Destinations of one prefix length.
+#[derive(Debug)]
+struct Length<K> {
+    mask: K,
+    /// Sorted by prefix.
+    prefixes: Vec<(K, RouteTarget)>,
+}
+
+/// The prefixes of one family: longest first.
+#[derive(Debug)]
+struct Lpm<K>(Vec<Length<K>>);
+
+impl<K: Copy + Ord + BitAnd<Output = K>> Lpm<K> {
+    const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Adds a prefix; false if it is there already.
+    fn insert(&mut self, mask: K, prefix: K, target: RouteTarget) -> bool {
+        let at = match self.0.binary_search_by(|length| mask.cmp(&length.mask)) {
+            Ok(at) => at,
+            Err(at) => {
+                self.0.insert(at, Length { mask, prefixes: Vec::new() });
+                at
+            }
+        };
+        let prefixes = &mut self.0[at].prefixes;
+        match prefixes.binary_search_by(|(other, _)| other.cmp(&prefix)) {
+            Ok(_) => false,
+            Err(at) => {
+                prefixes.insert(at, (prefix, target));
+                true
+            }
+        }
+    }
+
+    /// The target of the longest prefix that contains `addr`.
+    #[inline]
+    fn lookup(&self, addr: K) -> Option<RouteTarget> {
+        self.0.iter().find_map(|length| {
+            let prefix = addr & length.mask;
+            let at = length.prefixes.binary_search_by(|(other, _)| other.cmp(&prefix)).ok()?;
+            Some(length.prefixes[at].1)
+        })
+    }
+}
+
+/// Both families of one role.
+#[derive(Debug)]
+struct RoleRoutes {
+    v4: Lpm<u32>,
+    v6: Lpm<u128>,
+}
+
+impl RoleRoutes {
+    const fn new() -> Self {
+        Self { v4: Lpm::new(), v6: Lpm::new() }
+    }
+
+    fn insert(&mut self, prefix: IpPrefix, target: RouteTarget) -> bool {
+        match prefix {
+            IpPrefix::V4(prefix) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(prefix.len())).unwrap_or(0);
+                self.v4.insert(mask, prefix.addr().to_bits(), target)
+            }
+            IpPrefix::V6(prefix) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(prefix.len())).unwrap_or(0);
+                self.v6.insert(mask, prefix.addr().to_bits(), target)
+            }
+        }
+    }
+}
+
+/// The routes of both roles.
+#[derive(Debug)]
+pub(crate) struct Routes {
+    n3: RoleRoutes,
+    n6: RoleRoutes,
+}
+
+impl Routes {
+    /// Builds the tables. `gateway` gives the index of a gateway on an interface.
+    pub(crate) fn build(
+        interfaces: &[Interface],
+        routes: &[Route],
+        mut gateway: impl FnMut(InterfaceId, IpAddr) -> Option<NextHopIndex>,
+    ) -> Result<Self, TablesError> {
+        let mut built = Self { n3: RoleRoutes::new(), n6: RoleRoutes::new() };
+        for interface in interfaces {
+            built.insert_connected(interface)?;
+        }
+        for route in routes {
+            let interface = interfaces
+                .get(usize::from(route.interface.0))
+                .ok_or(TablesError::UnknownInterface(*route))?;
+            let index =
+                gateway(interface.id, route.next_hop).ok_or(TablesError::TooManyGateways)?;
+            built.insert(interface, route.prefix, RouteTarget::Gateway(interface.id, index))?;
+        }
+        Ok(built)
+    }
+
+    fn insert(
+        &mut self,
+        interface: &Interface,
+        prefix: IpPrefix,
+        target: RouteTarget,
+    ) -> Result<(), TablesError> {
+        let role = match interface.role {
+            InterfaceRole::N3 => &mut self.n3,
+            InterfaceRole::N6 => &mut self.n6,
+        };
+        role.insert(prefix, target).then_some(()).ok_or(TablesError::DuplicateRoute(prefix))
+    }
+
+    /// The connected prefixes; a host prefix connects nothing but ourselves.
+    fn insert_connected(&mut self, interface: &Interface) -> Result<(), TablesError> {
+        let on_link = RouteTarget::OnLink(interface.id);
+        if let (Some(prefix), Some((own, _))) = (interface.v4_prefix(), interface.v4) {
+            if prefix.len() < 32 {
+                self.insert(interface, IpPrefix::V4(prefix), on_link)?;
+            }
+            let nowhere = [Some(own), reserved_v4(prefix)[0], reserved_v4(prefix)[1]];
+            for addr in nowhere.into_iter().flatten() {
+                if let Some(host) = Ipv4Prefix::containing(addr, 32) {
+                    self.insert(interface, IpPrefix::V4(host), RouteTarget::Nowhere)?;
+                }
+            }
+        }
+        if let (Some(prefix), Some((own, _))) = (interface.v6_prefix(), interface.v6) {
+            if prefix.len() < 128 {
+                self.insert(interface, IpPrefix::V6(prefix), on_link)?;
+            }
+            if let Some(host) = Ipv6Prefix::containing(own, 128) {
+                self.insert(interface, IpPrefix::V6(host), RouteTarget::Nowhere)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The target of the longest prefix that contains `addr`, or `None` without any.
+    #[inline]
+    pub(crate) fn lookup(&self, role: InterfaceRole, addr: IpAddr) -> Option<RouteTarget> {
+        let routes = match role {
+            InterfaceRole::N3 => &self.n3,
+            InterfaceRole::N6 => &self.n6,
+        };
+        match addr {
+            IpAddr::V4(addr) => routes.v4.lookup(addr.to_bits()),
+            IpAddr::V6(addr) => routes.v6.lookup(addr.to_bits()),
+        }
+    }
+}

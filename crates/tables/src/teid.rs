@@ -1,0 +1,132 @@
+//! Sessions by local TEID: a direct index for TEIDs whose low bits are their place, and a hash
+//! table for the others.
+//!
+//! `session` chooses TEIDs so that their low `teid_slot_bits` are unique; a TEID given by a peer
+//! takes its place in the index too when it is free and goes to the foreign table when it is not.
+//! Spec: TS 29.281 §5.1.
+
+use core::fmt;
+
+use adit_types::limits::BURST_MAX;
+use adit_types::{SessionIndex, Teid};
+
+use crate::foreign::{KeyRefused, KeyTable, KeyWriter};
+use crate::prefetch;
+use crate::publish::Epoch;
+use crate::sync::{Arc, AtomicU64, Ordering};
+
+/// An entry without a TEID: its lower half is `SessionIndex::NONE`.
+const VACANT: u64 = u64::MAX;
+
+/// One entry of the index: TEID in the upper 32 bits, session index in the lower.
+fn pack(teid: Teid, session: SessionIndex) -> u64 {
+    u64::from(teid.0) << 32 | u64::from(session.0)
+}
+
+/// The session of `entry` if it belongs to `teid`.
+#[inline]
+#[allow(clippy::cast_possible_truncation, reason = "the halves of an entry")]
+fn session_of(entry: u64, teid: Teid) -> SessionIndex {
+    if (entry >> 32) as u32 == teid.0 { SessionIndex(entry as u32) } else { SessionIndex::NONE }
+}
+
+/// The readers' side.
+pub(crate) struct TeidTable {
+    slots: Box<[AtomicU64]>,
+    mask: u32,
+    foreign: Arc<KeyTable>,
+}
+
+impl TeidTable {
+    #[inline]
+    fn slot(&self, teid: Teid) -> &AtomicU64 {
+        &self.slots[(teid.0 & self.mask) as usize]
+    }
+
+    /// Finds the session of every TEID; see [`crate::View::lookup_teids`].
+    pub(crate) fn lookup_bulk(&self, teids: &[Teid], out: &mut [SessionIndex]) {
+        for (teids, out) in teids.chunks(BURST_MAX).zip(out.chunks_mut(BURST_MAX)) {
+            for &teid in teids {
+                prefetch::read(self.slot(teid));
+            }
+            let mut missed = false;
+            for (out, &teid) in out.iter_mut().zip(teids) {
+                *out = session_of(self.slot(teid).load(Ordering::Acquire), teid);
+                missed |= !out.is_some();
+            }
+            if missed && !self.foreign.is_empty() {
+                self.lookup_foreign(teids, out);
+            }
+        }
+    }
+
+    #[cold]
+    fn lookup_foreign(&self, teids: &[Teid], out: &mut [SessionIndex]) {
+        for (out, teid) in out.iter_mut().zip(teids) {
+            if !out.is_some()
+                && let Some(session) = self.foreign.lookup(u64::from(teid.0))
+            {
+                *out = SessionIndex(session);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for TeidTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TeidTable")
+            .field("slots", &self.slots.len())
+            .field("foreign", &self.foreign)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The writer's side of a [`TeidTable`].
+#[derive(Debug)]
+pub(crate) struct TeidWriter {
+    table: Arc<TeidTable>,
+    foreign: KeyWriter,
+}
+
+impl TeidWriter {
+    /// An empty index of `2^slot_bits` places and a foreign table for `foreign_capacity` TEIDs.
+    pub(crate) fn new(slot_bits: u8, foreign_capacity: usize, seed: u64, table: u64) -> Self {
+        let foreign = KeyWriter::new(foreign_capacity, seed, table);
+        let places = 1_u32 << slot_bits;
+        let slots = (0..places).map(|_| AtomicU64::new(VACANT)).collect();
+        let table = TeidTable { slots, mask: places - 1, foreign: Arc::clone(foreign.table()) };
+        Self { table: Arc::new(table), foreign }
+    }
+
+    pub(crate) fn table(&self) -> &Arc<TeidTable> {
+        &self.table
+    }
+
+    /// Lets `teid` lead to `session`.
+    pub(crate) fn insert(&mut self, teid: Teid, session: SessionIndex) -> Result<(), KeyRefused> {
+        let slot = self.table.slot(teid);
+        let entry = slot.load(Ordering::Relaxed);
+        let key = u64::from(teid.0);
+        let takes_slot = session_of(entry, teid).is_some()
+            || entry == VACANT && self.foreign.table().lookup(key).is_none();
+        if takes_slot {
+            slot.store(pack(teid, session), Ordering::Release);
+            return Ok(());
+        }
+        self.foreign.insert(key, session.0).map(|_| ())
+    }
+
+    /// Removes `teid` if it leads to `session`.
+    pub(crate) fn remove(&mut self, teid: Teid, session: SessionIndex, epoch: Epoch) -> bool {
+        let slot = self.table.slot(teid);
+        if slot.load(Ordering::Relaxed) == pack(teid, session) {
+            slot.store(VACANT, Ordering::Release);
+            return true;
+        }
+        self.foreign.remove(u64::from(teid.0), session.0, epoch)
+    }
+
+    pub(crate) fn reclaim(&mut self, passed: Epoch, epoch: Epoch) {
+        self.foreign.reclaim(passed, epoch);
+    }
+}
