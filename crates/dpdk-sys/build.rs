@@ -1,0 +1,147 @@
+//! Binds the installed DPDK: finds it, translates its headers, compiles its inline functions.
+//!
+//! Everything generated stays in `OUT_DIR`. The instruction set of the compiled inline functions
+//! follows Rust's `-Ctarget-cpu`, so that one setting raises both sides.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, exit};
+
+/// Oldest DPDK with the interfaces that `adit-dpdk` uses.
+const DPDK_VERSION_MIN: &str = "22.11";
+
+/// Shared libraries that hold the bound functions; drivers are plugins that the EAL loads.
+const LIBRARIES: [&str; 5] = ["rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_eal"];
+
+/// What is bound: exactly what `adit-dpdk` calls and their close kin. A short list keeps the build
+/// short.
+const FUNCTIONS: [&str; 10] = [
+    "rte_(openlog_stream|log_set_global_level|log_get_global_level|version|strerror|get_tsc_hz|rdtsc)",
+    "rte_eal_(init|cleanup|hotplug_add|hotplug_remove|has_hugepages|process_type)",
+    "rte_(lcore_id|socket_id|lcore_count|thread_register|thread_unregister)",
+    "rte_eth_dev_(count_avail|get_port_by_name|get_name_by_port|info_get|configure|start|stop|close)",
+    "rte_eth_dev_(adjust_nb_rx_tx_desc|set_mtu|get_mtu|socket_id|is_valid_port|set_link_up)",
+    "rte_eth_(find_next|rx_queue_setup|tx_queue_setup|rx_burst|tx_burst|macaddr_get|link_get_nowait)",
+    "rte_eth_(stats_get|stats_reset|xstats_get|xstats_get_names|promiscuous_enable|promiscuous_get)",
+    "rte_pktmbuf_(pool_create|alloc|alloc_bulk|free|free_bulk)|rte_mempool_(free|avail_count|lookup)",
+    "rte_ring_(create|free|count|enqueue_burst|dequeue_burst|mp_enqueue_burst|mc_dequeue_burst)",
+    "adit_rte_errno",
+];
+
+/// Structures that the bound functions name are followed; these are added.
+const TYPES: [&str; 2] = ["rte_mbuf", "rte_eth_(conf|dev_info|stats|link|xstat|xstat_name)"];
+
+/// Constants, among them the offload and packet flags that are function-like macros in C.
+const CONSTANTS: [&str; 4] = [
+    "RTE_ETH_(RX|TX)_OFFLOAD_.*|RTE_ETH_MQ_.*|RTE_ETH_LINK_.*|RTE_ETH_NAME_MAX_LEN|RTE_ETH_SPEED_.*",
+    "RTE_MBUF_F_RX_.*|RTE_MBUF_F_TX_.*|RTE_MBUF_DEFAULT_.*|RTE_PKTMBUF_HEADROOM",
+    "RTE_MAX_(ETHPORTS|LCORE)|RTE_ETHER_.*|RTE_LOG_.*|LCORE_ID_ANY|SOCKET_ID_ANY|RTE_PROC_.*",
+    "RTE_MEMPOOL_CACHE_MAX_SIZE|RTE_VER_.*|RTE_ETH_RSS_.*",
+];
+
+fn main() {
+    println!("cargo:rerun-if-changed=dpdk.h");
+    println!("cargo:rerun-if-changed=build.rs");
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_else(|| fail("OUT_DIR is not set")));
+    let mut flags = dpdk_flags();
+    flags.extend(baseline_flag());
+    bind(&out, &flags);
+    compile_inlines(&out, &flags);
+    for library in LIBRARIES {
+        println!("cargo:rustc-link-lib={library}");
+    }
+}
+
+fn fail(reason: &str) -> ! {
+    eprintln!("adit-dpdk-sys: {reason}");
+    exit(1)
+}
+
+/// DPDK's own compiler flags; emits the link search path on the way.
+fn dpdk_flags() -> Vec<String> {
+    let missing = format!(
+        "DPDK {DPDK_VERSION_MIN} or newer was not found by pkg-config; install it \
+         (Debian and Ubuntu: `apt-get install libdpdk-dev pkg-config libclang-14-dev`) or point \
+         PKG_CONFIG_PATH at the folder of libdpdk.pc"
+    );
+    let found = pkg_config::Config::new()
+        .atleast_version(DPDK_VERSION_MIN)
+        .cargo_metadata(false)
+        .probe("libdpdk")
+        .unwrap_or_else(|error| fail(&format!("{missing}\n{error}")));
+    for path in &found.link_paths {
+        println!("cargo:rustc-link-search=native={}", path.display());
+    }
+    let pkg_config = env::var("PKG_CONFIG").unwrap_or_else(|_| "pkg-config".to_owned());
+    match Command::new(pkg_config).args(["--cflags", "libdpdk"]).output() {
+        Ok(output) if output.status.success() => {
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            text.split_whitespace().map(str::to_owned).collect()
+        }
+        _ => fail(&missing),
+    }
+}
+
+/// The instruction set, as a flag that follows DPDK's own and so overrides its `-march=corei7`.
+///
+/// DPDK's headers need SSE4.2, hence x86-64-v2 at least.
+fn baseline_flag() -> Option<String> {
+    if env::var("CARGO_CFG_TARGET_ARCH").as_deref() != Ok("x86_64") {
+        return None;
+    }
+    let features = env::var("CARGO_CFG_TARGET_FEATURE").unwrap_or_default();
+    let all = |wanted: &[&str]| wanted.iter().all(|name| features.split(',').any(|f| f == *name));
+    let level = if all(&["avx512bw", "avx512cd", "avx512dq", "avx512vl"]) {
+        "x86-64-v4"
+    } else if all(&["avx2", "bmi2", "fma", "movbe"]) {
+        "x86-64-v3"
+    } else {
+        "x86-64-v2"
+    };
+    Some(format!("-march={level}"))
+}
+
+fn bind(out: &Path, flags: &[String]) {
+    let mut builder = bindgen::Builder::default()
+        .header("dpdk.h")
+        .clang_args(flags)
+        .allowlist_recursively(true)
+        .default_enum_style(bindgen::EnumVariation::ModuleConsts)
+        .use_core()
+        .generate_comments(false)
+        .derive_debug(false)
+        .merge_extern_blocks(true)
+        .rust_edition(bindgen::RustEdition::Edition2024)
+        .clang_macro_fallback()
+        .clang_macro_fallback_build_dir(out)
+        .wrap_static_fns(true)
+        .wrap_static_fns_path(out.join("inlines"));
+    for pattern in FUNCTIONS {
+        builder = builder.allowlist_function(pattern);
+    }
+    for pattern in TYPES {
+        builder = builder.allowlist_type(pattern);
+    }
+    for pattern in CONSTANTS {
+        builder = builder.allowlist_var(pattern);
+    }
+    let bindings = builder.generate().unwrap_or_else(|error| {
+        fail(&format!(
+            "libclang could not translate the DPDK headers ({error}); install libclang \
+             (Debian and Ubuntu: `apt-get install libclang-14-dev`)"
+        ))
+    });
+    if let Err(error) = bindings.write_to_file(out.join("bindings.rs")) {
+        fail(&format!("bindings.rs could not be written: {error}"));
+    }
+}
+
+/// Compiles the functions that DPDK's headers define inline.
+fn compile_inlines(out: &Path, flags: &[String]) {
+    let mut build = cc::Build::new();
+    build.file(out.join("inlines.c")).include(".").warnings(false).flag("-w").opt_level(3);
+    for flag in flags {
+        build.flag(flag);
+    }
+    build.compile("adit_dpdk_inlines");
+}

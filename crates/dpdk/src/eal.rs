@@ -1,0 +1,328 @@
+//! The environment abstraction layer: one per process.
+
+use std::ffi::CString;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::ThreadId;
+
+use adit_dpdk_sys as sys;
+
+use crate::device::{Device, DeviceKind};
+use crate::errno::Errno;
+use crate::hugepages::{self, HugepageMode};
+use crate::log;
+
+/// The EAL can be started once in the life of a process, successful or not.
+static STARTED: AtomicBool = AtomicBool::new(false);
+
+/// What the EAL needs to know before it starts.
+#[derive(Debug, Clone)]
+pub struct EalConfig {
+    /// Where packet memory comes from.
+    pub hugepages: HugepageMode,
+    /// Memory taken at start. Unit: MiB. Without hugepages it is all there will ever be.
+    pub memory_mib: u32,
+    /// CPUs on which the main thread may run; empty for those of the process.
+    ///
+    /// Workers are threads of our own: they call [`crate::register_thread`] and pin themselves.
+    pub main_cpus: Vec<u16>,
+    /// Prefix of DPDK's runtime files; distinct for each process of a machine.
+    pub file_prefix: String,
+    /// Devices that ports will be opened on.
+    pub devices: Vec<Device>,
+    /// Further EAL arguments, appended as written.
+    pub extra_args: Vec<String>,
+}
+
+impl Default for EalConfig {
+    fn default() -> Self {
+        Self {
+            hugepages: HugepageMode::Auto,
+            memory_mib: 512,
+            main_cpus: Vec::new(),
+            file_prefix: "adit".to_owned(),
+            devices: Vec::new(),
+            extra_args: Vec::new(),
+        }
+    }
+}
+
+/// Something that the operator should know although the EAL started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum EalNotice {
+    /// Too few hugepages are free, so ordinary pages are used.
+    #[error(
+        "{free_mib} MiB of hugepages are free and {wanted_mib} MiB are wanted: running on ordinary \
+         pages, which is slower and excludes physical NICs without an IOMMU; reserve hugepages with \
+         `sysctl vm.nr_hugepages={pages}`", pages = wanted_mib.div_ceil(2)
+    )]
+    NoHugepages {
+        /// Wanted memory. Unit: MiB.
+        wanted_mib: u32,
+        /// Free hugepages. Unit: MiB.
+        free_mib: u64,
+    },
+}
+
+/// Why the EAL did not start.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EalError {
+    /// It was started before in this process.
+    #[error("the EAL was started before in this process; DPDK allows that once")]
+    AlreadyInitialized,
+    /// Hugepages are required and too few are free.
+    #[error(
+        "{free_mib} MiB of hugepages are free and {wanted_mib} MiB are required; reserve them with \
+         `sysctl vm.nr_hugepages={pages}` or allow ordinary pages", pages = wanted_mib.div_ceil(2)
+    )]
+    NoHugepages {
+        /// Required memory. Unit: MiB.
+        wanted_mib: u32,
+        /// Free hugepages. Unit: MiB.
+        free_mib: u64,
+    },
+    /// An argument has a NUL in it.
+    #[error("EAL argument {0:?} contains a NUL character")]
+    Argument(String),
+    /// DPDK refused.
+    #[error("the EAL did not start: {errno}; {}\n{log}", init_hint(*errno))]
+    Init {
+        /// DPDK's reason.
+        errno: Errno,
+        /// DPDK's own log lines.
+        log: String,
+    },
+}
+
+fn init_hint(errno: Errno) -> &'static str {
+    match errno.value() {
+        libc::EACCES | libc::EPERM => "run as root or with CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF",
+        libc::ENOMEM => "lower the configured memory or reserve more hugepages",
+        libc::EINVAL => "check the extra EAL arguments",
+        libc::EAGAIN | libc::EALREADY => "another process may use the same file prefix",
+        _ => "see DPDK's lines below",
+    }
+}
+
+impl EalConfig {
+    /// The argument vector that [`Eal::init`] hands to DPDK, program name first.
+    ///
+    /// # Errors
+    /// [`EalError::NoHugepages`] when hugepages are required and too few are free now.
+    pub fn arguments(&self) -> Result<Vec<String>, EalError> {
+        self.plan().map(|plan| plan.arguments)
+    }
+
+    fn plan(&self) -> Result<Plan, EalError> {
+        let (has_hugepages, notice) = self.choose_pages()?;
+        let mut args = vec!["adit".to_owned(), "--no-telemetry".to_owned()];
+        args.push("--log-level=warning".to_owned());
+        args.extend(["--file-prefix".to_owned(), self.file_prefix.clone()]);
+        args.extend(["-m".to_owned(), self.memory_mib.to_string()]);
+        args.extend(["--lcores".to_owned(), self.lcores()]);
+        // Neither leaves files behind; DPDK takes `--in-memory` with hugepages only.
+        if has_hugepages {
+            args.push("--in-memory".to_owned());
+        } else {
+            args.extend(["--no-huge".to_owned(), "--no-shconf".to_owned()]);
+        }
+        if has_hugepages && self.devices.iter().any(|device| device.is_driver("net_memif")) {
+            args.push("--single-file-segments".to_owned());
+        }
+        let pci = self.devices.iter().filter(|device| device.kind() == DeviceKind::Pci);
+        let allow: Vec<String> = pci.map(Device::to_string).collect();
+        if allow.is_empty() {
+            args.extend(["--no-pci".to_owned(), "--iova-mode=va".to_owned()]);
+        }
+        args.extend(allow.into_iter().flat_map(|device| ["--allow".to_owned(), device]));
+        args.extend(self.extra_args.iter().cloned());
+        Ok(Plan { arguments: args, notice })
+    }
+
+    /// True for hugepages, with the notice that the operator should see.
+    fn choose_pages(&self) -> Result<(bool, Option<EalNotice>), EalError> {
+        let wanted_mib = self.memory_mib;
+        let free_mib = hugepages::free_mib();
+        let enough = free_mib >= u64::from(wanted_mib);
+        match self.hugepages {
+            HugepageMode::Never => Ok((false, None)),
+            HugepageMode::Auto | HugepageMode::Require if enough => Ok((true, None)),
+            HugepageMode::Auto => {
+                Ok((false, Some(EalNotice::NoHugepages { wanted_mib, free_mib })))
+            }
+            HugepageMode::Require => Err(EalError::NoHugepages { wanted_mib, free_mib }),
+        }
+    }
+
+    /// One lcore, number 0, on the main CPUs: lcore numbers then never meet DPDK's limit, whatever
+    /// the machine's CPU numbers.
+    fn lcores(&self) -> String {
+        let cpus: Vec<String> = if self.main_cpus.is_empty() {
+            crate::thread::allowed_cpus().iter().map(ToString::to_string).collect()
+        } else {
+            self.main_cpus.iter().map(ToString::to_string).collect()
+        };
+        format!("0@({})", cpus.join(","))
+    }
+}
+
+struct Plan {
+    arguments: Vec<String>,
+    notice: Option<EalNotice>,
+}
+
+/// The running EAL; a cheap handle to share.
+///
+/// Invariant: DPDK's memory stays mapped as long as any handle lives. Pools and ports hold one.
+#[derive(Debug, Clone)]
+pub struct Eal {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    main_thread: ThreadId,
+    registered_threads: AtomicUsize,
+    arguments: Vec<String>,
+    notice: Option<EalNotice>,
+}
+
+impl Eal {
+    /// Starts the EAL on the calling thread, which becomes the main lcore.
+    ///
+    /// The thread is confined to `main_cpus`, and threads spawned later inherit that: workers pin
+    /// themselves. Virtual devices are not made here but by [`crate::Port::open`].
+    ///
+    /// # Errors
+    /// See [`EalError`]. After a failure in DPDK itself the process cannot try again.
+    pub fn init(config: &EalConfig) -> Result<Self, EalError> {
+        let Plan { arguments, notice } = config.plan()?;
+        let strings = arguments
+            .iter()
+            .map(|text| CString::new(text.as_str()).map_err(|_| EalError::Argument(text.clone())))
+            .collect::<Result<Vec<_>, _>>()?;
+        let count = i32::try_from(strings.len())
+            .map_err(|_| EalError::Argument("too many arguments".to_owned()))?;
+        if STARTED.swap(true, Ordering::SeqCst) {
+            return Err(EalError::AlreadyInitialized);
+        }
+        // DPDK keeps pointers into its arguments and reorders them, hence memory that is never freed.
+        let argv: &'static mut [*mut core::ffi::c_char] =
+            strings.into_iter().map(CString::into_raw).collect::<Vec<_>>().leak();
+        // SAFETY: `argv` holds `count` C strings that live for the rest of the process; this is the
+        // only call of `rte_eal_init` in it.
+        let (code, log) = log::capture(|| unsafe { sys::rte_eal_init(count, argv.as_mut_ptr()) });
+        if code < 0 {
+            return Err(EalError::Init { errno: Errno::of_return(code), log });
+        }
+        log::pass_on(&log);
+        let inner = Inner {
+            main_thread: std::thread::current().id(),
+            registered_threads: AtomicUsize::new(0),
+            arguments,
+            notice,
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// What the operator should know although the EAL started.
+    #[must_use]
+    pub fn notice(&self) -> Option<EalNotice> {
+        self.inner.notice
+    }
+
+    /// The argument vector that DPDK got.
+    #[must_use]
+    pub fn arguments(&self) -> &[String] {
+        &self.inner.arguments
+    }
+
+    /// True when packet memory is on hugepages.
+    #[must_use]
+    pub fn has_hugepages(&self) -> bool {
+        // SAFETY: reads the configuration of the EAL, which runs.
+        unsafe { sys::rte_eal_has_hugepages() != 0 }
+    }
+
+    /// Frequency of [`crate::tsc`]. Unit: Hz.
+    #[must_use]
+    pub fn tsc_hz(&self) -> u64 {
+        // SAFETY: reads a number that the EAL measured when it started.
+        unsafe { sys::rte_get_tsc_hz() }
+    }
+
+    /// DPDK's version as text.
+    #[must_use]
+    pub fn version(&self) -> String {
+        // SAFETY: returns a C string that lives as long as the process.
+        let text = unsafe { core::ffi::CStr::from_ptr(sys::rte_version()) };
+        text.to_string_lossy().into_owned()
+    }
+
+    pub(crate) fn thread_registered(&self) {
+        self.inner.registered_threads.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn thread_unregistered(&self) {
+        self.inner.registered_threads.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// True when the caller is the main lcore and no other thread has an lcore number, that is,
+    /// no other thread has a mempool cache.
+    pub(crate) fn is_sole_lcore(&self) -> bool {
+        self.inner.main_thread == std::thread::current().id()
+            && self.inner.registered_threads.load(Ordering::Acquire) == 0
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // SAFETY: every pool and port holds a handle, so none is left that points into DPDK's
+        // memory; a pool that could not be freed has leaked its handle and we do not get here.
+        unsafe { sys::rte_eal_cleanup() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(devices: &[&str]) -> EalConfig {
+        EalConfig {
+            hugepages: HugepageMode::Never,
+            memory_mib: 64,
+            main_cpus: vec![1, 3],
+            devices: devices.iter().map(|text| text.parse().unwrap()).collect(),
+            ..EalConfig::default()
+        }
+    }
+
+    #[test]
+    fn arguments_without_pci_device_leave_the_pci_bus_alone() {
+        let args = config(&["net_null0"]).arguments().unwrap().join(" ");
+        assert_eq!(
+            args,
+            "adit --no-telemetry --log-level=warning --file-prefix adit -m 64 \
+             --lcores 0@(1,3) --no-huge --no-shconf --no-pci --iova-mode=va"
+        );
+    }
+
+    #[test]
+    fn arguments_allow_each_pci_device_with_its_options() {
+        let args = config(&["3b:00.0,a=1", "net_null0", "3b:00.1"]).arguments().unwrap().join(" ");
+        assert!(
+            args.ends_with("--no-huge --no-shconf --allow 0000:3b:00.0,a=1 --allow 0000:3b:00.1"),
+            "{args}"
+        );
+    }
+
+    #[test]
+    fn arguments_with_required_hugepages_missing_are_refused() {
+        let config = EalConfig {
+            hugepages: HugepageMode::Require,
+            memory_mib: u32::MAX,
+            ..EalConfig::default()
+        };
+        assert!(matches!(config.arguments(), Err(EalError::NoHugepages { .. })));
+    }
+}

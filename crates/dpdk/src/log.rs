@@ -1,0 +1,78 @@
+//! DPDK's log during one operation, so that an error can carry the driver's own reason.
+//!
+//! Outside of an operation DPDK logs to standard error as ever.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::fd::IntoRawFd;
+use std::sync::{Mutex, PoisonError};
+
+use adit_dpdk_sys as sys;
+
+/// Octets of captured log that an error keeps; the end of the log is what matters.
+const CAPTURE_BYTES_MAX: usize = 4096;
+
+/// The capture file in two forms: the C stream that DPDK writes and the file that is read back.
+///
+/// Invariant: `stream` is never closed, since a DPDK thread may still be writing to it when the
+/// operation is over.
+struct Sink {
+    stream: *mut libc::FILE,
+    file: File,
+}
+
+// SAFETY: a C stream may be used from any thread; the mutex around the sink serializes ours.
+unsafe impl Send for Sink {}
+
+static SINK: Mutex<Option<Sink>> = Mutex::new(None);
+
+impl Sink {
+    fn create() -> Option<Self> {
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        let file = File::from(rustix::fs::memfd_create("adit-dpdk-log", flags).ok()?);
+        let descriptor = file.try_clone().ok()?.into_raw_fd();
+        // SAFETY: `descriptor` is open and owned by nobody else; the mode is a C string. The memory
+        // file is appended to, so that truncation between operations moves the write position.
+        let stream = unsafe { libc::fdopen(descriptor, c"a".as_ptr()) };
+        (!stream.is_null()).then_some(Self { stream, file })
+    }
+
+    fn take_text(&mut self) -> String {
+        let mut bytes = Vec::new();
+        let read =
+            self.file.seek(SeekFrom::Start(0)).and_then(|_| self.file.read_to_end(&mut bytes));
+        let emptied = self.file.set_len(0);
+        if read.is_err() || emptied.is_err() {
+            return "(DPDK's log could not be read)".to_owned();
+        }
+        let tail = bytes.len().saturating_sub(CAPTURE_BYTES_MAX);
+        String::from_utf8_lossy(&bytes[tail..]).trim().to_owned()
+    }
+}
+
+/// Runs `operation`; hands back what DPDK logged meanwhile.
+///
+/// The text is empty when DPDK logged nothing, or when the capture could not be set up and the log
+/// went to standard error.
+pub(crate) fn capture<T>(operation: impl FnOnce() -> T) -> (T, String) {
+    let mut guard = SINK.lock().unwrap_or_else(PoisonError::into_inner);
+    if guard.is_none() {
+        *guard = Sink::create();
+    }
+    let Some(sink) = guard.as_mut() else {
+        return (operation(), String::new());
+    };
+    // SAFETY: the stream is open and stays open for the life of the process.
+    unsafe { sys::rte_openlog_stream(sink.stream.cast()) };
+    let outcome = operation();
+    // SAFETY: a null stream selects DPDK's default.
+    unsafe { sys::rte_openlog_stream(core::ptr::null_mut()) };
+    (outcome, sink.take_text())
+}
+
+/// Writes captured lines of a successful operation where DPDK would have written them.
+pub(crate) fn pass_on(text: &str) {
+    if !text.is_empty() {
+        eprintln!("{text}");
+    }
+}

@@ -1,0 +1,188 @@
+//! Pools of packet buffers.
+
+use core::ptr::NonNull;
+use std::ffi::CString;
+use std::sync::Arc;
+
+use adit_dpdk_sys as sys;
+
+use crate::eal::Eal;
+use crate::errno::Errno;
+use crate::log;
+use crate::mbuf::Mbuf;
+
+/// Size of a pool and of its buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MempoolConfig<'a> {
+    /// Unique in the process; at most 25 bytes.
+    pub name: &'a str,
+    /// Buffers in the pool; 2^n - 1 wastes no memory.
+    pub mbufs: u32,
+    /// Buffers that each registered thread keeps for itself; 0..=512 and at most 2/3 of `mbufs`.
+    pub cache: u32,
+    /// Buffer size. Unit: bytes, 128 bytes of headroom included.
+    pub data_room_bytes: u16,
+    /// NUMA node; `None` for any.
+    pub socket: Option<u8>,
+}
+
+impl Default for MempoolConfig<'_> {
+    /// 8191 buffers for frames of 2048 bytes, each thread caching 256.
+    fn default() -> Self {
+        Self { name: "packets", mbufs: 8191, cache: 256, data_room_bytes: 2048 + 128, socket: None }
+    }
+}
+
+/// Why a pool could not be made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MempoolError {
+    /// The name has a NUL in it.
+    #[error("mempool name {0:?} contains a NUL character")]
+    Name(String),
+    /// The memory is not there.
+    #[error(
+        "mempool {name} of {mbufs} mbufs needs about {need_mib} MiB and the EAL has less left; \
+         raise the configured memory or lower the number of mbufs"
+    )]
+    NoMemory {
+        /// The pool.
+        name: String,
+        /// Wanted buffers.
+        mbufs: u32,
+        /// Estimate. Unit: MiB.
+        need_mib: u64,
+    },
+    /// DPDK refused for another reason.
+    #[error("mempool {name} was refused: {errno}\n{log}")]
+    Refused {
+        /// The pool.
+        name: String,
+        /// DPDK's reason.
+        errno: Errno,
+        /// DPDK's own log lines.
+        log: String,
+    },
+}
+
+/// A pool of [`Mbuf`]s; a cheap handle to share.
+///
+/// Invariant: the pool outlives its buffers although a buffer holds no handle. When the last handle
+/// goes, the pool is freed only if every buffer is home and no other thread has a mempool cache
+/// that a buffer could just be returning to, that is, on the main thread after the workers have
+/// unregistered. Otherwise it stays, together with the EAL, until the process ends.
+#[derive(Debug, Clone)]
+pub struct Mempool {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    raw: NonNull<sys::rte_mempool>,
+    mbufs: u32,
+    data_room_bytes: u16,
+    eal: Eal,
+}
+
+// SAFETY: DPDK's pools take and give buffers on any thread; the pointer itself is freed once, by
+// the last handle.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+impl Mempool {
+    /// Makes a pool.
+    ///
+    /// # Errors
+    /// See [`MempoolError`].
+    pub fn create(eal: &Eal, config: &MempoolConfig<'_>) -> Result<Self, MempoolError> {
+        let name =
+            CString::new(config.name).map_err(|_| MempoolError::Name(config.name.to_owned()))?;
+        let socket = config.socket.map_or(sys::SOCKET_ID_ANY, i32::from);
+        // SAFETY: the EAL runs; the name is a C string that DPDK copies.
+        let (raw, log) = log::capture(|| unsafe {
+            sys::rte_pktmbuf_pool_create(
+                name.as_ptr(),
+                config.mbufs,
+                config.cache,
+                0,
+                config.data_room_bytes,
+                socket,
+            )
+        });
+        let Some(raw) = NonNull::new(raw) else {
+            return Err(Self::refusal(config, Errno::last(), log));
+        };
+        log::pass_on(&log);
+        let (mbufs, data_room_bytes) = (config.mbufs, config.data_room_bytes);
+        Ok(Self { inner: Arc::new(Inner { raw, mbufs, data_room_bytes, eal: eal.clone() }) })
+    }
+
+    fn refusal(config: &MempoolConfig<'_>, errno: Errno, log: String) -> MempoolError {
+        let name = config.name.to_owned();
+        if matches!(errno.value(), libc::ENOMEM | libc::ENOBUFS) {
+            // An element is the data room and two cache lines of mbuf and one of pool header.
+            let element = u64::from(config.data_room_bytes) + 3 * 64;
+            let need_mib = (u64::from(config.mbufs) * element).div_ceil(1 << 20);
+            return MempoolError::NoMemory { name, mbufs: config.mbufs, need_mib };
+        }
+        MempoolError::Refused { name, errno, log }
+    }
+
+    /// An empty buffer with full headroom, or `None` when the pool is exhausted.
+    #[inline]
+    #[must_use]
+    pub fn alloc(&self) -> Option<Mbuf> {
+        // SAFETY: the pool is alive.
+        let raw = NonNull::new(unsafe { sys::rte_pktmbuf_alloc(self.inner.raw.as_ptr()) })?;
+        // SAFETY: a fresh mbuf: one direct segment, reference count 1, known to nobody else.
+        Some(unsafe { Mbuf::from_raw(raw) })
+    }
+
+    /// Buffers at home, in the ring or in a cache. Racy while others run; for display and tests.
+    #[must_use]
+    pub fn available(&self) -> u32 {
+        self.inner.available()
+    }
+
+    /// Buffers that exist.
+    #[must_use]
+    pub fn mbufs(&self) -> u32 {
+        self.inner.mbufs
+    }
+
+    /// Buffer size. Unit: bytes, headroom included.
+    #[must_use]
+    pub fn data_room_bytes(&self) -> u16 {
+        self.inner.data_room_bytes
+    }
+
+    /// The EAL that the pool's memory comes from.
+    #[must_use]
+    pub fn eal(&self) -> &Eal {
+        &self.inner.eal
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut sys::rte_mempool {
+        self.inner.raw.as_ptr()
+    }
+}
+
+impl Inner {
+    fn available(&self) -> u32 {
+        // SAFETY: the pool is alive.
+        unsafe { sys::rte_mempool_avail_count(self.raw.as_ptr()) }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.eal.is_sole_lcore() && self.available() == self.mbufs {
+            // SAFETY: every buffer is home. A thread without lcore number returns a buffer through
+            // the ring only, whose count includes it once the thread is done; nobody else has a
+            // cache. No handle is left to take a buffer out.
+            unsafe { sys::rte_mempool_free(self.raw.as_ptr()) };
+        } else {
+            core::mem::forget(self.eal.clone());
+        }
+    }
+}

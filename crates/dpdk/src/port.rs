@@ -1,0 +1,261 @@
+//! Ports: opening, description, counters.
+
+mod attach;
+mod error;
+mod ffi;
+
+use core::cell::Cell;
+use core::marker::PhantomData;
+use std::sync::Arc;
+
+use adit_dpdk_sys as sys;
+use adit_pktio::PortInfo;
+use adit_types::MacAddr;
+
+use crate::device::Device;
+use crate::eal::Eal;
+use crate::errno::Errno;
+use crate::log;
+use crate::mempool::Mempool;
+use crate::queue::{RxQueue, TxQueue};
+use attach::Attached;
+pub use error::PortError;
+
+/// Octets of a frame around an IP packet of MTU size: Ethernet header, two VLAN tags, FCS.
+const FRAME_OVERHEAD_BYTES: u32 = 14 + 2 * 4 + 4;
+
+/// How to open a port.
+#[derive(Debug, Clone, Copy)]
+pub struct PortConfig<'a> {
+    /// The device; a virtual one is made now.
+    pub device: &'a Device,
+    /// Receive queues, one for each worker.
+    pub rx_queues: u16,
+    /// Transmit queues, one for each worker.
+    pub tx_queues: u16,
+    /// Receive descriptors of each queue; cut to what the driver takes.
+    pub rx_descriptors: u16,
+    /// Transmit descriptors of each queue; cut to what the driver takes.
+    pub tx_descriptors: u16,
+    /// Largest IP packet. Unit: bytes, Ethernet header excluded. A virtual device on a kernel
+    /// interface leaves that interface's own MTU alone.
+    pub mtu_bytes: u16,
+    /// Receive frames for any hardware address.
+    pub promiscuous: bool,
+    /// Where received packets go. Its buffers must hold a whole frame: there is no scatter.
+    pub mempool: &'a Mempool,
+}
+
+/// What an operator wants to see of a port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PortDetails {
+    /// The DPDK driver.
+    pub driver: String,
+    /// The port's own hardware address.
+    pub mac: MacAddr,
+    /// Largest IP packet. Unit: bytes.
+    pub mtu_bytes: u16,
+    /// Receive queues that the device offers.
+    pub rx_queues_max: u16,
+    /// Transmit queues that the device offers.
+    pub tx_queues_max: u16,
+    /// The link is up.
+    pub link_up: bool,
+    /// Link speed, `None` when unknown. Unit: Mb/s.
+    pub link_speed_mbps: Option<u32>,
+}
+
+/// Counters of a port since it was opened, with DPDK's names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PortStats {
+    /// Packets received.
+    pub ipackets: u64,
+    /// Packets sent.
+    pub opackets: u64,
+    /// Octets received.
+    pub ibytes: u64,
+    /// Octets sent.
+    pub obytes: u64,
+    /// Packets lost because a receive queue was full.
+    pub imissed: u64,
+    /// Packets received with an error.
+    pub ierrors: u64,
+    /// Packets that failed to be sent.
+    pub oerrors: u64,
+    /// Packets lost because the pool was empty.
+    pub rx_nombuf: u64,
+}
+
+/// A running port, for the control thread. It stops when this and all its queues are gone.
+#[derive(Debug)]
+pub struct Port {
+    running: Arc<Running>,
+    info: PortInfo,
+    not_sync: PhantomData<Cell<u8>>,
+}
+
+/// A started ethdev port.
+///
+/// Invariant: started from construction to drop; the pool outlives it.
+#[derive(Debug)]
+pub(crate) struct Running {
+    /// Dropped after the port was stopped, and before the pool handle.
+    attached: Attached,
+    _pool: Mempool,
+}
+
+impl Running {
+    pub(crate) fn id(&self) -> u16 {
+        self.attached.id()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // SAFETY: the port was started, and no queue handle is left.
+        unsafe { sys::rte_eth_dev_stop(self.id()) };
+    }
+}
+
+impl Port {
+    /// Opens and starts a port; hands out one handle for each of its queues.
+    ///
+    /// # Errors
+    /// See [`PortError`]; nothing of the port remains then.
+    pub fn open(
+        eal: &Eal,
+        config: &PortConfig<'_>,
+    ) -> Result<(Self, Vec<RxQueue>, Vec<TxQueue>), PortError> {
+        let (opened, log) = log::capture(|| Self::start(eal, config));
+        let running = Arc::new(opened.map_err(|error| error.with_log(&log))?);
+        log::pass_on(&log);
+        let info = Self::fixed_info(config.device, &running)?;
+        let rx = (0..config.rx_queues).map(|queue| RxQueue::new(&running, queue)).collect();
+        let tx = (0..config.tx_queues).map(|queue| TxQueue::new(&running, queue)).collect();
+        Ok((Self { running, info, not_sync: PhantomData }, rx, tx))
+    }
+
+    fn start(eal: &Eal, config: &PortConfig<'_>) -> Result<Running, PortError> {
+        let attached = Attached::attach(eal, config.device)?;
+        let id = attached.id();
+        let fail = |operation| {
+            move |errno| PortError::Refused {
+                device: config.device.to_string(),
+                operation,
+                errno,
+                log: String::new(),
+            }
+        };
+        let offer = ffi::dev_info(id).map_err(fail("query"))?;
+        check_offer(config, &offer)?;
+        ffi::configure(id, config, &offer).map_err(fail("configure"))?;
+        let (rx_descriptors, tx_descriptors) =
+            ffi::adjust_descriptors(id, config.rx_descriptors, config.tx_descriptors)
+                .map_err(fail("size the queues of"))?;
+        for queue in 0..config.rx_queues {
+            ffi::setup_rx(id, queue, rx_descriptors, &offer, config.mempool)
+                .map_err(fail("set up a receive queue of"))?;
+        }
+        for queue in 0..config.tx_queues {
+            ffi::setup_tx(id, queue, tx_descriptors, &offer)
+                .map_err(fail("set up a transmit queue of"))?;
+        }
+        ffi::start(id).map_err(fail("start"))?;
+        let running = Running { attached, _pool: config.mempool.clone() };
+        if config.promiscuous {
+            ffi::promiscuous(id).map_err(fail("set promiscuous mode of"))?;
+        }
+        Ok(running)
+    }
+
+    fn fixed_info(device: &Device, running: &Running) -> Result<PortInfo, PortError> {
+        let id = running.id();
+        let read = || -> Result<PortInfo, Errno> {
+            let offer = ffi::dev_info(id)?;
+            let checksum = u64::from(sys::RTE_ETH_RX_OFFLOAD_IPV4_CKSUM);
+            Ok(PortInfo {
+                mac: ffi::mac(id)?,
+                mtu_bytes: ffi::mtu(id)?,
+                rx_ipv4_checksum: offer.rx_offload_capa & checksum != 0,
+            })
+        };
+        read().map_err(|errno| PortError::Refused {
+            device: device.to_string(),
+            operation: "describe",
+            errno,
+            log: String::new(),
+        })
+    }
+
+    /// What a worker must know about the port; fixed while it runs.
+    #[must_use]
+    pub fn info(&self) -> PortInfo {
+        self.info
+    }
+
+    /// The ethdev number, DPDK's own index of the port.
+    #[must_use]
+    pub fn ethdev_id(&self) -> u16 {
+        self.running.id()
+    }
+
+    /// What an operator wants to see, with the link as it is now.
+    ///
+    /// # Errors
+    /// The driver's reason, for instance after a NIC was pulled.
+    pub fn details(&self) -> Result<PortDetails, Errno> {
+        let id = self.running.id();
+        let offer = ffi::dev_info(id)?;
+        let (link_up, link_speed_mbps) = ffi::link(id)?;
+        Ok(PortDetails {
+            driver: ffi::driver_name(&offer),
+            mac: ffi::mac(id)?,
+            mtu_bytes: ffi::mtu(id)?,
+            rx_queues_max: offer.max_rx_queues,
+            tx_queues_max: offer.max_tx_queues,
+            link_up,
+            link_speed_mbps,
+        })
+    }
+
+    /// The counters now.
+    ///
+    /// # Errors
+    /// The driver's reason.
+    pub fn stats(&self) -> Result<PortStats, Errno> {
+        ffi::stats(self.running.id())
+    }
+
+    /// The driver's own counters by name.
+    ///
+    /// # Errors
+    /// The driver's reason.
+    pub fn xstats(&self) -> Result<Vec<(String, u64)>, Errno> {
+        ffi::xstats(self.running.id())
+    }
+}
+
+/// Refuses what the device does not offer, before anything is set up.
+fn check_offer(config: &PortConfig<'_>, offer: &sys::rte_eth_dev_info) -> Result<(), PortError> {
+    let device = || config.device.to_string();
+    if config.rx_queues > offer.max_rx_queues || config.tx_queues > offer.max_tx_queues {
+        return Err(PortError::TooFewQueues {
+            device: device(),
+            rx_wanted: config.rx_queues,
+            tx_wanted: config.tx_queues,
+            rx_max: offer.max_rx_queues,
+            tx_max: offer.max_tx_queues,
+        });
+    }
+    let mtu_bytes = config.mtu_bytes;
+    if mtu_bytes < offer.min_mtu || mtu_bytes > offer.max_mtu {
+        let (min, max) = (offer.min_mtu, offer.max_mtu);
+        return Err(PortError::Mtu { device: device(), mtu_bytes, min, max });
+    }
+    let room_bytes = config.mempool.data_room_bytes();
+    let need_bytes = u32::from(mtu_bytes) + FRAME_OVERHEAD_BYTES + sys::RTE_PKTMBUF_HEADROOM;
+    if need_bytes > u32::from(room_bytes) {
+        return Err(PortError::DataRoom { device: device(), mtu_bytes, need_bytes, room_bytes });
+    }
+    Ok(())
+}

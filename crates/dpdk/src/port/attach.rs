@@ -1,0 +1,92 @@
+//! From a device to an ethdev number, and back.
+
+use std::ffi::CString;
+
+use adit_dpdk_sys as sys;
+
+use crate::device::{Device, DeviceKind};
+use crate::eal::Eal;
+use crate::errno::Errno;
+use crate::port::PortError;
+use crate::port::ffi;
+
+/// An ethdev port that exists and belongs to us.
+///
+/// Invariant: the only holder of this ethdev number; closes it, and removes a virtual device, when
+/// dropped. The port is stopped then.
+#[derive(Debug)]
+pub(super) struct Attached {
+    id: u16,
+    /// The name of a virtual device.
+    made: Option<CString>,
+    _eal: Eal,
+}
+
+impl Attached {
+    pub(super) fn attach(eal: &Eal, device: &Device) -> Result<Self, PortError> {
+        let name = c_string(device.name());
+        let is_virtual = device.kind() == DeviceKind::Virtual;
+        if is_virtual {
+            make(device, &name)?;
+        }
+        let found = ffi::port_by_name(&name);
+        let made = is_virtual.then_some(name);
+        match found {
+            Some(id) => Ok(Self { id, made, _eal: eal.clone() }),
+            None => {
+                made.as_deref().map(ffi::remove_virtual);
+                Err(PortError::UnknownDevice {
+                    device: device.to_string(),
+                    ports: ffi::port_names(),
+                })
+            }
+        }
+    }
+
+    pub(super) fn id(&self) -> u16 {
+        self.id
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // SAFETY: the port is ours and stopped.
+        unsafe { sys::rte_eth_dev_close(self.id) };
+        self.made.as_deref().map(ffi::remove_virtual);
+    }
+}
+
+fn make(device: &Device, name: &CString) -> Result<(), PortError> {
+    if ffi::port_by_name(name).is_some() {
+        return Err(PortError::InUse { device: device.to_string() });
+    }
+    if let Some(iface) = device.argument("iface").filter(|_| needs_interface(device)) {
+        // SAFETY: reads a C string.
+        if unsafe { libc::if_nametoindex(c_string(iface).as_ptr()) } == 0 {
+            let (device, iface) = (device.to_string(), iface.to_owned());
+            return Err(PortError::InterfaceMissing { device, iface });
+        }
+    }
+    ffi::add_virtual(name, &c_string(device.arguments())).map_err(|errno| match errno {
+        errno if errno.value() == libc::EEXIST => PortError::InUse { device: device.to_string() },
+        errno => PortError::Attach {
+            device: device.to_string(),
+            errno: reason(errno),
+            log: String::new(),
+        },
+    })
+}
+
+/// Drivers whose `iface=` names an interface that is there already; `net_tap` makes its own.
+fn needs_interface(device: &Device) -> bool {
+    ["net_af_packet", "net_af_xdp"].iter().any(|driver| device.is_driver(driver))
+}
+
+/// The kernel's reason where the driver answered with a bare -1.
+fn reason(errno: Errno) -> Errno {
+    if errno.value() == 1 { Errno::last_os().unwrap_or(errno) } else { errno }
+}
+
+fn c_string(text: &str) -> CString {
+    CString::new(text).unwrap_or_else(|_| unreachable!("a Device has only printable characters"))
+}

@@ -1,0 +1,136 @@
+//! Why a port could not be opened.
+
+use crate::errno::Errno;
+
+/// Why a port could not be opened, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PortError {
+    /// No such PCI device is bound to a DPDK driver.
+    #[error(
+        "device {device} is unknown to DPDK; {}; check the address with `lspci -D`, bind the NIC \
+         with `dpdk-devbind.py --bind=vfio-pci {device}`, and name it when the EAL starts",
+        known_ports(ports)
+    )]
+    UnknownDevice {
+        /// The device.
+        device: String,
+        /// The ports that DPDK knows.
+        ports: Vec<String>,
+    },
+    /// The kernel interface of `iface=` is not in this network namespace.
+    #[error(
+        "device {device}: network interface {iface} does not exist in this network namespace; see \
+         `ip link`"
+    )]
+    InterfaceMissing {
+        /// The device.
+        device: String,
+        /// The interface.
+        iface: String,
+    },
+    /// The virtual device's name is taken in this process.
+    #[error("device {device} is in use by this process already; give each device its own name")]
+    InUse {
+        /// The device.
+        device: String,
+    },
+    /// A virtual device could not be made.
+    #[error("device {device} could not be made: {errno}; {}\n{log}", attach_hint(*errno))]
+    Attach {
+        /// The device.
+        device: String,
+        /// DPDK's reason.
+        errno: Errno,
+        /// The driver's own log lines.
+        log: String,
+    },
+    /// The device has fewer queues than there are workers.
+    #[error(
+        "device {device} offers {rx_max} receive and {tx_max} transmit queues, and {rx_wanted} and \
+         {tx_wanted} are wanted; lower the number of workers or give the device more queues"
+    )]
+    TooFewQueues {
+        /// The device.
+        device: String,
+        /// Wanted receive queues.
+        rx_wanted: u16,
+        /// Wanted transmit queues.
+        tx_wanted: u16,
+        /// Offered receive queues.
+        rx_max: u16,
+        /// Offered transmit queues.
+        tx_max: u16,
+    },
+    /// The device cannot carry packets of this size.
+    #[error("device {device} takes an MTU of {min} to {max} bytes, not {mtu_bytes}")]
+    Mtu {
+        /// The device.
+        device: String,
+        /// Wanted. Unit: bytes.
+        mtu_bytes: u16,
+        /// Least. Unit: bytes.
+        min: u16,
+        /// Most. Unit: bytes.
+        max: u16,
+    },
+    /// A frame of MTU size does not fit a buffer of the pool.
+    #[error(
+        "device {device}: an MTU of {mtu_bytes} bytes needs buffers of {need_bytes} bytes, and \
+         those of the mempool have {room_bytes}; raise the data room or lower the MTU"
+    )]
+    DataRoom {
+        /// The device.
+        device: String,
+        /// Wanted. Unit: bytes.
+        mtu_bytes: u16,
+        /// Least buffer size, headroom included. Unit: bytes.
+        need_bytes: u32,
+        /// Buffer size, headroom included. Unit: bytes.
+        room_bytes: u16,
+    },
+    /// The driver refused a step of the opening.
+    #[error("cannot {operation} device {device}: {errno}; {}\n{log}", attach_hint(*errno))]
+    Refused {
+        /// The device.
+        device: String,
+        /// The step.
+        operation: &'static str,
+        /// The driver's reason.
+        errno: Errno,
+        /// The driver's own log lines.
+        log: String,
+    },
+}
+
+impl PortError {
+    /// The same error with the driver's log lines of the failed operation.
+    pub(super) fn with_log(mut self, text: &str) -> Self {
+        if let Self::Attach { log, .. } | Self::Refused { log, .. } = &mut self {
+            text.clone_into(log);
+        }
+        self
+    }
+}
+
+fn known_ports(ports: &[String]) -> String {
+    if ports.is_empty() {
+        "it knows no port".to_owned()
+    } else {
+        format!("it knows {}", ports.join(", "))
+    }
+}
+
+fn attach_hint(errno: Errno) -> &'static str {
+    match errno.value() {
+        libc::EPERM | libc::EACCES => {
+            "run as root or with CAP_NET_ADMIN, CAP_NET_RAW and, for AF_XDP, CAP_BPF"
+        }
+        libc::EBUSY => "another program holds the interface's queue or an XDP program on it",
+        libc::ENODEV => "check the driver name and whether its DPDK package is installed",
+        libc::EOPNOTSUPP | libc::EPROTONOSUPPORT | libc::EAFNOSUPPORT | libc::ENOPROTOOPT => {
+            "the kernel lacks the feature (CONFIG_XDP_SOCKETS, CONFIG_PACKET, CONFIG_TUN)"
+        }
+        libc::ENOMEM => "raise the configured memory",
+        _ => "check the device arguments; the driver's lines follow",
+    }
+}

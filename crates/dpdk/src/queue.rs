@@ -1,0 +1,120 @@
+//! Receive and transmit queues.
+
+use core::cell::Cell;
+use core::marker::PhantomData;
+use std::sync::Arc;
+
+use adit_dpdk_sys as sys;
+use adit_pktio::Burst;
+
+use crate::mbuf::Mbuf;
+use crate::port::Running;
+
+/// One receive queue of a running port.
+///
+/// Invariant: the only handle on this queue; it may move between threads, and is used by one at a
+/// time. The port runs as long as the handle lives.
+#[derive(Debug)]
+pub struct RxQueue {
+    port: Arc<Running>,
+    port_id: u16,
+    queue: u16,
+    not_sync: PhantomData<Cell<u8>>,
+}
+
+/// One transmit queue of a running port.
+///
+/// Invariant: as for [`RxQueue`].
+#[derive(Debug)]
+pub struct TxQueue {
+    port: Arc<Running>,
+    port_id: u16,
+    queue: u16,
+    not_sync: PhantomData<Cell<u8>>,
+}
+
+impl RxQueue {
+    /// The caller makes one handle for each queue number that was set up on `port`.
+    pub(crate) fn new(port: &Arc<Running>, queue: u16) -> Self {
+        Self { port: Arc::clone(port), port_id: port.id(), queue, not_sync: PhantomData }
+    }
+
+    /// Appends at most `limit` received packets to `burst`; returns how many.
+    ///
+    /// Cost: one driver call, which writes the packets' pointers straight into `burst`.
+    #[inline]
+    pub fn rx_burst(&mut self, limit: usize, burst: &mut Burst<Mbuf>) -> usize {
+        let room = limit.min(burst.remaining_capacity());
+        let wanted = u16::try_from(room).unwrap_or(u16::MAX);
+        let len = burst.len();
+        // SAFETY: `len <= capacity`, so the sum is at most one past the last element.
+        let free = unsafe { burst.as_mut_ptr().add(len) };
+        // SAFETY: the port runs and this is the only handle on the queue; `free` has room for
+        // `wanted` pointers, and an `Mbuf` is laid out as one.
+        let received = unsafe {
+            sys::rte_eth_rx_burst(
+                self.port_id,
+                self.queue,
+                free.cast::<*mut sys::rte_mbuf>(),
+                wanted,
+            )
+        };
+        let received = usize::from(received);
+        // SAFETY: DPDK wrote `received <= wanted` non-null pointers, each to a packet that is now
+        // ours alone.
+        unsafe { burst.set_len(len + received) };
+        received
+    }
+
+    /// The port's ethdev number.
+    #[must_use]
+    pub fn ethdev_id(&self) -> u16 {
+        self.port.id()
+    }
+}
+
+impl TxQueue {
+    /// The caller makes one handle for each queue number that was set up on `port`.
+    pub(crate) fn new(port: &Arc<Running>, queue: u16) -> Self {
+        Self { port: Arc::clone(port), port_id: port.id(), queue, not_sync: PhantomData }
+    }
+
+    /// Sends `burst`; what the queue did not take stays in `burst`, in order. Returns how many went.
+    ///
+    /// Cost: one driver call on the packets' pointers as they lie in `burst`.
+    #[inline]
+    pub fn tx_burst(&mut self, burst: &mut Burst<Mbuf>) -> usize {
+        let len = burst.len();
+        let count = u16::try_from(len).unwrap_or(u16::MAX);
+        let packets = burst.as_mut_ptr();
+        // SAFETY: the port runs and this is the only handle on the queue; `packets` are `count`
+        // pointers to mbufs that we own.
+        let sent = unsafe {
+            sys::rte_eth_tx_burst(
+                self.port_id,
+                self.queue,
+                packets.cast::<*mut sys::rte_mbuf>(),
+                count,
+            )
+        };
+        let sent = usize::from(sent);
+        if sent == len {
+            // SAFETY: DPDK owns every packet now; none may be dropped here.
+            unsafe { burst.set_len(0) };
+        } else {
+            // SAFETY: `sent < len`, within the burst.
+            let rest = unsafe { packets.add(sent) };
+            // SAFETY: moves the pointers that DPDK did not take over those it took, within `len`.
+            unsafe { core::ptr::copy(rest, packets, len - sent) };
+            // SAFETY: the first `len - sent` are owned packets; the stale ones behind are forgotten.
+            unsafe { burst.set_len(len - sent) };
+        }
+        sent
+    }
+
+    /// The port's ethdev number.
+    #[must_use]
+    pub fn ethdev_id(&self) -> u16 {
+        self.port.id()
+    }
+}
