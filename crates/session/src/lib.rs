@@ -1,1 +1,31 @@
-//! Placeholder until the room opens.
+//! PFCP sessions: their rule records, the identifiers given to them, and the changes made to them.
+//!
+//! A change runs in numbered stages (`update`): provide and resolve may refuse, compile and commit
+//! cannot fail and end in a `rules::RuleDelta`. A refused change leaves the store as it was.
+//! Creation and deletion are changes too. No IE, no octet of wire format, no clock, no I/O here:
+//! `n4` translates messages into a [`Change`] and a [`Refusal`] into a Cause.
+//! Spec: TS 29.244 §5.2, §7.5.
+#![forbid(unsafe_code)]
+
+mod alloc;
+mod change;
+mod keys;
+mod record;
+mod refusal;
+mod sdf_text;
+mod session;
+mod store;
+mod update;
+
+pub use change::{
+    Change, FTeidSpec, FarUpdate, ForwardingUpdate, PdiSpec, PdrSpec, PdrUpdate, QerUpdate, SdfSpec,
+};
+pub use record::{
+    FTeid, Far, Forwarding, GateStatus, Pdi, Pdr, Qer, Rates, Records, Sdf, UeMatch, UeSide,
+};
+pub use refusal::{Refusal, RuleId, RuleKind};
+pub use sdf_text::{PORT_RANGES_MAX, SdfTextError, parse as parse_flow_description};
+pub use session::{CpFSeid, OwnerId, Session};
+pub use store::{
+    CreatedPdr, Established, LocalAddresses, Modified, Reserved, SessionStore, StoreConfig,
+};

@@ -1,0 +1,26 @@
+//! Identifiers that we give away: SEIDs, TEIDs, session indices.
+//!
+//! Each allocator first plans without changing anything, so that a change refused later has left no
+//! trace, and then commits the plan.
+
+mod seid;
+mod session_index;
+mod teid;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+pub(crate) use seid::SeidAllocator;
+pub(crate) use session_index::SessionIndexAllocator;
+pub(crate) use teid::{Holder, TeidAllocator, TeidPlan};
+
+/// The random numbers of one allocator; another `stream` for each, so that no value of one tells
+/// anything about the other. `StdRng` is a stream cipher: its past output does not tell its future.
+fn rng(seed: u64, stream: usize) -> StdRng {
+    let mut root = StdRng::seed_from_u64(seed);
+    let mut key = <StdRng as SeedableRng>::Seed::default();
+    for _ in 0..=stream {
+        root.fill(&mut key);
+    }
+    StdRng::from_seed(key)
+}

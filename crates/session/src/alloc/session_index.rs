@@ -1,0 +1,59 @@
+//! Session indices: dense, so that workers keep per-session state in arrays.
+
+use adit_types::SessionIndex;
+
+/// Hands out indices below a maximum; the one released last goes first, which keeps them dense.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SessionIndexAllocator {
+    fresh: usize,
+    max: usize,
+    free: Vec<SessionIndex>,
+}
+
+impl SessionIndexAllocator {
+    pub const fn new(max: usize) -> Self {
+        Self { fresh: 0, max, free: Vec::new() }
+    }
+
+    /// The index that [`Self::take`] will hand out; `None` when all are in use.
+    pub fn peek(&self) -> Option<SessionIndex> {
+        match self.free.last() {
+            Some(&index) => Some(index),
+            None if self.fresh < self.max => u32::try_from(self.fresh).ok().map(SessionIndex),
+            None => None,
+        }
+    }
+
+    /// Reserves the index that [`Self::peek`] showed.
+    pub fn take(&mut self) {
+        if self.free.pop().is_none() && self.fresh < self.max {
+            self.fresh += 1;
+        }
+    }
+
+    pub fn release(&mut self, index: SessionIndex) {
+        debug_assert!(!self.free.contains(&index), "released twice");
+        self.free.push(index);
+    }
+
+    pub const fn reserved_count(&self) -> usize {
+        self.fresh - self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn index_is_dense_and_bounded() {
+        let mut indices = SessionIndexAllocator::new(2);
+        assert_eq!(indices.peek(), Some(SessionIndex(0)));
+        indices.take();
+        indices.take();
+        assert_eq!(indices.peek(), None);
+        indices.release(SessionIndex(0));
+        assert_eq!(indices.peek(), Some(SessionIndex(0)));
+        assert_eq!(indices.reserved_count(), 1);
+    }
+}

@@ -1,0 +1,197 @@
+//! TEIDs: a dense position in the low bits, a random tag in the high bits.
+//!
+//! The position lets workers index a table; the tag keeps an outsider from guessing a live TEID and
+//! keeps packets of a tunnel's previous life out of its next one. Positions are taken afresh while
+//! there are any, then in the order of their release.
+
+use std::collections::{HashMap, VecDeque};
+
+use adit_types::{SessionIndex, Teid};
+use rand::Rng;
+use rand::rngs::StdRng;
+
+/// Bits of a TEID that stay random, at least: one guess in 256 hits a live tunnel.
+const TAG_BITS_MIN: u32 = 8;
+
+/// Gives TEIDs away and knows who has which, the ones given by the control plane included.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TeidAllocator {
+    slot_bits: u32,
+    slots: Vec<Slot>,
+    free: VecDeque<u32>,
+    given: HashMap<Teid, SessionIndex>,
+    rng: StdRng,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Slot {
+    /// The TEID in use, or the last one that was.
+    teid: Teid,
+    state: SlotState,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SlotState {
+    Free,
+    Used(SessionIndex),
+    /// Workers may still know the TEID.
+    Retired,
+}
+
+/// Who has a TEID.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Holder {
+    Nobody,
+    Session(SessionIndex),
+    /// Workers may still know the TEID.
+    Retired,
+}
+
+/// TEIDs drawn but not yet given away.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TeidPlan {
+    teids: Vec<Teid>,
+    rng: Option<StdRng>,
+}
+
+impl TeidPlan {
+    pub fn teids(&self) -> &[Teid] {
+        &self.teids
+    }
+}
+
+impl TeidAllocator {
+    /// An allocator with two TEIDs per session, as far as the tag leaves room.
+    pub fn new(sessions_max: usize, seed: u64) -> Self {
+        let slots = sessions_max.max(1).saturating_mul(2).next_power_of_two();
+        Self {
+            slot_bits: slots.trailing_zeros().min(32 - TAG_BITS_MIN),
+            slots: Vec::new(),
+            free: VecDeque::new(),
+            given: HashMap::new(),
+            rng: super::rng(seed, 0),
+        }
+    }
+
+    pub const fn slot_bits(&self) -> u32 {
+        self.slot_bits
+    }
+
+    pub fn reserved_count(&self) -> usize {
+        self.slots.len() - self.free.len() + self.given.len()
+    }
+
+    pub fn holder(&self, teid: Teid) -> Holder {
+        if let Some(&session) = self.given.get(&teid) {
+            return Holder::Session(session);
+        }
+        match self.slots.get(position(self.slot_of(teid))) {
+            Some(slot) if slot.teid == teid => match slot.state {
+                SlotState::Free => Holder::Nobody,
+                SlotState::Used(session) => Holder::Session(session),
+                SlotState::Retired => Holder::Retired,
+            },
+            _ => Holder::Nobody,
+        }
+    }
+
+    /// Draws `count` TEIDs other than those to `avoid`; `None` when there are not enough.
+    pub fn plan(&self, count: usize, avoid: impl Fn(Teid) -> bool) -> Option<TeidPlan> {
+        if count == 0 {
+            return Some(TeidPlan::default());
+        }
+        let mut rng = self.rng.clone();
+        let fresh = u32::try_from(self.slots.len()).unwrap_or(u32::MAX)..1 << self.slot_bits;
+        let teids: Vec<Teid> = fresh
+            .chain(self.free.iter().copied())
+            .filter_map(|slot| self.tag(slot, &mut rng, &avoid))
+            .take(count)
+            .collect();
+        (teids.len() == count).then_some(TeidPlan { teids, rng: Some(rng) })
+    }
+
+    /// Gives the planned TEIDs to `session`.
+    pub fn commit(&mut self, plan: TeidPlan, session: SessionIndex) {
+        if let Some(rng) = plan.rng {
+            self.rng = rng;
+        }
+        for teid in plan.teids {
+            let slot = self.slot_of(teid);
+            self.take_slot(slot);
+            if let Some(place) = self.slots.get_mut(position(slot)) {
+                *place = Slot { teid, state: SlotState::Used(session) };
+            }
+        }
+    }
+
+    /// Records that the control plane gave `teid` to `session`, unless it was chosen for it here.
+    pub fn ensure_given(&mut self, teid: Teid, session: SessionIndex) {
+        if self.holder(teid) == Holder::Nobody {
+            self.given.insert(teid, session);
+        }
+    }
+
+    /// Takes `teid` from its session. True when it was chosen here and waits for its reclaim.
+    pub fn retire(&mut self, teid: Teid) -> bool {
+        if self.given.remove(&teid).is_some() {
+            return false;
+        }
+        self.set_state(teid, SlotState::Retired);
+        true
+    }
+
+    /// Makes a retired TEID's position available again, behind all others.
+    pub fn reclaim(&mut self, teid: Teid) {
+        self.set_state(teid, SlotState::Free);
+        self.free.push_back(self.slot_of(teid));
+    }
+
+    fn slot_of(&self, teid: Teid) -> u32 {
+        teid.0 & ((1 << self.slot_bits) - 1)
+    }
+
+    fn set_state(&mut self, teid: Teid, state: SlotState) {
+        let position = position(self.slot_of(teid));
+        if let Some(slot) = self.slots.get_mut(position) {
+            debug_assert_eq!(slot.teid, teid, "the position belongs to another TEID");
+            slot.state = state;
+        }
+    }
+
+    /// A TEID at position `slot` that nobody has and that was not the last one there. Ends after as
+    /// many steps as TEIDs were given at this position, plus the last one and zero.
+    fn tag(&self, slot: u32, rng: &mut StdRng, avoid: impl Fn(Teid) -> bool) -> Option<Teid> {
+        let last = self.slots.get(position(slot)).map(|slot| slot.teid);
+        let tag_mask = u32::MAX >> self.slot_bits;
+        let start: u32 = rng.random();
+        (0..=tag_mask)
+            .map(|step| Teid(((start.wrapping_add(step) & tag_mask) << self.slot_bits) | slot))
+            .find(|&teid| {
+                teid.0 != 0 && last != Some(teid) && !self.given.contains_key(&teid) && !avoid(teid)
+            })
+    }
+
+    /// Removes `slot` from the free ones; those passed over go to the back.
+    fn take_slot(&mut self, slot: u32) {
+        while position(slot) >= self.slots.len() {
+            let passed = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
+            self.slots.push(Slot { teid: Teid(0), state: SlotState::Free });
+            self.free.push_back(passed);
+        }
+        if self.free.back() == Some(&slot) {
+            self.free.pop_back();
+            return;
+        }
+        for _ in 0..self.free.len() {
+            match self.free.pop_front() {
+                Some(front) if front == slot => return,
+                Some(front) => self.free.push_back(front),
+                None => return,
+            }
+        }
+    }
+}
+
+fn position(slot: u32) -> usize {
+    usize::try_from(slot).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,175 @@
+//! A change of one PFCP session, free of IEs: what to create, update and remove.
+//!
+//! Absent parts of an update stay as they are. Within one change, removals are applied first, then
+//! creations, then updates, so that an identifier may be removed and created again at once.
+//! Spec: TS 29.244 §7.5.2, §7.5.4.
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+use adit_rules::{
+    ApplyAction, DestinationInterface, OuterHeaderCreation, OuterHeaderRemoval, SourceInterface,
+};
+use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, Teid};
+
+use crate::record::{Far, GateStatus, Qer, Rates, UeMatch};
+use crate::session::CpFSeid;
+
+/// Everything that one request changes in a session. Establishment is a change of an empty session.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Change {
+    /// PDRs to create.
+    pub create_pdrs: Vec<PdrSpec>,
+    /// PDRs to update.
+    pub update_pdrs: Vec<PdrUpdate>,
+    /// PDRs to remove.
+    pub remove_pdrs: Vec<PdrId>,
+    /// FARs to create.
+    pub create_fars: Vec<Far>,
+    /// FARs to update.
+    pub update_fars: Vec<FarUpdate>,
+    /// FARs to remove.
+    pub remove_fars: Vec<FarId>,
+    /// QERs to create.
+    pub create_qers: Vec<Qer>,
+    /// QERs to update.
+    pub update_qers: Vec<QerUpdate>,
+    /// QERs to remove.
+    pub remove_qers: Vec<QerId>,
+    /// The control plane's new endpoint; ignored by an establishment, which names it separately.
+    pub cp_f_seid: Option<CpFSeid>,
+}
+
+/// A PDR to create. Spec: TS 29.244 §7.5.2.2.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PdrSpec {
+    /// Identifier, unique within the session.
+    pub id: PdrId,
+    /// Lower is evaluated first.
+    pub precedence: Precedence,
+    /// What packets must look like.
+    pub pdi: PdiSpec,
+    /// What to take off in front of the inner packet.
+    pub outer_header_removal: Option<OuterHeaderRemoval>,
+    /// The FAR to apply; its absence is refused.
+    pub far: Option<FarId>,
+    /// The QERs to enforce; a set, the order does not matter.
+    pub qers: Vec<QerId>,
+}
+
+/// Packet Detection Information as requested. Spec: TS 29.244 §7.5.2.2, table 2.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PdiSpec {
+    /// The side that packets come from.
+    pub source: SourceInterface,
+    /// The local tunnel, given by the control plane or to be chosen here.
+    pub f_teid: Option<FTeidSpec>,
+    /// Name of the network instance; recorded, not matched.
+    pub network_instance: Option<Box<str>>,
+    /// The UE's addresses.
+    pub ue: Option<UeMatch>,
+    /// QoS flows; a set, empty matches every packet.
+    pub qfis: Vec<Qfi>,
+    /// Service data flow filters, one of which must match; empty matches every packet.
+    pub sdf: Vec<SdfSpec>,
+}
+
+/// A local F-TEID as requested. Spec: TS 29.244 §8.2.3.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FTeidSpec {
+    /// The control plane assigned it.
+    Given {
+        /// The tunnel endpoint; zero is refused.
+        teid: Teid,
+        /// Our IPv4 address.
+        v4: Option<Ipv4Addr>,
+        /// Our IPv6 address.
+        v6: Option<Ipv6Addr>,
+    },
+    /// We assign it.
+    Choose {
+        /// An IPv4 address is wanted.
+        v4: bool,
+        /// An IPv6 address is wanted.
+        v6: bool,
+        /// PDRs of one change with the same CHOOSE ID get the same TEID.
+        choose_id: Option<u8>,
+    },
+}
+
+/// An SDF filter as requested. With an identifier and nothing else it refers to a bidirectional
+/// filter of another PDR of the session. Spec: TS 29.244 §8.2.5.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SdfSpec {
+    /// Flow description: an IPFilterRule text.
+    pub flow_description: Option<Box<str>>,
+    /// Type of service or traffic class: value and mask.
+    pub tos: Option<(u8, u8)>,
+    /// Security parameter index.
+    pub spi: Option<u32>,
+    /// IPv6 flow label, 20 bits; a larger value is refused.
+    pub flow_label: Option<u32>,
+    /// Identifier, unique among the session's filters.
+    pub filter_id: Option<u32>,
+    /// Other PDRs may refer to this filter by its identifier (BID flag).
+    pub bidirectional: bool,
+}
+
+/// A PDR to update. Spec: TS 29.244 §7.5.4.2.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PdrUpdate {
+    /// The PDR.
+    pub id: PdrId,
+    /// Replaces the precedence.
+    pub precedence: Option<Precedence>,
+    /// Replaces the detection information as a whole.
+    pub pdi: Option<PdiSpec>,
+    /// Replaces the outer header removal.
+    pub outer_header_removal: Option<OuterHeaderRemoval>,
+    /// Replaces the FAR.
+    pub far: Option<FarId>,
+    /// Replaces the set of QERs.
+    pub qers: Option<Vec<QerId>>,
+}
+
+/// A FAR to update. Spec: TS 29.244 §7.5.4.3.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FarUpdate {
+    /// The FAR.
+    pub id: FarId,
+    /// Replaces the action.
+    pub action: Option<ApplyAction>,
+    /// Changes parts of the forwarding parameters, or provides them.
+    pub forwarding: Option<ForwardingUpdate>,
+}
+
+/// Update Forwarding Parameters. Spec: TS 29.244 §7.5.4.3, table 2.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ForwardingUpdate {
+    /// Replaces the destination; must be present when the FAR has no forwarding parameters yet.
+    pub destination: Option<DestinationInterface>,
+    /// Replaces the network instance.
+    pub network_instance: Option<Box<str>>,
+    /// Replaces the outer header.
+    pub outer_header_creation: Option<OuterHeaderCreation>,
+    /// Replaces the traffic class octet of the outer header.
+    pub transport_level_marking: Option<u8>,
+}
+
+/// A QER to update. Spec: TS 29.244 §7.5.4.5.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct QerUpdate {
+    /// The QER.
+    pub id: QerId,
+    /// Replaces the correlation identifier.
+    pub correlation: Option<u32>,
+    /// Replaces both gates.
+    pub gates: Option<GateStatus>,
+    /// Replaces the maximum rates.
+    pub mbr: Option<Rates>,
+    /// Replaces the guaranteed rates.
+    pub gbr: Option<Rates>,
+    /// Replaces the QoS flow.
+    pub qfi: Option<Qfi>,
+    /// Replaces the reflective QoS indication.
+    pub rqi: Option<bool>,
+}

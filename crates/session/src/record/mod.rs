@@ -1,0 +1,23 @@
+//! Rule records: what the control plane provided, with references by identifier.
+//!
+//! The control plane's view, kept for modification and display. Workers never see it; they run what
+//! `update::s3_compile` makes of it.
+
+mod far;
+mod pdr;
+mod qer;
+
+pub use far::{Far, Forwarding};
+pub use pdr::{FTeid, Pdi, Pdr, Sdf, UeMatch, UeSide};
+pub use qer::{GateStatus, Qer, Rates};
+
+/// All rules of one session, each kind in the order of creation.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Records {
+    /// PDRs.
+    pub pdrs: Vec<Pdr>,
+    /// FARs.
+    pub fars: Vec<Far>,
+    /// QERs.
+    pub qers: Vec<Qer>,
+}

@@ -1,0 +1,103 @@
+//! Packet detection rules.
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+use adit_rules::{OuterHeaderRemoval, SdfFilter, SourceInterface, UeAddresses};
+use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, Teid};
+
+use crate::change::SdfSpec;
+
+/// A PDR. Spec: TS 29.244 §7.5.2.2.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pdr {
+    /// Identifier, unique within the session.
+    pub id: PdrId,
+    /// Lower is evaluated first; equal values by ascending identifier.
+    pub precedence: Precedence,
+    /// What packets must look like.
+    pub pdi: Pdi,
+    /// What to take off in front of the inner packet.
+    pub outer_header_removal: Option<OuterHeaderRemoval>,
+    /// The FAR to apply. Present in every stored PDR.
+    pub far: Option<FarId>,
+    /// The QERs to enforce, without repetition.
+    pub qers: Vec<QerId>,
+}
+
+/// Packet Detection Information. Spec: TS 29.244 §7.5.2.2, table 2.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pdi {
+    /// The side that packets come from.
+    pub source: SourceInterface,
+    /// The local tunnel that packets must arrive in.
+    pub f_teid: Option<FTeid>,
+    /// Name of the network instance.
+    pub network_instance: Option<Box<str>>,
+    /// The UE's addresses.
+    pub ue: Option<UeMatch>,
+    /// QoS flows in ascending order, without repetition.
+    pub qfis: Vec<Qfi>,
+    /// Service data flow filters.
+    pub sdf: Vec<Sdf>,
+}
+
+impl Pdi {
+    /// The UE addresses that packets must carry; empty without any.
+    #[must_use]
+    pub fn ue_addresses(&self) -> UeAddresses {
+        self.ue.map(|ue| ue.addresses).unwrap_or_default()
+    }
+}
+
+/// A local tunnel endpoint. Spec: TS 29.244 §8.2.3.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FTeid {
+    /// Tunnel endpoint identifier, never zero.
+    pub teid: Teid,
+    /// Our IPv4 address.
+    pub v4: Option<Ipv4Addr>,
+    /// Our IPv6 address.
+    pub v6: Option<Ipv6Addr>,
+}
+
+/// UE IP Address as a condition. Spec: TS 29.244 §8.2.62.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UeMatch {
+    /// The addresses; an IPv6 prefix has 64 bits or more.
+    pub addresses: UeAddresses,
+    /// The S/D flag. The direction of the PDR decides which address of a packet is compared.
+    /// INTEROP: a PDR towards the UE may carry `Source`, since control planes leave the flag zero;
+    /// `Destination` in a PDR from the UE is refused.
+    pub side: UeSide,
+}
+
+/// Which address of a packet is the UE's (S/D flag).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UeSide {
+    /// The source address.
+    Source,
+    /// The destination address.
+    Destination,
+}
+
+/// An SDF filter: as provided, and what it matches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sdf {
+    /// As the control plane provided it.
+    pub spec: SdfSpec,
+    /// What it matches; of a reference, what the filter referred to matches.
+    pub filter: SdfFilter,
+}
+
+impl Sdf {
+    /// The identifier of the filter of another PDR that this one stands for.
+    #[must_use]
+    pub const fn reference(&self) -> Option<u32> {
+        let spec = &self.spec;
+        let has_condition = spec.flow_description.is_some()
+            || spec.tos.is_some()
+            || spec.spi.is_some()
+            || spec.flow_label.is_some();
+        if has_condition { None } else { spec.filter_id }
+    }
+}

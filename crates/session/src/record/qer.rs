@@ -1,0 +1,41 @@
+//! QoS enforcement rules.
+
+use adit_rules::Gate;
+use adit_types::{BitRate, QerId, Qfi};
+
+/// A QER. Spec: TS 29.244 §7.5.2.5.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Qer {
+    /// Identifier, unique within the session.
+    pub id: QerId,
+    /// QERs of several sessions with the same value share their rates; recorded, not yet enforced.
+    pub correlation: Option<u32>,
+    /// Gates of both directions.
+    pub gates: GateStatus,
+    /// Maximum rates; recorded, not yet enforced.
+    pub mbr: Option<Rates>,
+    /// Guaranteed rates; recorded, not yet enforced.
+    pub gbr: Option<Rates>,
+    /// QoS flow that downlink packets are marked with.
+    pub qfi: Option<Qfi>,
+    /// Reflective QoS indication in downlink packets.
+    pub rqi: bool,
+}
+
+/// Gate Status: one gate per direction. Spec: TS 29.244 §8.2.7.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GateStatus {
+    /// Towards the data network.
+    pub uplink: Gate,
+    /// Towards the UE.
+    pub downlink: Gate,
+}
+
+/// Rates of both directions. Spec: TS 29.244 §8.2.8, §8.2.9.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Rates {
+    /// Towards the data network.
+    pub uplink: BitRate,
+    /// Towards the UE.
+    pub downlink: BitRate,
+}

@@ -1,0 +1,380 @@
+//! Why a change was refused: which rule, which reference, which limit.
+//!
+//! `n4` maps every variant once to a Cause, an Offending IE and a Failed Rule ID.
+//! Spec: TS 29.244 §8.2.1, §8.2.22, §8.2.80.
+
+use core::fmt;
+use core::net::IpAddr;
+
+use adit_rules::{ApplyAction, OuterHeaderRemoval, UeAddresses};
+use adit_types::{FarId, Ipv6Prefix, PdrId, QerId, Seid, Teid};
+
+use crate::sdf_text::SdfTextError;
+
+/// Kinds of rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RuleKind {
+    /// Packet Detection Rule.
+    Pdr,
+    /// Forwarding Action Rule.
+    Far,
+    /// QoS Enforcement Rule.
+    Qer,
+}
+
+/// A rule of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RuleId {
+    /// A PDR.
+    Pdr(PdrId),
+    /// A FAR.
+    Far(FarId),
+    /// A QER.
+    Qer(QerId),
+}
+
+impl RuleId {
+    /// The kind of rule.
+    #[must_use]
+    pub const fn kind(self) -> RuleKind {
+        match self {
+            Self::Pdr(_) => RuleKind::Pdr,
+            Self::Far(_) => RuleKind::Far,
+            Self::Qer(_) => RuleKind::Qer,
+        }
+    }
+}
+
+/// The first reason found why a change cannot be made. The store is as it was before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// No session has this identifier.
+    UnknownSession {
+        /// The identifier.
+        up_seid: Seid,
+    },
+    /// As many sessions exist (or wait for their reclaim) as the configuration allows.
+    SessionTableFull,
+    /// Created although it exists, or named twice in one list of the change.
+    DuplicateRule {
+        /// The rule.
+        rule: RuleId,
+    },
+    /// Updated or removed although it does not exist.
+    UnknownRule {
+        /// The rule.
+        rule: RuleId,
+    },
+    /// The session would have more rules of one kind than `limits::RULES_PER_SESSION_MAX`.
+    TooManyRules {
+        /// The kind.
+        kind: RuleKind,
+    },
+    /// The session would have more lookup keys than `limits::KEYS_PER_SESSION_MAX`.
+    TooManyKeys,
+    /// The PDR names more QERs than `limits::QERS_PER_PDR_MAX`.
+    TooManyQers {
+        /// The PDR.
+        pdr: PdrId,
+    },
+    /// The PDR has more SDF filters than `limits::SDF_FILTERS_PER_PDR_MAX`.
+    TooManySdfFilters {
+        /// The PDR.
+        pdr: PdrId,
+    },
+    /// The PDR names no FAR.
+    FarMissing {
+        /// The PDR.
+        pdr: PdrId,
+    },
+    /// The PDR names a FAR that does not exist after the change.
+    UnknownFar {
+        /// The PDR.
+        pdr: PdrId,
+        /// The FAR.
+        far: FarId,
+    },
+    /// The PDR names a QER that does not exist after the change.
+    UnknownQer {
+        /// The PDR.
+        pdr: PdrId,
+        /// The QER.
+        qer: QerId,
+    },
+    /// The PDR's source or the FAR's destination is the control plane function, not supported yet.
+    UnsupportedInterface {
+        /// The PDR or FAR.
+        rule: RuleId,
+    },
+    /// The PDR removes an outer header of a kind not supported yet.
+    UnsupportedOuterHeaderRemoval {
+        /// The PDR.
+        pdr: PdrId,
+        /// The kind.
+        removal: OuterHeaderRemoval,
+    },
+    /// A TEID of zero was given. Spec: TS 29.281 §5.1.
+    FTeidZero {
+        /// The PDR.
+        pdr: PdrId,
+    },
+    /// The F-TEID names no address, whether given or to be chosen.
+    FTeidWithoutAddress {
+        /// The PDR.
+        pdr: PdrId,
+    },
+    /// The given F-TEID names an address that is not ours.
+    ForeignAddress {
+        /// The PDR.
+        pdr: PdrId,
+        /// The address.
+        addr: IpAddr,
+    },
+    /// The given TEID belongs to another session, or waits for its reclaim.
+    FTeidTaken {
+        /// The PDR.
+        pdr: PdrId,
+        /// The TEID.
+        teid: Teid,
+    },
+    /// An F-TEID was to be chosen only in address families in which we have no address.
+    FTeidFamilyUnavailable {
+        /// The PDR.
+        pdr: PdrId,
+    },
+    /// No TEID is left to choose.
+    TeidsExhausted,
+    /// The UE IP Address names no address.
+    UeAddressMissing {
+        /// The PDR.
+        pdr: PdrId,
+    },
+    /// The UE address is none that a UE can have.
+    UeAddressInvalid {
+        /// The PDR.
+        pdr: PdrId,
+        /// The addresses.
+        ue: UeAddresses,
+    },
+    /// The UE's IPv6 prefix has fewer than 64 bits.
+    UePrefixTooShort {
+        /// The PDR.
+        pdr: PdrId,
+        /// The prefix.
+        prefix: Ipv6Prefix,
+    },
+    /// The UE address is to be the destination of packets that come from the UE's side.
+    UeSideUnsupported {
+        /// The PDR.
+        pdr: PdrId,
+    },
+    /// The UE address belongs to another session. IPv6 addresses within one /64 count as one.
+    UeAddressTaken {
+        /// The PDR.
+        pdr: PdrId,
+        /// The address, or the first one of the prefix.
+        addr: IpAddr,
+    },
+    /// The flow description cannot be understood or used.
+    SdfInvalid {
+        /// The PDR.
+        pdr: PdrId,
+        /// What is wrong with it.
+        error: SdfTextError,
+    },
+    /// The SDF filter has no condition and no identifier.
+    SdfEmpty {
+        /// The PDR.
+        pdr: PdrId,
+    },
+    /// The flow label exceeds 20 bits.
+    SdfFlowLabelInvalid {
+        /// The PDR.
+        pdr: PdrId,
+        /// The value.
+        flow_label: u32,
+    },
+    /// The SDF filter is bidirectional and has no identifier.
+    SdfWithoutId {
+        /// The PDR.
+        pdr: PdrId,
+    },
+    /// Two SDF filters of the session define the same identifier bidirectionally.
+    DuplicateSdfFilter {
+        /// The second PDR.
+        pdr: PdrId,
+        /// The identifier.
+        filter_id: u32,
+    },
+    /// The SDF filter refers to an identifier that no bidirectional filter of the session defines.
+    UnknownSdfFilter {
+        /// The PDR.
+        pdr: PdrId,
+        /// The identifier.
+        filter_id: u32,
+    },
+    /// The action sets a flag that is not supported yet (BUFF, NOCP, DUPL, or an unknown one).
+    UnsupportedAction {
+        /// The FAR.
+        far: FarId,
+        /// The action.
+        action: ApplyAction,
+    },
+    /// Not exactly one of DROP and FORW is set.
+    ContradictoryAction {
+        /// The FAR.
+        far: FarId,
+        /// The action.
+        action: ApplyAction,
+    },
+    /// The FAR forwards and has no forwarding parameters.
+    FarWithoutForwardingParameters {
+        /// The FAR.
+        far: FarId,
+    },
+    /// Forwarding parameters are provided for the first time, without a destination.
+    FarWithoutDestination {
+        /// The FAR.
+        far: FarId,
+    },
+    /// The FAR forwards to Access without creating an outer header.
+    FarWithoutOuterHeader {
+        /// The FAR.
+        far: FarId,
+    },
+    /// The outer header's TEID is zero or its address is none of a host.
+    TunnelInvalid {
+        /// The FAR.
+        far: FarId,
+    },
+    /// The outer header is of an address family in which we have no address.
+    TunnelFamilyUnavailable {
+        /// The FAR.
+        far: FarId,
+    },
+}
+
+impl Refusal {
+    /// The rule at fault, where one is: the Failed Rule ID of the answer.
+    #[must_use]
+    pub const fn rule(&self) -> Option<RuleId> {
+        match *self {
+            Self::UnknownSession { .. }
+            | Self::SessionTableFull
+            | Self::TooManyRules { .. }
+            | Self::TooManyKeys
+            | Self::TeidsExhausted => None,
+            Self::DuplicateRule { rule }
+            | Self::UnknownRule { rule }
+            | Self::UnsupportedInterface { rule } => Some(rule),
+            Self::TooManyQers { pdr }
+            | Self::TooManySdfFilters { pdr }
+            | Self::FarMissing { pdr }
+            | Self::UnknownFar { pdr, .. }
+            | Self::UnknownQer { pdr, .. }
+            | Self::UnsupportedOuterHeaderRemoval { pdr, .. }
+            | Self::FTeidZero { pdr }
+            | Self::FTeidWithoutAddress { pdr }
+            | Self::ForeignAddress { pdr, .. }
+            | Self::FTeidTaken { pdr, .. }
+            | Self::FTeidFamilyUnavailable { pdr }
+            | Self::UeAddressMissing { pdr }
+            | Self::UeAddressInvalid { pdr, .. }
+            | Self::UePrefixTooShort { pdr, .. }
+            | Self::UeSideUnsupported { pdr }
+            | Self::UeAddressTaken { pdr, .. }
+            | Self::SdfInvalid { pdr, .. }
+            | Self::SdfEmpty { pdr }
+            | Self::SdfFlowLabelInvalid { pdr, .. }
+            | Self::SdfWithoutId { pdr }
+            | Self::DuplicateSdfFilter { pdr, .. }
+            | Self::UnknownSdfFilter { pdr, .. } => Some(RuleId::Pdr(pdr)),
+            Self::UnsupportedAction { far, .. }
+            | Self::ContradictoryAction { far, .. }
+            | Self::FarWithoutForwardingParameters { far }
+            | Self::FarWithoutDestination { far }
+            | Self::FarWithoutOuterHeader { far }
+            | Self::TunnelInvalid { far }
+            | Self::TunnelFamilyUnavailable { far } => Some(RuleId::Far(far)),
+        }
+    }
+
+    /// What is wrong, without the values: a label for counters and logs.
+    #[must_use]
+    pub const fn text(&self) -> &'static str {
+        match self {
+            Self::UnknownSession { .. } => "no such session",
+            Self::SessionTableFull => "the session table is full",
+            Self::DuplicateRule { .. } => "the rule exists already or is named twice",
+            Self::UnknownRule { .. } => "no such rule",
+            Self::TooManyRules { .. } => "too many rules of one kind",
+            Self::TooManyKeys => "too many TEIDs and UE addresses",
+            Self::TooManyQers { .. } => "too many QERs in one PDR",
+            Self::TooManySdfFilters { .. } => "too many SDF filters in one PDR",
+            Self::FarMissing { .. } => "the PDR names no FAR",
+            Self::UnknownFar { .. } => "the PDR names an unknown FAR",
+            Self::UnknownQer { .. } => "the PDR names an unknown QER",
+            Self::UnsupportedInterface { .. } => "the CP function as interface is not supported",
+            Self::UnsupportedOuterHeaderRemoval { .. } => "outer header removal not supported",
+            Self::FTeidZero { .. } => "the given TEID is zero",
+            Self::FTeidWithoutAddress { .. } => "the F-TEID names no address",
+            Self::ForeignAddress { .. } => "the given F-TEID's address is not ours",
+            Self::FTeidTaken { .. } => "the given TEID is taken",
+            Self::FTeidFamilyUnavailable { .. } => "no local address of the wanted family",
+            Self::TeidsExhausted => "no TEID is left",
+            Self::UeAddressMissing { .. } => "the UE IP address names no address",
+            Self::UeAddressInvalid { .. } => "not an address of a UE",
+            Self::UePrefixTooShort { .. } => "UE IPv6 prefixes below 64 bits are not supported",
+            Self::UeSideUnsupported { .. } => "the UE's address as destination in uplink",
+            Self::UeAddressTaken { .. } => "the UE address belongs to another session",
+            Self::SdfInvalid { .. } => "the flow description is invalid",
+            Self::SdfEmpty { .. } => "the SDF filter is empty",
+            Self::SdfFlowLabelInvalid { .. } => "the flow label exceeds 20 bits",
+            Self::SdfWithoutId { .. } => "the bidirectional SDF filter has no identifier",
+            Self::DuplicateSdfFilter { .. } => "the SDF filter identifier is defined twice",
+            Self::UnknownSdfFilter { .. } => "no bidirectional SDF filter has this identifier",
+            Self::UnsupportedAction { .. } => "the apply action is not supported",
+            Self::ContradictoryAction { .. } => "not exactly one of DROP and FORW",
+            Self::FarWithoutForwardingParameters { .. } => "FORW without forwarding parameters",
+            Self::FarWithoutDestination { .. } => "forwarding parameters without a destination",
+            Self::FarWithoutOuterHeader { .. } => "FORW to Access without an outer header",
+            Self::TunnelInvalid { .. } => "the outer header's TEID or address is invalid",
+            Self::TunnelFamilyUnavailable { .. } => "no local address of the tunnel's family",
+        }
+    }
+}
+
+impl fmt::Display for RuleId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pdr(id) => write!(f, "PDR {id}"),
+            Self::Far(id) => write!(f, "FAR {id}"),
+            Self::Qer(id) => write!(f, "QER {id}"),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(rule) = self.rule() {
+            write!(f, "{rule}: ")?;
+        }
+        f.write_str(self.text())?;
+        match self {
+            Self::UnknownSession { up_seid } => write!(f, ": {up_seid}"),
+            Self::UnknownFar { far, .. } => write!(f, ": {far}"),
+            Self::UnknownQer { qer, .. } => write!(f, ": {qer}"),
+            Self::ForeignAddress { addr, .. } | Self::UeAddressTaken { addr, .. } => {
+                write!(f, ": {addr}")
+            }
+            Self::FTeidTaken { teid, .. } => write!(f, ": {teid}"),
+            Self::UePrefixTooShort { prefix, .. } => write!(f, ": {prefix}"),
+            Self::SdfInvalid { error, .. } => write!(f, ": {error}"),
+            Self::DuplicateSdfFilter { filter_id, .. }
+            | Self::UnknownSdfFilter { filter_id, .. } => write!(f, ": {filter_id}"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl core::error::Error for Refusal {}

@@ -1,0 +1,279 @@
+//! The session store: all sessions, who holds which key, and the doors that change them.
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+use std::collections::{HashMap, VecDeque};
+
+use adit_rules::RuleDelta;
+use adit_types::{PdrId, Seid, SessionIndex, Teid};
+
+use crate::alloc::{SeidAllocator, SessionIndexAllocator, TeidAllocator};
+use crate::change::Change;
+use crate::record::{FTeid, Records};
+use crate::refusal::Refusal;
+use crate::session::{CpFSeid, OwnerId, Session};
+use crate::update::{self, Fate};
+
+/// What a store is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreConfig {
+    /// Sessions at most, those that wait for their reclaim included; capped to
+    /// `limits::SESSIONS_MAX`.
+    pub sessions_max: usize,
+    /// Our GTP-U addresses on N3.
+    pub n3_addresses: LocalAddresses,
+    /// Start of the random SEIDs and TEID tags. From the operating system's random source in
+    /// operation: whoever knows it can guess TEIDs.
+    pub seed: u64,
+}
+
+/// Our own GTP-U addresses, one per family at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LocalAddresses {
+    /// The IPv4 address.
+    pub v4: Option<Ipv4Addr>,
+    /// The IPv6 address.
+    pub v6: Option<Ipv6Addr>,
+}
+
+/// What an accepted establishment yields.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Established {
+    /// Our identifier of the session.
+    pub up_seid: Seid,
+    /// Dense index under which workers know the session.
+    pub index: SessionIndex,
+    /// What to publish.
+    pub delta: RuleDelta,
+    /// PDRs whose F-TEID was chosen here, in the order of the change.
+    pub created: Vec<CreatedPdr>,
+}
+
+/// What an accepted modification yields.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Modified {
+    /// What to publish; `None` when nothing changes for packets.
+    pub delta: Option<RuleDelta>,
+    /// PDRs, created or updated, whose F-TEID was chosen here, in the order of the change.
+    pub created: Vec<CreatedPdr>,
+}
+
+/// An F-TEID that was chosen here. Spec: TS 29.244 §7.5.3.2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CreatedPdr {
+    /// The PDR.
+    pub pdr: PdrId,
+    /// Its local tunnel endpoint.
+    pub f_teid: FTeid,
+}
+
+/// All PFCP sessions of the node.
+///
+/// Every delta that a change returns is owed one [`SessionStore::reclaim`] of its session, once all
+/// workers run it; deltas of one session are reclaimed in the order in which they were returned.
+/// Until then the TEIDs that we chose and the delta removes, and of a deleted session also its index
+/// and SEID, are given to nobody. UE addresses and TEIDs given by the control plane are free at once:
+/// deltas are applied in order, so a key leads to its old or its new session and never to both.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SessionStore {
+    pub(crate) local: LocalAddresses,
+    pub(crate) sessions: Vec<Option<Box<Session>>>,
+    pub(crate) len: usize,
+    pub(crate) by_seid: HashMap<Seid, SessionIndex>,
+    pub(crate) ue_v4: HashMap<Ipv4Addr, SessionIndex>,
+    pub(crate) ue_v6: HashMap<u64, SessionIndex>,
+    pub(crate) teids: TeidAllocator,
+    pub(crate) seids: SeidAllocator,
+    pub(crate) indices: SessionIndexAllocator,
+    pub(crate) retired: HashMap<SessionIndex, VecDeque<Retired>>,
+}
+
+/// What one delta takes away and its reclaim sets free.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Retired {
+    /// TEIDs that we chose.
+    pub teids: Vec<Teid>,
+    /// The session itself, if the delta removes it.
+    pub session: Option<Seid>,
+}
+
+impl SessionStore {
+    /// An empty store.
+    #[must_use]
+    pub fn new(config: StoreConfig) -> Self {
+        let sessions_max = config.sessions_max.min(adit_types::limits::SESSIONS_MAX);
+        Self {
+            local: config.n3_addresses,
+            sessions: Vec::new(),
+            len: 0,
+            by_seid: HashMap::new(),
+            ue_v4: HashMap::new(),
+            ue_v6: HashMap::new(),
+            teids: TeidAllocator::new(sessions_max, config.seed),
+            seids: SeidAllocator::new(config.seed),
+            indices: SessionIndexAllocator::new(sessions_max),
+            retired: HashMap::new(),
+        }
+    }
+
+    /// Creates a session with the rules of `change`.
+    ///
+    /// # Errors
+    /// A [`Refusal`] when the table is full or a rule cannot be accepted; nothing has changed then.
+    ///
+    /// Spec: TS 29.244 §6.3.2, §7.5.2.
+    pub fn establish(
+        &mut self,
+        owner: OwnerId,
+        cp: CpFSeid,
+        change: Change,
+    ) -> Result<Established, Refusal> {
+        let index = self.indices.peek().ok_or(Refusal::SessionTableFull)?;
+        let seid = self.seids.plan(|seid| self.by_seid.contains_key(&seid));
+        let up_seid = seid.seid();
+        let session = Session { up_seid, index, owner, cp, records: Records::default() };
+        let resolved = update::prepare(self, &session, change)?;
+        let created = resolved.created.clone();
+        self.seids.commit(seid);
+        self.indices.take();
+        self.by_seid.insert(up_seid, index);
+        let delta = update::commit(self, session, resolved, Fate::Establish);
+        let Some(delta) = delta else { unreachable!("an establishment always yields a delta") };
+        Ok(Established { up_seid, index, delta, created })
+    }
+
+    /// Changes the session `up_seid`.
+    ///
+    /// # Errors
+    /// A [`Refusal`] when there is no such session or a rule cannot be accepted; nothing has
+    /// changed then.
+    ///
+    /// Spec: TS 29.244 §6.3.3, §7.5.4.
+    pub fn modify(&mut self, up_seid: Seid, change: Change) -> Result<Modified, Refusal> {
+        let session = self.session(up_seid).ok_or(Refusal::UnknownSession { up_seid })?;
+        let cp = change.cp_f_seid;
+        let resolved = update::prepare(self, session, change)?;
+        let created = resolved.created.clone();
+        let mut session = self.take(up_seid).ok_or(Refusal::UnknownSession { up_seid })?;
+        session.cp = cp.unwrap_or(session.cp);
+        let delta = update::commit(self, session, resolved, Fate::Modify);
+        Ok(Modified { delta, created })
+    }
+
+    /// Deletes the session `up_seid`.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownSession`] when there is no such session.
+    ///
+    /// Spec: TS 29.244 §6.3.4, §7.5.6.
+    pub fn delete(&mut self, up_seid: Seid) -> Result<RuleDelta, Refusal> {
+        let session = self.take(up_seid).ok_or(Refusal::UnknownSession { up_seid })?;
+        let delta = update::commit(self, session, update::Resolved::default(), Fate::Delete);
+        let Some(delta) = delta else { unreachable!("a deletion always yields a delta") };
+        Ok(delta)
+    }
+
+    /// Deletes all sessions of `owner`, by ascending index.
+    pub fn delete_owned(&mut self, owner: OwnerId) -> Vec<RuleDelta> {
+        let owned: Vec<Seid> =
+            self.sessions().filter(|session| session.owner == owner).map(|s| s.up_seid).collect();
+        owned.into_iter().filter_map(|up_seid| self.delete(up_seid).ok()).collect()
+    }
+
+    /// Sets free what the oldest delta of `session` that was not reclaimed yet took away. To be
+    /// called once per delta, when all workers run it; without such a delta it does nothing.
+    pub fn reclaim(&mut self, session: SessionIndex) {
+        let Some(queue) = self.retired.get_mut(&session) else { return };
+        let retired = queue.pop_front().unwrap_or_default();
+        if queue.is_empty() {
+            self.retired.remove(&session);
+        }
+        for teid in retired.teids {
+            self.teids.reclaim(teid);
+        }
+        if let Some(up_seid) = retired.session {
+            self.by_seid.remove(&up_seid);
+            self.indices.release(session);
+        }
+    }
+
+    /// The session that we named `up_seid`.
+    #[must_use]
+    pub fn session(&self, up_seid: Seid) -> Option<&Session> {
+        self.session_at(*self.by_seid.get(&up_seid)?)
+    }
+
+    /// The session of index `index`.
+    #[must_use]
+    pub fn session_at(&self, index: SessionIndex) -> Option<&Session> {
+        self.sessions.get(position(index))?.as_deref()
+    }
+
+    /// All sessions, by ascending index.
+    pub fn sessions(&self) -> impl Iterator<Item = &Session> {
+        self.sessions.iter().flatten().map(|session| &**session)
+    }
+
+    /// How many sessions there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True without any session.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Low bits of a TEID chosen here that are a dense position below `1 << slot_bits()`; at most
+    /// one TEID with a given value of these bits is in use or waits for its reclaim. TEIDs given by
+    /// the control plane keep to no such rule.
+    #[must_use]
+    pub const fn slot_bits(&self) -> u32 {
+        self.teids.slot_bits()
+    }
+
+    /// Identifiers in use or waiting for their reclaim.
+    #[must_use]
+    pub fn reserved(&self) -> Reserved {
+        Reserved {
+            sessions: self.indices.reserved_count(),
+            seids: self.by_seid.len(),
+            teids: self.teids.reserved_count(),
+        }
+    }
+
+    /// Puts a session into its place.
+    pub(crate) fn put(&mut self, session: Session) {
+        let position = position(session.index);
+        if position >= self.sessions.len() {
+            self.sessions.resize(position + 1, None);
+        }
+        if let Some(place) = self.sessions.get_mut(position) {
+            *place = Some(Box::new(session));
+            self.len += 1;
+        }
+    }
+
+    fn take(&mut self, up_seid: Seid) -> Option<Session> {
+        let index = *self.by_seid.get(&up_seid)?;
+        let session = self.sessions.get_mut(position(index))?.take()?;
+        self.len -= 1;
+        Some(*session)
+    }
+}
+
+/// How many identifiers are in use or wait for their reclaim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Reserved {
+    /// Session indices.
+    pub sessions: usize,
+    /// SEIDs of ours.
+    pub seids: usize,
+    /// TEIDs, chosen here or given.
+    pub teids: usize,
+}
+
+fn position(index: SessionIndex) -> usize {
+    usize::try_from(index.0).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,153 @@
+//! Checks of single rules: what a rule must carry to be carried out here.
+
+use core::net::{IpAddr, Ipv4Addr};
+
+use adit_rules::{
+    ApplyAction, DestinationInterface, OuterHeaderCreation, OuterHeaderRemoval, SourceInterface,
+};
+use adit_types::limits::{QERS_PER_PDR_MAX, SDF_FILTERS_PER_PDR_MAX};
+use adit_types::{Direction, FarId, Ipv6Prefix, PdrId};
+
+use crate::record::{FTeid, Far, Pdr, UeMatch, UeSide};
+use crate::refusal::{Refusal, RuleId};
+use crate::store::LocalAddresses;
+
+/// Checks what a PDR says by itself. Spec: TS 29.244 §7.5.2.2.
+pub(super) fn pdr(local: &LocalAddresses, pdr: &Pdr) -> Result<(), Refusal> {
+    let id = pdr.id;
+    if pdr.pdi.source == SourceInterface::CpFunction {
+        return Err(Refusal::UnsupportedInterface { rule: RuleId::Pdr(id) });
+    }
+    if pdr.qers.len() > QERS_PER_PDR_MAX {
+        return Err(Refusal::TooManyQers { pdr: id });
+    }
+    if pdr.pdi.sdf.len() > SDF_FILTERS_PER_PDR_MAX {
+        return Err(Refusal::TooManySdfFilters { pdr: id });
+    }
+    if let Some(removal) = pdr.outer_header_removal {
+        outer_header_removal(id, removal)?;
+    }
+    if let Some(given) = &pdr.pdi.f_teid {
+        f_teid(local, id, given)?;
+    }
+    if let Some(ue) = &pdr.pdi.ue {
+        ue_match(local, id, pdr.pdi.source.direction(), ue)?;
+    }
+    Ok(())
+}
+
+fn outer_header_removal(pdr: PdrId, removal: OuterHeaderRemoval) -> Result<(), Refusal> {
+    match removal {
+        OuterHeaderRemoval::GtpuUdpIpv4
+        | OuterHeaderRemoval::GtpuUdpIpv6
+        | OuterHeaderRemoval::GtpuUdpIp => Ok(()),
+        OuterHeaderRemoval::UdpIpv4
+        | OuterHeaderRemoval::UdpIpv6
+        | OuterHeaderRemoval::Ipv4
+        | OuterHeaderRemoval::Ipv6 => Err(Refusal::UnsupportedOuterHeaderRemoval { pdr, removal }),
+    }
+}
+
+fn f_teid(local: &LocalAddresses, pdr: PdrId, f_teid: &FTeid) -> Result<(), Refusal> {
+    if f_teid.teid.0 == 0 {
+        return Err(Refusal::FTeidZero { pdr });
+    }
+    if f_teid.v4.is_none() && f_teid.v6.is_none() {
+        return Err(Refusal::FTeidWithoutAddress { pdr });
+    }
+    if let Some(addr) = f_teid.v4.filter(|&addr| local.v4 != Some(addr)) {
+        return Err(Refusal::ForeignAddress { pdr, addr: IpAddr::V4(addr) });
+    }
+    if let Some(addr) = f_teid.v6.filter(|&addr| local.v6 != Some(addr)) {
+        return Err(Refusal::ForeignAddress { pdr, addr: IpAddr::V6(addr) });
+    }
+    Ok(())
+}
+
+fn ue_match(
+    local: &LocalAddresses,
+    pdr: PdrId,
+    direction: Direction,
+    ue: &UeMatch,
+) -> Result<(), Refusal> {
+    if ue.addresses.is_empty() {
+        return Err(Refusal::UeAddressMissing { pdr });
+    }
+    if direction == Direction::Uplink && ue.side == UeSide::Destination {
+        return Err(Refusal::UeSideUnsupported { pdr });
+    }
+    if let Some(prefix) = ue.addresses.v6.filter(|p| p.len() < adit_rules::rule::UE_IPV6_KEY_BITS) {
+        return Err(Refusal::UePrefixTooShort { pdr, prefix });
+    }
+    let v4_fits = ue.addresses.v4.is_none_or(|addr| is_host(addr) && local.v4 != Some(addr));
+    let v6_fits = ue.addresses.v6.is_none_or(|prefix| is_ue_prefix(local, prefix));
+    if !v4_fits || !v6_fits {
+        return Err(Refusal::UeAddressInvalid { pdr, ue: ue.addresses });
+    }
+    Ok(())
+}
+
+const fn is_host(addr: Ipv4Addr) -> bool {
+    !(addr.is_unspecified() || addr.is_loopback() || addr.is_multicast() || addr.is_broadcast())
+}
+
+/// Neither special (the first /64 holds the unspecified and the loopback address) nor ours.
+fn is_ue_prefix(local: &LocalAddresses, prefix: Ipv6Prefix) -> bool {
+    let addr = prefix.addr();
+    let is_special = adit_rules::rule::ue_ipv6_key(addr) == 0
+        || addr.is_multicast()
+        || addr.is_unicast_link_local();
+    !is_special && !local.v6.is_some_and(|own| prefix.contains(own))
+}
+
+/// Checks what a FAR says by itself. Spec: TS 29.244 §7.5.2.3, §8.2.26.
+pub(super) fn far(local: &LocalAddresses, far: &Far) -> Result<(), Refusal> {
+    let Far { id, action, .. } = *far;
+    let supported = ApplyAction::DROP.union(ApplyAction::FORW);
+    if action.bits() & !supported.bits() != 0 {
+        return Err(Refusal::UnsupportedAction { far: id, action });
+    }
+    if action != ApplyAction::DROP && action != ApplyAction::FORW {
+        return Err(Refusal::ContradictoryAction { far: id, action });
+    }
+    let Some(forwarding) = &far.forwarding else {
+        return match action {
+            ApplyAction::FORW => Err(Refusal::FarWithoutForwardingParameters { far: id }),
+            _ => Ok(()),
+        };
+    };
+    if forwarding.destination == DestinationInterface::CpFunction {
+        return Err(Refusal::UnsupportedInterface { rule: RuleId::Far(id) });
+    }
+    match &forwarding.outer_header_creation {
+        Some(outer) => outer_header_creation(local, id, outer),
+        None if action == ApplyAction::FORW
+            && forwarding.destination == DestinationInterface::Access =>
+        {
+            Err(Refusal::FarWithoutOuterHeader { far: id })
+        }
+        None => Ok(()),
+    }
+}
+
+fn outer_header_creation(
+    local: &LocalAddresses,
+    far: FarId,
+    outer: &OuterHeaderCreation,
+) -> Result<(), Refusal> {
+    let OuterHeaderCreation::Gtpu(tunnel) = outer;
+    let (is_host, has_family) = match tunnel.addr {
+        IpAddr::V4(addr) => (is_host(addr), local.v4.is_some()),
+        IpAddr::V6(addr) => {
+            let is_host = !(addr.is_unspecified() || addr.is_loopback() || addr.is_multicast());
+            (is_host, local.v6.is_some())
+        }
+    };
+    if tunnel.teid.0 == 0 || !is_host {
+        return Err(Refusal::TunnelInvalid { far });
+    }
+    if !has_family {
+        return Err(Refusal::TunnelFamilyUnavailable { far });
+    }
+    Ok(())
+}

@@ -1,0 +1,31 @@
+//! A change of a session, in numbered stages: provide, resolve | compile, commit.
+//!
+//! The first two read the store and may refuse; the last two cannot fail, and only the last one
+//! writes. Establishment starts from a session without rules, deletion ends in one.
+
+mod check;
+mod s1_provide;
+mod s2_resolve;
+mod s3_compile;
+mod s4_commit;
+
+pub(crate) use s2_resolve::Resolved;
+pub(crate) use s4_commit::{Fate, commit};
+
+use crate::change::Change;
+use crate::refusal::Refusal;
+use crate::session::Session;
+use crate::store::SessionStore;
+
+/// Runs the stages that may refuse.
+///
+/// # Errors
+/// The first [`Refusal`] found.
+pub(crate) fn prepare(
+    store: &SessionStore,
+    session: &Session,
+    change: Change,
+) -> Result<Resolved, Refusal> {
+    let draft = s1_provide::provide(session.records.clone(), change)?;
+    s2_resolve::resolve(store, session.index, draft)
+}

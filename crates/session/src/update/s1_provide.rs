@@ -1,0 +1,242 @@
+//! Stage 1: apply the change to a scratch copy of the records.
+//!
+//! Looks at one rule at a time: identifiers that exist or not, filters that can be parsed. What
+//! rules mean to each other and to other sessions is the next stage's.
+
+use adit_rules::SdfFilter;
+use adit_types::{FarId, PdrId, QerId};
+
+use crate::change::{
+    Change, FTeidSpec, FarUpdate, ForwardingUpdate, PdiSpec, PdrSpec, PdrUpdate, QerUpdate, SdfSpec,
+};
+use crate::record::{FTeid, Far, Forwarding, Pdi, Pdr, Qer, Records, Sdf};
+use crate::refusal::{Refusal, RuleId};
+use crate::sdf_text;
+
+/// Flow labels have 20 bits. Spec: RFC 8200 §3.
+const FLOW_LABEL_MAX: u32 = 0xf_ffff;
+
+/// Records after the change, except for TEIDs still to be chosen.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    pub records: Records,
+    /// In the order of the change, at most one per PDR.
+    pub wanted: Vec<Wanted>,
+}
+
+/// A PDR that wants a TEID of us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub pdr: PdrId,
+    pub v4: bool,
+    pub v6: bool,
+    pub choose_id: Option<u8>,
+}
+
+/// Applies removals, then creations, then updates.
+pub(super) fn provide(records: Records, change: Change) -> Result<Draft, Refusal> {
+    let mut draft = Draft { records, wanted: Vec::new() };
+    remove_all(&mut draft.records.pdrs, &change.remove_pdrs)?;
+    remove_all(&mut draft.records.fars, &change.remove_fars)?;
+    remove_all(&mut draft.records.qers, &change.remove_qers)?;
+    for spec in change.create_pdrs {
+        let pdr = create_pdr(&mut draft.wanted, spec)?;
+        insert(&mut draft.records.pdrs, pdr)?;
+    }
+    for far in change.create_fars {
+        insert(&mut draft.records.fars, far)?;
+    }
+    for qer in change.create_qers {
+        insert(&mut draft.records.qers, qer)?;
+    }
+    refuse_repetition(change.update_pdrs.iter().map(|update| RuleId::Pdr(update.id)))?;
+    refuse_repetition(change.update_fars.iter().map(|update| RuleId::Far(update.id)))?;
+    refuse_repetition(change.update_qers.iter().map(|update| RuleId::Qer(update.id)))?;
+    for update in change.update_pdrs {
+        update_pdr(&mut draft, update)?;
+    }
+    for update in change.update_fars {
+        update_far(find(&mut draft.records.fars, update.id)?, update)?;
+    }
+    for update in change.update_qers {
+        update_qer(find(&mut draft.records.qers, update.id)?, &update);
+    }
+    Ok(draft)
+}
+
+/// A record that is found by its identifier.
+trait Rule {
+    type Id: Copy + PartialEq;
+    fn id(&self) -> Self::Id;
+    fn rule(id: Self::Id) -> RuleId;
+}
+
+impl Rule for Pdr {
+    type Id = PdrId;
+    fn id(&self) -> PdrId {
+        self.id
+    }
+    fn rule(id: PdrId) -> RuleId {
+        RuleId::Pdr(id)
+    }
+}
+
+impl Rule for Far {
+    type Id = FarId;
+    fn id(&self) -> FarId {
+        self.id
+    }
+    fn rule(id: FarId) -> RuleId {
+        RuleId::Far(id)
+    }
+}
+
+impl Rule for Qer {
+    type Id = QerId;
+    fn id(&self) -> QerId {
+        self.id
+    }
+    fn rule(id: QerId) -> RuleId {
+        RuleId::Qer(id)
+    }
+}
+
+fn insert<R: Rule>(records: &mut Vec<R>, record: R) -> Result<(), Refusal> {
+    if records.iter().any(|known| known.id() == record.id()) {
+        return Err(Refusal::DuplicateRule { rule: R::rule(record.id()) });
+    }
+    records.push(record);
+    Ok(())
+}
+
+fn find<R: Rule>(records: &mut [R], id: R::Id) -> Result<&mut R, Refusal> {
+    let found = records.iter_mut().find(|record| record.id() == id);
+    found.ok_or(Refusal::UnknownRule { rule: R::rule(id) })
+}
+
+fn remove_all<R: Rule>(records: &mut Vec<R>, ids: &[R::Id]) -> Result<(), Refusal> {
+    refuse_repetition(ids.iter().map(|&id| R::rule(id)))?;
+    for &id in ids {
+        let found = records.iter().position(|record| record.id() == id);
+        records.remove(found.ok_or(Refusal::UnknownRule { rule: R::rule(id) })?);
+    }
+    Ok(())
+}
+
+fn refuse_repetition(rules: impl Iterator<Item = RuleId>) -> Result<(), Refusal> {
+    let mut rules: Vec<RuleId> = rules.collect();
+    rules.sort_unstable();
+    match rules.windows(2).find(|pair| pair.first() == pair.last()) {
+        Some(&[rule, ..]) => Err(Refusal::DuplicateRule { rule }),
+        _ => Ok(()),
+    }
+}
+
+fn create_pdr(wanted: &mut Vec<Wanted>, spec: PdrSpec) -> Result<Pdr, Refusal> {
+    Ok(Pdr {
+        id: spec.id,
+        precedence: spec.precedence,
+        pdi: provide_pdi(wanted, spec.id, spec.pdi)?,
+        outer_header_removal: spec.outer_header_removal,
+        far: spec.far,
+        qers: distinct(spec.qers),
+    })
+}
+
+fn update_pdr(draft: &mut Draft, update: PdrUpdate) -> Result<(), Refusal> {
+    let pdr = find(&mut draft.records.pdrs, update.id)?;
+    pdr.precedence = update.precedence.unwrap_or(pdr.precedence);
+    pdr.outer_header_removal = update.outer_header_removal.or(pdr.outer_header_removal);
+    pdr.far = update.far.or(pdr.far);
+    if let Some(qers) = update.qers {
+        pdr.qers = distinct(qers);
+    }
+    if let Some(pdi) = update.pdi {
+        draft.wanted.retain(|wanted| wanted.pdr != update.id);
+        pdr.pdi = provide_pdi(&mut draft.wanted, update.id, pdi)?;
+    }
+    Ok(())
+}
+
+fn provide_pdi(wanted: &mut Vec<Wanted>, pdr: PdrId, spec: PdiSpec) -> Result<Pdi, Refusal> {
+    let sdf: Result<Vec<Sdf>, Refusal> =
+        spec.sdf.into_iter().map(|sdf| provide_sdf(pdr, sdf)).collect();
+    let f_teid = match spec.f_teid {
+        Some(FTeidSpec::Given { teid, v4, v6 }) => Some(FTeid { teid, v4, v6 }),
+        Some(FTeidSpec::Choose { v4, v6, choose_id }) => {
+            wanted.push(Wanted { pdr, v4, v6, choose_id });
+            None
+        }
+        None => None,
+    };
+    Ok(Pdi {
+        source: spec.source,
+        f_teid,
+        network_instance: spec.network_instance,
+        ue: spec.ue,
+        qfis: distinct(spec.qfis),
+        sdf: sdf?,
+    })
+}
+
+fn provide_sdf(pdr: PdrId, spec: SdfSpec) -> Result<Sdf, Refusal> {
+    if spec.bidirectional && spec.filter_id.is_none() {
+        return Err(Refusal::SdfWithoutId { pdr });
+    }
+    if let Some(flow_label) = spec.flow_label.filter(|&label| label > FLOW_LABEL_MAX) {
+        return Err(Refusal::SdfFlowLabelInvalid { pdr, flow_label });
+    }
+    let mut filter = match spec.flow_description.as_deref() {
+        Some(text) => sdf_text::parse(text).map_err(|error| Refusal::SdfInvalid { pdr, error })?,
+        None => SdfFilter::ANY,
+    };
+    filter.tos = spec.tos;
+    filter.spi = spec.spi;
+    filter.flow_label = spec.flow_label;
+    if filter == SdfFilter::ANY && spec.flow_description.is_none() && spec.filter_id.is_none() {
+        return Err(Refusal::SdfEmpty { pdr });
+    }
+    Ok(Sdf { spec, filter })
+}
+
+fn update_far(far: &mut Far, update: FarUpdate) -> Result<(), Refusal> {
+    far.action = update.action.unwrap_or(far.action);
+    let Some(parts) = update.forwarding else { return Ok(()) };
+    far.forwarding = Some(
+        update_forwarding(far.forwarding.take(), parts)
+            .ok_or({ Refusal::FarWithoutDestination { far: update.id } })?,
+    );
+    Ok(())
+}
+
+/// `None` when neither side names the destination.
+fn update_forwarding(before: Option<Forwarding>, parts: ForwardingUpdate) -> Option<Forwarding> {
+    let destination = parts.destination.or(before.as_ref().map(|before| before.destination))?;
+    let before = before.unwrap_or(Forwarding {
+        destination,
+        network_instance: None,
+        outer_header_creation: None,
+        transport_level_marking: None,
+    });
+    Some(Forwarding {
+        destination,
+        network_instance: parts.network_instance.or(before.network_instance),
+        outer_header_creation: parts.outer_header_creation.or(before.outer_header_creation),
+        transport_level_marking: parts.transport_level_marking.or(before.transport_level_marking),
+    })
+}
+
+fn update_qer(qer: &mut Qer, update: &QerUpdate) {
+    qer.correlation = update.correlation.or(qer.correlation);
+    qer.gates = update.gates.unwrap_or(qer.gates);
+    qer.mbr = update.mbr.or(qer.mbr);
+    qer.gbr = update.gbr.or(qer.gbr);
+    qer.qfi = update.qfi.or(qer.qfi);
+    qer.rqi = update.rqi.unwrap_or(qer.rqi);
+}
+
+fn distinct<T: Ord>(mut items: Vec<T>) -> Vec<T> {
+    items.sort_unstable();
+    items.dedup();
+    items
+}

@@ -1,0 +1,179 @@
+//! Stage 2: check that the rules fit each other, us, and the other sessions; choose TEIDs.
+//!
+//! Reads the store and writes nothing to it; TEIDs are only planned here. The checks of single
+//! rules are in `check`.
+
+use adit_rules::{SdfFilter, SessionKey};
+use adit_types::limits::{KEYS_PER_SESSION_MAX, RULES_PER_SESSION_MAX};
+use adit_types::{PdrId, SessionIndex, Teid};
+
+use super::check;
+use super::s1_provide::{Draft, Wanted};
+use crate::alloc::{Holder, TeidPlan};
+use crate::keys;
+use crate::record::{FTeid, Pdr, Records};
+use crate::refusal::{Refusal, RuleKind};
+use crate::store::{CreatedPdr, LocalAddresses, SessionStore};
+
+/// A change that nothing can refuse any more.
+#[derive(Debug, Default)]
+pub(crate) struct Resolved {
+    /// All rules after the change.
+    pub records: Records,
+    /// TEIDs chosen for it.
+    pub teids: TeidPlan,
+    /// Which PDR got which of them.
+    pub created: Vec<CreatedPdr>,
+}
+
+/// Resolves the draft of session `index`.
+pub(super) fn resolve(
+    store: &SessionStore,
+    index: SessionIndex,
+    draft: Draft,
+) -> Result<Resolved, Refusal> {
+    let Draft { mut records, wanted } = draft;
+    check_counts(&records)?;
+    for far in &records.fars {
+        check::far(&store.local, far)?;
+    }
+    for pdr in &records.pdrs {
+        check::pdr(&store.local, pdr)?;
+        check_references(&records, pdr)?;
+        check_claims(store, index, pdr)?;
+    }
+    link_sdf_filters(&mut records.pdrs)?;
+    let (teids, created) = choose_teids(store, &records, &wanted)?;
+    for &CreatedPdr { pdr, f_teid } in &created {
+        for record in records.pdrs.iter_mut().filter(|record| record.id == pdr) {
+            record.pdi.f_teid = Some(f_teid);
+        }
+    }
+    if keys::claims(&records).len() > KEYS_PER_SESSION_MAX {
+        return Err(Refusal::TooManyKeys);
+    }
+    Ok(Resolved { records, teids, created })
+}
+
+fn check_counts(records: &Records) -> Result<(), Refusal> {
+    let counts = [
+        (RuleKind::Pdr, records.pdrs.len()),
+        (RuleKind::Far, records.fars.len()),
+        (RuleKind::Qer, records.qers.len()),
+    ];
+    match counts.into_iter().find(|&(_, count)| count > RULES_PER_SESSION_MAX) {
+        Some((kind, _)) => Err(Refusal::TooManyRules { kind }),
+        None => Ok(()),
+    }
+}
+
+fn check_references(records: &Records, pdr: &Pdr) -> Result<(), Refusal> {
+    let far = pdr.far.ok_or(Refusal::FarMissing { pdr: pdr.id })?;
+    if !records.fars.iter().any(|known| known.id == far) {
+        return Err(Refusal::UnknownFar { pdr: pdr.id, far });
+    }
+    match pdr.qers.iter().find(|&&qer| !records.qers.iter().any(|known| known.id == qer)) {
+        Some(&qer) => Err(Refusal::UnknownQer { pdr: pdr.id, qer }),
+        None => Ok(()),
+    }
+}
+
+/// TEIDs and UE addresses must not be another session's.
+fn check_claims(store: &SessionStore, index: SessionIndex, pdr: &Pdr) -> Result<(), Refusal> {
+    if let Some(f_teid) = pdr.pdi.f_teid {
+        let holder = store.teids.holder(f_teid.teid);
+        if holder != Holder::Nobody && holder != Holder::Session(index) {
+            return Err(Refusal::FTeidTaken { pdr: pdr.id, teid: f_teid.teid });
+        }
+    }
+    for key in keys::ue(pdr.pdi.ue_addresses()) {
+        let holder = match key {
+            SessionKey::UeIpv4(addr) => store.ue_v4.get(&addr),
+            SessionKey::UeIpv6(upper) => store.ue_v6.get(&upper),
+            SessionKey::Teid(_) => None,
+        };
+        if let Some(addr) = keys::addr(key).filter(|_| holder.is_some_and(|&held| held != index)) {
+            return Err(Refusal::UeAddressTaken { pdr: pdr.id, addr });
+        }
+    }
+    Ok(())
+}
+
+/// Gives every reference by identifier the filter that it refers to.
+///
+/// A bidirectional filter may be defined in both of its PDRs as long as the definitions agree.
+/// Spec: TS 29.244 §8.2.5 (BID).
+fn link_sdf_filters(pdrs: &mut [Pdr]) -> Result<(), Refusal> {
+    let mut defined: Vec<(u32, SdfFilter)> = Vec::new();
+    for pdr in &*pdrs {
+        let definitions = pdr.pdi.sdf.iter().filter(|sdf| sdf.reference().is_none());
+        for sdf in definitions.filter(|sdf| sdf.spec.bidirectional) {
+            let Some(filter_id) = sdf.spec.filter_id else { continue };
+            match defined.iter().find(|(id, _)| *id == filter_id) {
+                Some((_, filter)) if *filter == sdf.filter => {}
+                Some(_) => return Err(Refusal::DuplicateSdfFilter { pdr: pdr.id, filter_id }),
+                None => defined.push((filter_id, sdf.filter.clone())),
+            }
+        }
+    }
+    for pdr in pdrs {
+        let pdr_id = pdr.id;
+        for sdf in &mut pdr.pdi.sdf {
+            let Some(filter_id) = sdf.reference() else { continue };
+            let found = defined.iter().find(|(id, _)| *id == filter_id);
+            let (_, filter) = found.ok_or(Refusal::UnknownSdfFilter { pdr: pdr_id, filter_id })?;
+            sdf.filter = filter.clone();
+        }
+    }
+    Ok(())
+}
+
+/// Plans one TEID per CHOOSE ID and one per PDR that wants its own. Spec: TS 29.244 §8.2.3.
+fn choose_teids(
+    store: &SessionStore,
+    records: &Records,
+    wanted: &[Wanted],
+) -> Result<(TeidPlan, Vec<CreatedPdr>), Refusal> {
+    let mut groups: Vec<u8> = wanted.iter().filter_map(|wanted| wanted.choose_id).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    let alone = wanted.iter().filter(|wanted| wanted.choose_id.is_none()).count();
+    let addresses: Result<Vec<_>, _> =
+        wanted.iter().map(|wanted| choose_addresses(&store.local, wanted)).collect();
+    let addresses = addresses?;
+
+    let given = |teid| records.pdrs.iter().any(|pdr| has_teid(pdr, teid));
+    let plan = store.teids.plan(groups.len() + alone, given).ok_or(Refusal::TeidsExhausted)?;
+    let (shared, own) = plan.teids().split_at(groups.len());
+    let mut own = own.iter();
+    let mut created = Vec::with_capacity(wanted.len());
+    for (wanted, (v4, v6)) in wanted.iter().zip(addresses) {
+        let teid = match wanted.choose_id {
+            Some(id) => groups.binary_search(&id).ok().and_then(|at| shared.get(at)),
+            None => own.next(),
+        };
+        let Some(&teid) = teid else { unreachable!("the plan has a TEID per group and loner") };
+        created.push(CreatedPdr { pdr: wanted.pdr, f_teid: FTeid { teid, v4, v6 } });
+    }
+    Ok((plan, created))
+}
+
+type ChosenAddresses = (Option<core::net::Ipv4Addr>, Option<core::net::Ipv6Addr>);
+
+/// Our addresses of the wanted families; one of two wanted families is enough.
+fn choose_addresses(local: &LocalAddresses, wanted: &Wanted) -> Result<ChosenAddresses, Refusal> {
+    let pdr: PdrId = wanted.pdr;
+    if !wanted.v4 && !wanted.v6 {
+        return Err(Refusal::FTeidWithoutAddress { pdr });
+    }
+    let v4 = local.v4.filter(|_| wanted.v4);
+    let v6 = local.v6.filter(|_| wanted.v6);
+    if v4.is_none() && v6.is_none() {
+        return Err(Refusal::FTeidFamilyUnavailable { pdr });
+    }
+    Ok((v4, v6))
+}
+
+fn has_teid(pdr: &Pdr, teid: Teid) -> bool {
+    pdr.pdi.f_teid.is_some_and(|f_teid| f_teid.teid == teid)
+}

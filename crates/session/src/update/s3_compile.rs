@@ -1,0 +1,89 @@
+//! Stage 3: turn records into the rules that workers run. Cannot fail: references were resolved.
+
+use adit_rules::{DestinationInterface, FarEntry, PdrEntry, QerEntry, SessionRules, UeAddresses};
+use adit_types::{Direction, NextHopIndex, Seid};
+
+use crate::record::{Far, Pdr, Qer, Records};
+
+/// The compiled form of resolved records.
+///
+/// PDRs come out by direction, ascending precedence and identifier; FARs and QERs in the order of
+/// their records, which is what the positions in a [`PdrEntry`] count.
+pub(super) fn compile(up_seid: Seid, records: &Records) -> SessionRules {
+    SessionRules {
+        up_seid,
+        ue: ue_addresses(records),
+        uplink: pdrs(records, Direction::Uplink),
+        downlink: pdrs(records, Direction::Downlink),
+        fars: records.fars.iter().map(far).collect(),
+        qers: records.qers.iter().map(qer).collect(),
+    }
+}
+
+fn ue_addresses(records: &Records) -> Vec<UeAddresses> {
+    let mut distinct = Vec::new();
+    for addresses in records.pdrs.iter().map(|pdr| pdr.pdi.ue_addresses()) {
+        if !addresses.is_empty() && !distinct.contains(&addresses) {
+            distinct.push(addresses);
+        }
+    }
+    distinct
+}
+
+fn pdrs(records: &Records, direction: Direction) -> Vec<PdrEntry> {
+    let mut entries: Vec<PdrEntry> = records
+        .pdrs
+        .iter()
+        .filter(|pdr| pdr.pdi.source.direction() == direction)
+        .map(|record| pdr(records, record))
+        .collect();
+    entries.sort_unstable_by_key(|entry| (entry.precedence, entry.id));
+    entries
+}
+
+fn pdr(records: &Records, pdr: &Pdr) -> PdrEntry {
+    let far = records.fars.iter().position(|far| Some(far.id) == pdr.far);
+    let qer = |id| records.qers.iter().position(|qer| qer.id == id);
+    PdrEntry {
+        id: pdr.id,
+        precedence: pdr.precedence,
+        source: pdr.pdi.source,
+        teid: pdr.pdi.f_teid.map(|f_teid| f_teid.teid),
+        qfis: pdr.pdi.qfis.clone(),
+        ue: pdr.pdi.ue_addresses(),
+        sdf: pdr.pdi.sdf.iter().map(|sdf| sdf.filter.clone()).collect(),
+        outer_header_removal: pdr.outer_header_removal,
+        far: resolved(far),
+        qers: pdr.qers.iter().map(|&id| resolved(qer(id))).collect(),
+    }
+}
+
+fn resolved(position: Option<usize>) -> u16 {
+    let Some(position) = position.and_then(|position| u16::try_from(position).ok()) else {
+        unreachable!("s2_resolve found the rule, and RULES_PER_SESSION_MAX fits 16 bits")
+    };
+    position
+}
+
+/// A FAR that drops needs no destination; it gets one that no stage looks at.
+fn far(far: &Far) -> FarEntry {
+    let forwarding = far.forwarding.as_ref();
+    FarEntry {
+        id: far.id,
+        action: far.action,
+        destination: forwarding.map_or(DestinationInterface::Core, |parts| parts.destination),
+        outer_header_creation: forwarding.and_then(|parts| parts.outer_header_creation),
+        transport_level_marking: forwarding.and_then(|parts| parts.transport_level_marking),
+        next_hop: NextHopIndex::NONE,
+    }
+}
+
+fn qer(qer: &Qer) -> QerEntry {
+    QerEntry {
+        id: qer.id,
+        gate_uplink: qer.gates.uplink,
+        gate_downlink: qer.gates.downlink,
+        qfi: qer.qfi,
+        rqi: qer.rqi,
+    }
+}
