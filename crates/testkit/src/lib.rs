@@ -5,3 +5,4 @@
 
 pub mod clock;
 pub mod link;
+pub mod packet;
