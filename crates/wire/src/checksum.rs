@@ -120,7 +120,7 @@ pub fn pseudo_ipv4(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, len: u16) -> Sum 
     Sum::new().long(src.to_bits()).long(dst.to_bits()).word(u16::from(protocol)).word(len)
 }
 
-/// The sum of the pseudo header of upper layers over IPv6. Unit of `len`: octets of the upper layer.
+/// The sum of the pseudo header of upper layers over IPv6. Unit of `len`: octets of that layer.
 #[inline]
 #[must_use]
 pub fn pseudo_ipv6(src: Ipv6Addr, dst: Ipv6Addr, next_header: u8, len: u32) -> Sum {

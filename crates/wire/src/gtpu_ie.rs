@@ -132,7 +132,7 @@ impl ErrorIndication {
     /// Reads the elements of an Error Indication; those not named in it are passed over.
     ///
     /// # Errors
-    /// `MissingIe` without TEID Data I or GTP-U Peer Address; `BadIe` for an element that cannot be.
+    /// `MissingIe` without TEID Data I or GTP-U Peer Address; `BadIe` for an impossible element.
     /// Spec: TS 29.281 §7.3.1.
     pub fn parse(ies: &[u8]) -> Result<Self, Malformed> {
         let (mut teid, mut peer) = (None, None);

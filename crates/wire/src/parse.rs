@@ -1,8 +1,8 @@
 //! The walk over one packet: frame, IP header, GTP-U, five-tuple.
 //!
-//! Each step takes octets and gives plain `Copy` values with offsets relative to the slice given, so
-//! that stages keep columns of them. The straight line is Ethernet, IPv4 of 20 octets, UDP, GTP-U
-//! with one PDU Session Container, IPv4; everything else leaves it into cold functions.
+//! Each step takes octets and gives plain `Copy` values with offsets relative to the slice given,
+//! so that stages keep columns of them. The straight line is Ethernet, IPv4 of 20 octets, UDP,
+//! GTP-U with one PDU Session Container, IPv4; everything else leaves it.
 //! Spec: RFC 791; RFC 8200; TS 29.281 §5; TS 38.415 §5.5.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -117,7 +117,7 @@ pub fn verify_ipv4(src: Ipv4Addr, dst: Ipv4Addr, datagram: &[u8]) -> Result<(), 
     }
 }
 
-/// As [`verify_ipv4`] over IPv6, where a zero checksum is allowed to tunnels only; zero passes here.
+/// As [`verify_ipv4`] over IPv6, where only tunnels may send zero; zero passes here.
 ///
 /// # Errors
 /// As [`UdpHeader::parse`], and `BadChecksum`.
