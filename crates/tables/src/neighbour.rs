@@ -106,3 +106,263 @@ pub struct NeighbourCache {
     commands: VecDeque<WorkerCommand>,
     counters: NeighbourCounters,
 }
+
+impl NeighbourCache {
+    /// A cache for the next hops of `publisher`. Its first commands announce our own addresses.
+    #[must_use]
+    pub fn new(publisher: &Publisher) -> Self {
+        let announce =
+            |interface: &crate::Interface| WorkerCommand::Announce { interface: interface.id };
+        Self {
+            entries: vec![None; publisher.next_hops_max()],
+            deadlines: BTreeSet::new(),
+            commands: publisher.interfaces().iter().map(announce).collect(),
+            counters: NeighbourCounters::default(),
+        }
+    }
+
+    /// Takes in what a worker told. Events that are not about neighbors change nothing.
+    pub fn handle_event(&mut self, now: Nanos, event: WorkerEvent, publisher: &mut Publisher) {
+        self.handle_changes(now, publisher);
+        match event {
+            WorkerEvent::NeighbourWanted { interface, addr } => {
+                self.handle_wanted(now, interface, addr, publisher);
+            }
+            WorkerEvent::NeighbourSeen { interface, addr, mac, solicited } => {
+                self.handle_seen(now, (interface, addr), mac, solicited, publisher);
+            }
+            WorkerEvent::ErrorIndication { .. } | WorkerEvent::EndMarker { .. } => {}
+        }
+    }
+
+    /// Takes in next hops that became pinned or unpinned: call after [`Publisher::apply`] and
+    /// [`Publisher::poll_observed`].
+    pub fn handle_changes(&mut self, now: Nanos, publisher: &mut Publisher) {
+        while let Some(index) = publisher.take_pin_change() {
+            let pinned = publisher.is_pinned(index);
+            if let Some(entry) = self.entry_mut(index) {
+                entry.pinned = pinned;
+                if pinned && entry.state == NeighbourState::Stale {
+                    self.probe(now, index);
+                }
+            } else if pinned {
+                self.start(now, index, publisher);
+            } else {
+                publisher.remove_next_hop(index);
+            }
+        }
+    }
+
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Nanos, publisher: &mut Publisher) {
+        self.handle_changes(now, publisher);
+        while let Some(&(deadline, index)) = self.deadlines.first()
+            && deadline <= now
+        {
+            self.deadlines.pop_first();
+            self.expire(now, index, publisher);
+        }
+    }
+
+    /// When [`NeighbourCache::handle_timeout`] has something to do next.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// The next command for any one worker.
+    pub fn poll_command(&mut self) -> Option<WorkerCommand> {
+        self.commands.pop_front()
+    }
+
+    /// All neighbors, by index.
+    pub fn entries(&self) -> impl Iterator<Item = NeighbourEntry> + '_ {
+        (0_u32..).zip(&self.entries).filter_map(|(index, entry)| {
+            let &Entry { interface, addr, mac, state, pinned, .. } = entry.as_ref()?;
+            Some(NeighbourEntry { index: NextHopIndex(index), interface, addr, mac, state, pinned })
+        })
+    }
+
+    /// What the cache did and refused.
+    #[must_use]
+    pub const fn counters(&self) -> NeighbourCounters {
+        self.counters
+    }
+
+    fn handle_wanted(
+        &mut self,
+        now: Nanos,
+        interface: InterfaceId,
+        addr: IpAddr,
+        publisher: &mut Publisher,
+    ) {
+        let Some(index) = publisher.ensure_next_hop(interface, addr) else {
+            self.counters.wanted_refused += 1;
+            return;
+        };
+        if self.entry_mut(index).is_none() {
+            self.start(now, index, publisher);
+        }
+    }
+
+    fn handle_seen(
+        &mut self,
+        now: Nanos,
+        (interface, addr): (InterfaceId, IpAddr),
+        mac: MacAddr,
+        solicited: bool,
+        publisher: &mut Publisher,
+    ) {
+        let own = publisher.interfaces().get(usize::from(interface.0));
+        let claims_ours = own.is_none_or(|own| own.owns(addr) || own.mac == mac);
+        if claims_ours || mac.is_multicast() || mac == MacAddr::default() {
+            self.counters.seen_refused += 1;
+            return;
+        }
+        let Some(index) = publisher.find_next_hop(interface, addr) else { return };
+        let Some(entry) = self.entry_mut(index) else { return };
+        let asked = matches!(entry.state, NeighbourState::Incomplete | NeighbourState::Probe);
+        let same = entry.mac == Some(mac);
+        let changed = entry.mac.is_some() && !same;
+        if changed {
+            self.counters.mac_changes += 1;
+        }
+        if solicited && (asked || same) {
+            self.confirm(now, index, mac, publisher);
+        } else if !same {
+            self.doubt(now, index, mac, publisher);
+        }
+    }
+
+    /// Begins to resolve a next hop that has no entry yet, or starts over.
+    fn start(&mut self, now: Nanos, index: NextHopIndex, publisher: &mut Publisher) {
+        let Some(hop) = publisher.next_hop(index) else { return };
+        publisher.clear_mac(index);
+        let entry = Entry {
+            interface: hop.interface,
+            addr: hop.addr,
+            mac: None,
+            state: NeighbourState::Incomplete,
+            pinned: publisher.is_pinned(index),
+            solicits: 0,
+            since: now,
+            deadline: self.entry_mut(index).map_or(now, |entry| entry.deadline),
+        };
+        if let Some(place) = self.entries.get_mut(index.0 as usize) {
+            *place = Some(entry);
+            self.ask(now, index);
+        }
+    }
+
+    /// A deadline of `index` has passed.
+    fn expire(&mut self, now: Nanos, index: NextHopIndex, publisher: &mut Publisher) {
+        let Some(&mut entry) = self.entry_mut(index) else { return };
+        match entry.state {
+            NeighbourState::Incomplete | NeighbourState::Probe if entry.solicits < SOLICITS_MAX => {
+                self.ask(now, index);
+            }
+            NeighbourState::Incomplete => {
+                self.counters.failures += 1;
+                self.enter(now, index, NeighbourState::Failed, HOLD_DOWN);
+            }
+            NeighbourState::Probe if !entry.pinned => {
+                self.counters.failures += 1;
+                self.forget(now, index, publisher);
+            }
+            NeighbourState::Failed if !entry.pinned => self.forget(now, index, publisher),
+            NeighbourState::Probe | NeighbourState::Failed => self.start(now, index, publisher),
+            NeighbourState::Reachable => {
+                let Some(mac) = entry.mac else {
+                    unreachable!("a reachable neighbor has a link-layer address")
+                };
+                self.doubt(now, index, mac, publisher);
+            }
+            NeighbourState::Stale if publisher.take_used(index) => self.probe(now, index),
+            NeighbourState::Stale if now.since(entry.since) >= STALE_LIFETIME => {
+                self.forget(now, index, publisher);
+            }
+            NeighbourState::Stale => self.arm(index, now + STALE_CHECK),
+        }
+    }
+
+    /// The neighbor answered: its address is good.
+    fn confirm(
+        &mut self,
+        now: Nanos,
+        index: NextHopIndex,
+        mac: MacAddr,
+        publisher: &mut Publisher,
+    ) {
+        publisher.set_mac(index, mac, false);
+        if let Some(entry) = self.entry_mut(index) {
+            entry.mac = Some(mac);
+        }
+        self.enter(now, index, NeighbourState::Reachable, REACHABLE);
+    }
+
+    /// The address is in use until somebody asks whether it still is right: for a pinned neighbor
+    /// that is now, for others when a packet uses it.
+    fn doubt(&mut self, now: Nanos, index: NextHopIndex, mac: MacAddr, publisher: &mut Publisher) {
+        publisher.take_used(index);
+        publisher.set_mac(index, mac, true);
+        let Some(entry) = self.entry_mut(index) else { return };
+        entry.mac = Some(mac);
+        if entry.pinned {
+            self.probe(now, index);
+        } else {
+            self.enter(now, index, NeighbourState::Stale, STALE_CHECK);
+        }
+    }
+
+    fn probe(&mut self, now: Nanos, index: NextHopIndex) {
+        self.enter(now, index, NeighbourState::Probe, RETRANSMIT);
+        self.ask(now, index);
+    }
+
+    /// Removes the entry and its next hop, unless that was pinned in the meantime.
+    fn forget(&mut self, now: Nanos, index: NextHopIndex, publisher: &mut Publisher) {
+        if !publisher.remove_next_hop(index) {
+            self.start(now, index, publisher);
+            return;
+        }
+        if let Some(entry) = self.entries.get_mut(index.0 as usize).and_then(Option::take) {
+            self.deadlines.remove(&(entry.deadline, index));
+        }
+    }
+
+    fn enter(&mut self, now: Nanos, index: NextHopIndex, state: NeighbourState, span: Nanos) {
+        if let Some(entry) = self.entry_mut(index) {
+            entry.state = state;
+            entry.solicits = 0;
+            entry.since = now;
+        }
+        self.arm(index, now + span);
+    }
+
+    /// Asks once more: the station itself in a probe, everyone else.
+    fn ask(&mut self, now: Nanos, index: NextHopIndex) {
+        let Some(entry) = self.entry_mut(index) else { return };
+        entry.solicits = entry.solicits.saturating_add(1);
+        let unicast = entry.mac.filter(|_| entry.state == NeighbourState::Probe);
+        let question =
+            WorkerCommand::Solicit { interface: entry.interface, addr: entry.addr, unicast };
+        if self.commands.len() < COMMAND_RING_LEN {
+            self.commands.push_back(question);
+            self.counters.solicits += 1;
+        } else {
+            self.counters.commands_lost += 1;
+        }
+        self.arm(index, now + RETRANSMIT);
+    }
+
+    fn arm(&mut self, index: NextHopIndex, deadline: Nanos) {
+        let Some(entry) = self.entry_mut(index) else { return };
+        let before = core::mem::replace(&mut entry.deadline, deadline);
+        self.deadlines.remove(&(before, index));
+        self.deadlines.insert((deadline, index));
+    }
+
+    fn entry_mut(&mut self, index: NextHopIndex) -> Option<&mut Entry> {
+        self.entries.get_mut(index.0 as usize)?.as_mut()
+    }
+}

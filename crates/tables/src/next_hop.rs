@@ -172,6 +172,18 @@ impl NextHopTable {
         Some(NextHop { interface, addr, mac: mac_of(word) })
     }
 
+    /// The same for the control thread: leaves no mark of use.
+    pub(crate) fn peek(&self, index: NextHopIndex) -> Option<NextHop> {
+        let entry = self.entries.get(index.0 as usize)?;
+        let (interface, addr) = entry.station()?;
+        Some(NextHop { interface, addr, mac: mac_of(entry.mac.load(Ordering::Relaxed)) })
+    }
+
+    /// Indices at most.
+    pub(crate) fn capacity(&self) -> usize {
+        self.entries.len()
+    }
+
     #[inline]
     pub(crate) fn prefetch(&self, index: NextHopIndex) {
         if let Some(entry) = self.entries.get(index.0 as usize) {

@@ -205,7 +205,13 @@ impl Publisher {
     /// The next hop of `index`.
     #[must_use]
     pub fn next_hop(&self, index: NextHopIndex) -> Option<NextHop> {
-        self.tables.next_hops.next_hop(index)
+        self.tables.next_hops.peek(index)
+    }
+
+    /// Next hops at most; every index is below.
+    #[must_use]
+    pub fn next_hops_max(&self) -> usize {
+        self.tables.next_hops.capacity()
     }
 
     /// Publishes a link-layer address: one store, seen by workers at once. `stale` asks workers to

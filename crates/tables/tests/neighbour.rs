@@ -1,0 +1,287 @@
+//! The neighbor cache under virtual time.
+
+mod support;
+
+use std::net::IpAddr;
+
+use adit_rules::{WorkerCommand, WorkerEvent};
+use adit_tables::{NeighbourCache, NeighbourEntry, NeighbourState, Publisher, Reader, build};
+use adit_types::{InterfaceId, MacAddr, Nanos, NextHopIndex};
+use support::{N3, N6, config, id, install, ip, rules, uninstall};
+
+const HOST: &str = "198.51.100.9";
+const MAC_A: MacAddr = MacAddr([2, 0xa, 0, 0, 0, 1]);
+const MAC_B: MacAddr = MacAddr([2, 0xb, 0, 0, 0, 1]);
+
+struct Bench {
+    publisher: Publisher,
+    reader: Reader,
+    cache: NeighbourCache,
+    now: Nanos,
+}
+
+impl Bench {
+    /// One worker; no routes, hence no gateways.
+    fn new() -> Self {
+        let mut config = config(1);
+        config.routes.clear();
+        let (publisher, mut readers) = build(config).unwrap();
+        let mut cache = NeighbourCache::new(&publisher);
+        while cache.poll_command().is_some() {}
+        Self { publisher, reader: readers.remove(0), cache, now: Nanos::from_secs(100) }
+    }
+
+    fn want(&mut self, interface: InterfaceId, addr: &str) {
+        let event = WorkerEvent::NeighbourWanted { interface, addr: ip(addr) };
+        self.cache.handle_event(self.now, event, &mut self.publisher);
+    }
+
+    fn see(&mut self, addr: &str, mac: MacAddr, solicited: bool) {
+        let event = WorkerEvent::NeighbourSeen { interface: N6, addr: ip(addr), mac, solicited };
+        self.cache.handle_event(self.now, event, &mut self.publisher);
+    }
+
+    /// Lets time pass, deadline by deadline; returns the questions asked and when, in milliseconds
+    /// from now.
+    fn pass(&mut self, span: Nanos) -> Vec<(u64, Option<MacAddr>)> {
+        let (start, end) = (self.now, self.now + span);
+        let mut asked = self.questions(start);
+        while let Some(at) = self.cache.poll_timeout().filter(|at| *at <= end) {
+            self.now = at.max(self.now);
+            self.cache.handle_timeout(self.now, &mut self.publisher);
+            asked.extend(self.questions(start));
+        }
+        self.now = end;
+        asked
+    }
+
+    fn questions(&mut self, start: Nanos) -> Vec<(u64, Option<MacAddr>)> {
+        let at = self.now.since(start).0 / 1_000_000;
+        std::iter::from_fn(|| self.cache.poll_command())
+            .map(|command| match command {
+                WorkerCommand::Solicit { unicast, .. } => (at, unicast),
+                WorkerCommand::Announce { .. } => panic!("announced again"),
+            })
+            .collect()
+    }
+
+    fn entry(&self, addr: &str) -> Option<NeighbourEntry> {
+        self.cache.entries().find(|entry| entry.addr == ip(addr))
+    }
+
+    fn state(&self, addr: &str) -> Option<NeighbourState> {
+        self.entry(addr).map(|entry| entry.state)
+    }
+
+    /// What a worker reads, leaving its mark on stale entries.
+    fn worker_mac(&mut self, interface: InterfaceId, addr: IpAddr) -> Option<MacAddr> {
+        let index = self.publisher.find_next_hop(interface, addr)?;
+        self.reader.observe().next_hop(index)?.mac
+    }
+
+    fn reachable() -> Self {
+        let mut bench = Self::new();
+        bench.want(N6, HOST);
+        bench.see(HOST, MAC_A, true);
+        while bench.cache.poll_command().is_some() {}
+        bench
+    }
+}
+
+const fn secs(n: u64) -> Nanos {
+    Nanos::from_secs(n)
+}
+
+#[test]
+fn own_addresses_are_announced_first() {
+    let (publisher, _) = build(config(0)).unwrap();
+    let mut cache = NeighbourCache::new(&publisher);
+    assert_eq!(cache.poll_command(), Some(WorkerCommand::Announce { interface: N3 }));
+    assert_eq!(cache.poll_command(), Some(WorkerCommand::Announce { interface: N6 }));
+    assert_eq!(cache.poll_command(), None);
+}
+
+#[test]
+fn silent_host_is_asked_three_times_held_down_and_forgotten() {
+    let mut bench = Bench::new();
+    bench.want(N6, HOST);
+    assert_eq!(bench.state(HOST), Some(NeighbourState::Incomplete));
+    assert_eq!(bench.pass(secs(3)), [(0, None), (1000, None), (2000, None)]);
+    assert_eq!(bench.state(HOST), Some(NeighbourState::Failed));
+    bench.want(N6, HOST);
+    assert_eq!(bench.pass(Nanos::from_millis(2999)), [], "held down");
+    bench.pass(secs(1));
+    assert_eq!(bench.state(HOST), None);
+    assert_eq!(bench.publisher.find_next_hop(N6, ip(HOST)), None);
+    bench.want(N6, HOST);
+    assert_eq!(bench.pass(Nanos(0)), [(0, None)], "asked again on demand");
+}
+
+#[test]
+fn answer_publishes_the_address_to_workers() {
+    let mut bench = Bench::new();
+    bench.want(N6, HOST);
+    assert_eq!(bench.worker_mac(N6, ip(HOST)), None);
+    bench.see(HOST, MAC_A, true);
+    assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_A));
+    assert_eq!(bench.state(HOST), Some(NeighbourState::Reachable));
+}
+
+#[test]
+fn unused_host_goes_stale_and_is_forgotten_without_a_question() {
+    let mut bench = Bench::reachable();
+    assert_eq!(bench.pass(secs(31)), []);
+    assert_eq!(bench.state(HOST), Some(NeighbourState::Stale));
+    assert_eq!(bench.pass(secs(64)), []);
+    assert_eq!(bench.state(HOST), None);
+}
+
+#[test]
+fn stale_host_in_use_is_probed_and_stays_usable() {
+    let mut bench = Bench::reachable();
+    bench.pass(secs(31));
+    assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_A));
+    assert_eq!(bench.pass(secs(4)), [(4000, Some(MAC_A))]);
+    assert_eq!(bench.state(HOST), Some(NeighbourState::Probe));
+    assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_A));
+    bench.see(HOST, MAC_A, true);
+    assert_eq!(bench.state(HOST), Some(NeighbourState::Reachable));
+}
+
+#[test]
+fn host_that_fails_its_probes_is_forgotten() {
+    let mut bench = Bench::reachable();
+    bench.pass(secs(31));
+    bench.worker_mac(N6, ip(HOST));
+    let probe = Some(MAC_A);
+    assert_eq!(bench.pass(secs(8)), [(4000, probe), (5000, probe), (6000, probe)]);
+    assert_eq!(bench.state(HOST), None);
+    assert_eq!(bench.worker_mac(N6, ip(HOST)), None);
+    assert_eq!(bench.cache.counters().failures, 1);
+}
+
+#[test]
+fn announcement_changes_a_known_address_but_creates_no_entry() {
+    let mut bench = Bench::reachable();
+    bench.see(HOST, MAC_B, false);
+    assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_B));
+    assert_eq!(bench.state(HOST), Some(NeighbourState::Stale), "used, but not believed for long");
+    assert_eq!(bench.cache.counters().mac_changes, 1);
+    bench.see("198.51.100.10", MAC_A, false);
+    bench.see("198.51.100.11", MAC_A, true);
+    assert_eq!(bench.cache.entries().count(), 1);
+    assert_eq!(bench.publisher.next_hops(), 1);
+}
+
+#[test]
+fn answer_that_nobody_asked_for_is_only_an_announcement() {
+    let mut bench = Bench::reachable();
+    bench.see(HOST, MAC_B, true);
+    assert_eq!(bench.state(HOST), Some(NeighbourState::Stale));
+}
+
+#[test]
+fn impossible_addresses_are_refused() {
+    let mut bench = Bench::new();
+    bench.want(N6, HOST);
+    bench.see(HOST, MacAddr::BROADCAST, true);
+    bench.see(HOST, MacAddr::default(), true);
+    bench.see(HOST, MacAddr([2, 0, 0, 0, 0, 1]), true);
+    bench.see("198.51.100.1", MAC_A, false);
+    assert_eq!(bench.state(HOST), Some(NeighbourState::Incomplete));
+    assert_eq!(bench.cache.counters().seen_refused, 4);
+    bench.want(N6, "203.0.113.1");
+    bench.want(InterfaceId(200), HOST);
+    assert_eq!(bench.cache.counters().wanted_refused, 2);
+}
+
+#[test]
+fn flood_of_wanted_hosts_is_bounded() {
+    let mut bench = Bench::new();
+    for n in 2..=254 {
+        bench.want(N6, &format!("198.51.100.{n}"));
+    }
+    assert_eq!(bench.cache.entries().count(), 12, "three quarters of 16");
+    bench.pass(secs(10));
+    assert_eq!(bench.cache.entries().count(), 0);
+    bench.reader.observe();
+    bench.publisher.poll_observed();
+    assert_eq!(bench.publisher.next_hops(), 0, "indices are free again");
+}
+
+#[test]
+fn gateway_is_resolved_without_traffic_and_tried_for_ever() {
+    let (mut publisher, _) = build(config(0)).unwrap();
+    let mut cache = NeighbourCache::new(&publisher);
+    let mut now = Nanos(0);
+    cache.handle_timeout(now, &mut publisher);
+    assert_eq!(cache.entries().filter(|entry| entry.pinned).count(), 3);
+    while let Some(at) = cache.poll_timeout().filter(|at| *at < secs(60)) {
+        now = at;
+        cache.handle_timeout(now, &mut publisher);
+    }
+    assert_eq!(cache.entries().count(), 3);
+    assert_eq!(cache.counters().solicits, 3 * 30, "three questions in every six seconds");
+}
+
+#[test]
+fn peer_of_a_far_is_kept_resolved_and_ages_out_with_its_rules() {
+    let mut bench = Bench::new();
+    let peer = "192.0.2.7";
+    bench.publisher.apply(id(1), install(0, &[], rules(1, &[peer])));
+    bench.cache.handle_changes(bench.now, &mut bench.publisher);
+    assert_eq!(bench.pass(Nanos(0)), [(0, None)]);
+    let seen =
+        WorkerEvent::NeighbourSeen { interface: N3, addr: ip(peer), mac: MAC_A, solicited: true };
+    bench.cache.handle_event(bench.now, seen, &mut bench.publisher);
+    assert_eq!(bench.pass(secs(30)), [(30_000, Some(MAC_A))], "probed without being used");
+    bench.cache.handle_event(bench.now, seen, &mut bench.publisher);
+    bench.publisher.apply(id(2), uninstall(0, &[]));
+    bench.reader.observe();
+    while bench.publisher.poll_observed().is_some() {}
+    bench.cache.handle_changes(bench.now, &mut bench.publisher);
+    assert!(!bench.entry(peer).unwrap().pinned);
+    bench.pass(secs(100));
+    assert_eq!(bench.state(peer), None);
+}
+
+#[test]
+fn pinned_peer_that_fails_its_probes_is_looked_for_again() {
+    let mut bench = Bench::new();
+    let peer = "192.0.2.7";
+    bench.publisher.apply(id(1), install(0, &[], rules(1, &[peer])));
+    bench.cache.handle_changes(bench.now, &mut bench.publisher);
+    bench.questions(Nanos(0));
+    let seen =
+        WorkerEvent::NeighbourSeen { interface: N3, addr: ip(peer), mac: MAC_A, solicited: true };
+    bench.cache.handle_event(bench.now, seen, &mut bench.publisher);
+    let asked = bench.pass(secs(33));
+    assert_eq!(asked.last(), Some(&(33_000, None)), "everyone is asked");
+    assert_eq!(bench.state(peer), Some(NeighbourState::Incomplete));
+    assert_eq!(bench.worker_mac(N3, ip(peer)), None, "the old address is gone");
+}
+
+#[test]
+fn host_that_becomes_a_peer_while_stale_is_probed_at_once() {
+    let mut bench = Bench::new();
+    let peer = "192.0.2.7";
+    bench.want(N3, peer);
+    bench.questions(Nanos(0));
+    let seen =
+        WorkerEvent::NeighbourSeen { interface: N3, addr: ip(peer), mac: MAC_A, solicited: true };
+    bench.cache.handle_event(bench.now, seen, &mut bench.publisher);
+    bench.pass(secs(31));
+    assert_eq!(bench.state(peer), Some(NeighbourState::Stale));
+    bench.publisher.apply(id(1), install(0, &[], rules(1, &[peer])));
+    bench.cache.handle_changes(bench.now, &mut bench.publisher);
+    assert_eq!(bench.state(peer), Some(NeighbourState::Probe));
+}
+
+#[test]
+fn events_of_other_rooms_change_nothing() {
+    let mut bench = Bench::new();
+    let event = WorkerEvent::EndMarker { session: adit_types::SessionIndex(0) };
+    bench.cache.handle_event(bench.now, event, &mut bench.publisher);
+    assert_eq!(bench.cache.poll_timeout(), None);
+    assert_eq!(bench.publisher.next_hop(NextHopIndex(0)), None);
+}

@@ -1,0 +1,324 @@
+//! What a worker sees of published deltas, and what becomes of what was retired.
+
+mod support;
+
+use std::net::Ipv4Addr;
+
+use adit_rules::{DropReason, KeyChange, PuntReason, RuleDelta, SessionKey};
+use adit_tables::{
+    Interface, Publisher, Reader, SessionTraffic, TablesConfig, TablesError, Via, View, build,
+};
+use adit_types::{Direction, InterfaceId, InterfaceRole, MacAddr, SessionIndex, Teid};
+use static_assertions::{assert_impl_all, assert_not_impl_any};
+use support::{N3, N6, config, id, install, interface, ip, route, rules, teid, ue, uninstall};
+
+assert_impl_all!(Reader: Send);
+assert_impl_all!(Publisher: Send);
+assert_not_impl_any!(Reader: Clone, Copy);
+assert_not_impl_any!(Publisher: Clone, Copy);
+
+fn one_worker() -> (Publisher, Reader) {
+    let (publisher, mut readers) = build(config(1)).unwrap();
+    (publisher, readers.remove(0))
+}
+
+fn session_of_teid(view: &View<'_>, value: u32) -> SessionIndex {
+    let mut out = [SessionIndex::NONE];
+    view.lookup_teids(&[Teid(value)], &mut out);
+    out[0]
+}
+
+fn session_of_ue(view: &View<'_>, addr: [u8; 4]) -> SessionIndex {
+    let mut out = [SessionIndex::NONE];
+    view.lookup_ues_v4(&[Ipv4Addr::from(addr).to_bits()], &mut out);
+    out[0]
+}
+
+#[test]
+fn delta_without_workers_is_observed_at_once() {
+    let (mut publisher, _) = build(config(0)).unwrap();
+    publisher.apply(id(1), install(3, &[teid(5)], rules(1, &[])));
+    publisher.apply(id(2), uninstall(3, &[teid(5)]));
+    assert_eq!(publisher.poll_observed(), Some(id(1)));
+    assert_eq!(publisher.poll_observed(), Some(id(2)));
+    assert_eq!(publisher.poll_observed(), None);
+}
+
+#[test]
+fn delta_is_observed_in_order_when_every_online_worker_passed_a_boundary() {
+    let (mut publisher, mut readers) = build(config(3)).unwrap();
+    readers[0].observe();
+    readers[1].observe();
+    publisher.apply(id(1), install(0, &[], rules(1, &[])));
+    publisher.apply(id(2), install(1, &[], rules(2, &[])));
+    readers[0].observe();
+    assert_eq!(publisher.poll_observed(), None, "worker 1 has not passed");
+    readers[1].observe();
+    publisher.apply(id(3), install(2, &[], rules(3, &[])));
+    assert_eq!(publisher.poll_observed(), Some(id(1)));
+    assert_eq!(publisher.poll_observed(), Some(id(2)));
+    assert_eq!(publisher.poll_observed(), None);
+    readers[0].go_offline();
+    drop(readers.remove(1));
+    assert_eq!(publisher.poll_observed(), Some(id(3)), "nobody online is left behind");
+    assert_eq!(publisher.unobserved(), 0);
+}
+
+#[test]
+fn view_finds_a_session_by_every_kind_of_key() {
+    let (mut publisher, mut reader) = one_worker();
+    let keys = [teid(0x0100_0005), ue(2), SessionKey::UeIpv6(0x2001_0db8_0000_0001)];
+    publisher.apply(id(1), install(9, &keys, rules(77, &[])));
+    let view = reader.observe();
+    assert_eq!(session_of_teid(&view, 0x0100_0005), SessionIndex(9));
+    assert_eq!(session_of_teid(&view, 0x0200_0005), SessionIndex::NONE, "same slot, other tag");
+    assert_eq!(session_of_ue(&view, [10, 45, 0, 2]), SessionIndex(9));
+    let mut out = [SessionIndex::NONE; 2];
+    view.lookup_ues_v6(&[0x2001_0db8_0000_0001, u64::MAX], &mut out);
+    assert_eq!(out, [SessionIndex(9), SessionIndex::NONE]);
+    view.prefetch_slot(SessionIndex(9));
+    view.prefetch_rules(SessionIndex(9));
+    assert_eq!(view.rules(SessionIndex(9)).unwrap().up_seid.0, 77);
+    assert!(view.rules(SessionIndex::NONE).is_none());
+}
+
+#[test]
+fn teid_whose_place_is_taken_is_found_among_the_foreign_ones() {
+    let (mut publisher, mut reader) = one_worker();
+    publisher.apply(id(1), install(1, &[teid(5)], rules(1, &[])));
+    publisher.apply(id(2), install(2, &[teid(5 + 64), teid(u32::MAX)], rules(2, &[])));
+    let view = reader.observe();
+    assert_eq!(session_of_teid(&view, 5), SessionIndex(1));
+    assert_eq!(session_of_teid(&view, 5 + 64), SessionIndex(2));
+    assert_eq!(session_of_teid(&view, u32::MAX), SessionIndex(2));
+    publisher.apply(id(3), uninstall(1, &[teid(5)]));
+    publisher.apply(id(4), install(2, &[teid(5 + 64)], rules(3, &[])));
+    let view = reader.observe();
+    assert_eq!(session_of_teid(&view, 5), SessionIndex::NONE);
+    assert_eq!(session_of_teid(&view, 5 + 64), SessionIndex(2), "stays where it is");
+    publisher.apply(id(5), uninstall(2, &[teid(5 + 64), teid(u32::MAX)]));
+    let view = reader.observe();
+    assert_eq!(session_of_teid(&view, 5 + 64), SessionIndex::NONE);
+    assert_eq!(session_of_teid(&view, u32::MAX), SessionIndex::NONE);
+}
+
+#[test]
+fn key_taken_over_by_another_session_survives_the_removal_of_the_first() {
+    let (mut publisher, mut reader) = one_worker();
+    publisher.apply(id(1), install(1, &[ue(9)], rules(1, &[])));
+    publisher.apply(id(2), install(2, &[ue(9)], rules(2, &[])));
+    publisher.apply(id(3), uninstall(1, &[ue(9)]));
+    assert_eq!(session_of_ue(&reader.observe(), [10, 45, 0, 9]), SessionIndex(2));
+}
+
+#[test]
+fn modification_replaces_rules_and_keys_of_one_session() {
+    let (mut publisher, mut reader) = one_worker();
+    publisher.apply(id(1), install(4, &[ue(1)], rules(1, &[])));
+    let delta = RuleDelta {
+        session: SessionIndex(4),
+        keys: vec![KeyChange::Remove(ue(1)), KeyChange::Add(ue(2))],
+        rules: Some(Box::new(rules(2, &[]))),
+    };
+    publisher.apply(id(2), delta);
+    let view = reader.observe();
+    assert_eq!(session_of_ue(&view, [10, 45, 0, 1]), SessionIndex::NONE);
+    assert_eq!(session_of_ue(&view, [10, 45, 0, 2]), SessionIndex(4));
+    assert_eq!(view.rules(SessionIndex(4)).unwrap().up_seid.0, 2);
+}
+
+#[test]
+fn far_gets_the_next_hop_of_its_peer_on_n3() {
+    let (mut publisher, mut reader) = one_worker();
+    let peers = ["192.0.2.7", "10.9.9.9", "203.0.113.1", "2001:db8:3::7", "192.0.2.1"];
+    publisher.apply(id(1), install(0, &[], rules(1, &peers)));
+    let view = reader.observe();
+    let hops: Vec<_> = view
+        .rules(SessionIndex(0))
+        .unwrap()
+        .fars
+        .iter()
+        .map(|far| view.next_hop(far.next_hop).map(|hop| (hop.interface, hop.addr, hop.mac)))
+        .collect();
+    assert_eq!(hops[0], Some((N3, ip("192.0.2.7"), None)), "on the link");
+    assert_eq!(hops[1], Some((N3, ip("192.0.2.254"), None)), "behind the gateway");
+    assert_eq!(hops[2], None, "the default route of N6 is none of N3's");
+    assert_eq!(hops[3], Some((N3, ip("2001:db8:3::7"), None)));
+    assert_eq!(hops[4], None, "our own address");
+    assert_eq!(publisher.counters().peers_without_route, 2);
+}
+
+#[test]
+fn next_hop_of_a_far_is_pinned_until_its_last_rules_are_reclaimed() {
+    let (mut publisher, mut reader) = one_worker();
+    reader.observe();
+    publisher.apply(id(1), install(0, &[], rules(1, &["192.0.2.7"])));
+    let index = publisher.find_next_hop(N3, ip("192.0.2.7")).unwrap();
+    publisher.apply(id(2), uninstall(0, &[]));
+    publisher.poll_observed();
+    assert!(publisher.is_pinned(index), "the worker may still hold the rules");
+    assert!(!publisher.remove_next_hop(index));
+    reader.observe();
+    while publisher.poll_observed().is_some() {}
+    assert!(!publisher.is_pinned(index));
+    assert!(publisher.remove_next_hop(index));
+    assert!(!publisher.remove_next_hop(index), "already on its way out");
+}
+
+#[test]
+fn next_hop_index_is_not_reused_before_workers_passed_a_boundary() {
+    let (mut publisher, mut reader) = one_worker();
+    reader.observe();
+    let before = publisher.next_hops();
+    let index = publisher.ensure_next_hop(N6, ip("198.51.100.9")).unwrap();
+    assert!(publisher.remove_next_hop(index));
+    let other = publisher.ensure_next_hop(N6, ip("198.51.100.10")).unwrap();
+    assert_ne!(other, index);
+    publisher.poll_observed();
+    assert_eq!(publisher.next_hops(), before + 2);
+    reader.observe();
+    publisher.poll_observed();
+    assert_eq!(publisher.next_hops(), before + 1);
+    assert_eq!(reader.observe().next_hop(index), None);
+}
+
+#[test]
+fn hosts_asked_for_leave_a_quarter_of_the_next_hops_to_peers() {
+    let (mut publisher, _reader) = one_worker();
+    let made = (2..=250)
+        .filter(|n| publisher.ensure_next_hop(N6, ip(&format!("198.51.100.{n}"))).is_some())
+        .count();
+    assert_eq!(made, 16 - 4 - 3, "16 in all, 4 kept, 3 gateways");
+    assert!(publisher.counters().next_hops_refused > 0);
+    publisher.apply(id(1), install(0, &[], rules(1, &["192.0.2.7"])));
+    assert!(publisher.rules(SessionIndex(0)).unwrap().fars[0].next_hop.is_some());
+}
+
+#[test]
+fn next_hop_off_the_link_is_refused() {
+    let (mut publisher, _reader) = one_worker();
+    for addr in ["203.0.113.1", "198.51.100.1", "198.51.100.0", "198.51.100.255", "ff02::1", "::"] {
+        assert_eq!(publisher.ensure_next_hop(N6, ip(addr)), None, "{addr}");
+    }
+    assert_eq!(publisher.ensure_next_hop(InterfaceId(9), ip("198.51.100.2")), None);
+    assert!(publisher.ensure_next_hop(N6, ip("fe80::5")).is_some());
+}
+
+#[test]
+fn route_prefers_the_longest_prefix_and_keeps_roles_apart() {
+    let mut config = config(1);
+    config.routes.push(route(1, "8.8.0.0/16", "198.51.100.8"));
+    let (mut publisher, mut readers) = build(config).unwrap();
+    let on_link = publisher.ensure_next_hop(N6, ip("198.51.100.77")).unwrap();
+    publisher.set_mac(on_link, MacAddr([2, 1, 1, 1, 1, 1]), false);
+    let view = readers[0].observe();
+    let hop = |role, addr: &str| {
+        let found = view.route(role, ip(addr))?;
+        let Via::Known(index) = found.via else { return Some((found.interface, None)) };
+        Some((found.interface, view.next_hop(index).map(|hop| hop.addr)))
+    };
+    let n6 = InterfaceRole::N6;
+    assert_eq!(hop(n6, "8.8.8.8"), Some((N6, Some(ip("198.51.100.8")))));
+    assert_eq!(hop(n6, "9.9.9.9"), Some((N6, Some(ip("198.51.100.254")))));
+    assert_eq!(hop(n6, "2606::1"), Some((N6, Some(ip("fe80::fe")))));
+    assert_eq!(hop(n6, "198.51.100.77"), Some((N6, Some(ip("198.51.100.77")))));
+    assert_eq!(hop(n6, "198.51.100.78"), Some((N6, None)), "on the link, not known yet");
+    assert_eq!(hop(n6, "198.51.100.1"), None, "our own");
+    assert_eq!(hop(n6, "198.51.100.255"), None, "directed broadcast");
+    assert_eq!(hop(InterfaceRole::N3, "9.9.9.9"), None);
+    let mac = view.next_hop(on_link).unwrap().mac;
+    assert_eq!(mac, Some(MacAddr([2, 1, 1, 1, 1, 1])));
+}
+
+#[test]
+fn session_traffic_counts_from_installation_over_all_workers() {
+    let (mut publisher, mut readers) = build(config(2)).unwrap();
+    let session = SessionIndex(5);
+    publisher.apply(id(1), install(5, &[], rules(1, &[])));
+    readers[0].observe().session_counters().add(session, Direction::Uplink, 2, 200);
+    readers[1].observe().session_counters().add(session, Direction::Downlink, 1, 50);
+    let expected = SessionTraffic { ul_pkts: 2, ul_bytes: 200, dl_pkts: 1, dl_bytes: 50 };
+    assert_eq!(publisher.session_traffic(session), expected);
+    publisher.apply(id(2), install(5, &[], rules(2, &[])));
+    assert_eq!(publisher.session_traffic(session), expected, "a modification keeps the count");
+    publisher.apply(id(3), uninstall(5, &[]));
+    publisher.apply(id(4), install(5, &[], rules(3, &[])));
+    assert_eq!(publisher.session_traffic(session), SessionTraffic::default());
+}
+
+#[test]
+fn snapshot_identity_holds_only_when_every_packet_has_an_outcome() {
+    let (publisher, mut readers) = build(config(2)).unwrap();
+    let counters = readers[0].observe().counters();
+    counters.received_pkts.add(5);
+    counters.count_drops(DropReason::TeidUnknown, 1);
+    counters.count_punt(PuntReason::Arp);
+    counters.buffered_pkts.set(1);
+    counters.count_transmitted(Direction::Uplink, 1, 100);
+    assert!(!publisher.snapshot().identity_holds());
+    counters.count_transmitted(Direction::Downlink, 1, 100);
+    readers[1].observe().counters().originated_pkts.add(3);
+    let snapshot = publisher.snapshot();
+    assert!(snapshot.identity_holds());
+    assert_eq!(snapshot.originated_pkts, 3);
+    assert!(snapshot.drops().any(|drop| drop == (DropReason::TeidUnknown, 1)));
+    assert!(snapshot.scalars().iter().any(|(name, n, _)| (*name, *n) == ("received_pkts", 5)));
+}
+
+#[test]
+fn session_out_of_range_is_counted_and_still_observed() {
+    let (mut publisher, _reader) = one_worker();
+    publisher.apply(id(1), install(64, &[ue(1)], rules(1, &["192.0.2.7"])));
+    assert_eq!(publisher.counters().sessions_out_of_range, 1);
+    assert_eq!(publisher.poll_observed(), Some(id(1)));
+}
+
+#[test]
+fn interface_link_local_address_is_the_modified_eui_64() {
+    let n3 =
+        Interface { mac: MacAddr([0x52, 0x54, 0, 0x12, 0x34, 0x56]), ..config(0).interfaces[0] };
+    assert_eq!(ip("fe80::5054:ff:fe12:3456"), std::net::IpAddr::V6(n3.link_local()));
+}
+
+#[test]
+fn configuration_mistakes_are_refused() {
+    let refused = |change: fn(&mut TablesConfig)| {
+        let mut config = config(1);
+        change(&mut config);
+        build(config).map(|_| ()).unwrap_err()
+    };
+    assert!(matches!(
+        refused(|c| c.sessions_max = 0),
+        TablesError::OutOfRange { name: "sessions_max", .. }
+    ));
+    assert!(matches!(
+        refused(|c| c.teid_slot_bits = 32),
+        TablesError::OutOfRange { name: "teid_slot_bits", .. }
+    ));
+    assert!(matches!(refused(|c| c.next_hops_max = 2), TablesError::TooManyGateways));
+    assert!(matches!(
+        refused(|c| c.interfaces[1].id = InterfaceId(3)),
+        TablesError::InterfaceOutOfOrder(InterfaceId(3))
+    ));
+    assert!(matches!(
+        refused(|c| c.interfaces[0].v4 = Some((Ipv4Addr::new(192, 0, 2, 1), 33))),
+        TablesError::PrefixLength(N3)
+    ));
+    assert!(matches!(
+        refused(|c| c.routes.push(route(7, "8.0.0.0/8", "192.0.2.9"))),
+        TablesError::UnknownInterface(_)
+    ));
+    for (prefix, next_hop) in [("8.0.0.0/8", "203.0.113.1"), ("8.0.0.0/8", "fe80::1")] {
+        let mut config = config(1);
+        config.routes.push(route(0, prefix, next_hop));
+        assert!(matches!(build(config), Err(TablesError::NextHopOffLink(_))));
+    }
+    assert!(matches!(
+        refused(|c| c.routes.push(route(1, "0.0.0.0/0", "198.51.100.9"))),
+        TablesError::DuplicateRoute(_)
+    ));
+    assert!(matches!(
+        refused(|c| c.interfaces.push(interface(2, InterfaceRole::N6, "198.51.100.2", "::2"))),
+        TablesError::DuplicateRoute(_)
+    ));
+}

@@ -1,0 +1,112 @@
+//! Configurations and rules for the tests of this room.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use adit_rules::{
+    ApplyAction, DeltaId, DestinationInterface, FarEntry, GtpuTunnel, KeyChange,
+    OuterHeaderCreation, RuleDelta, SessionKey, SessionRules,
+};
+use adit_tables::{Interface, Route, TablesConfig};
+use adit_types::{
+    FarId, InterfaceId, InterfaceRole, MacAddr, NextHopIndex, PortId, Seid, SessionIndex, Teid,
+    VlanId,
+};
+
+pub const N3: InterfaceId = InterfaceId(0);
+pub const N6: InterfaceId = InterfaceId(1);
+
+pub fn interface(id: u8, role: InterfaceRole, v4: &str, v6: &str) -> Interface {
+    Interface {
+        id: InterfaceId(id),
+        role,
+        port: PortId(id.into()),
+        vlan: VlanId::UNTAGGED,
+        mac: MacAddr([2, 0, 0, 0, 0, id]),
+        mtu_bytes: 1500,
+        v4: Some((v4.parse().unwrap(), 24)),
+        v6: Some((v6.parse().unwrap(), 64)),
+    }
+}
+
+pub fn config(workers: usize) -> TablesConfig {
+    TablesConfig {
+        sessions_max: 64,
+        teid_slot_bits: 6,
+        workers,
+        next_hops_max: 16,
+        seed: 7,
+        interfaces: vec![
+            interface(0, InterfaceRole::N3, "192.0.2.1", "2001:db8:3::1"),
+            interface(1, InterfaceRole::N6, "198.51.100.1", "2001:db8:6::1"),
+        ],
+        routes: vec![
+            route(0, "10.0.0.0/8", "192.0.2.254"),
+            route(1, "0.0.0.0/0", "198.51.100.254"),
+            route(1, "::/0", "fe80::fe"),
+        ],
+    }
+}
+
+pub fn route(interface: u8, prefix: &str, next_hop: &str) -> Route {
+    Route {
+        interface: InterfaceId(interface),
+        prefix: prefix.parse().unwrap(),
+        next_hop: next_hop.parse().unwrap(),
+    }
+}
+
+pub fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// Rules marked with `seid`, with one FAR towards each peer.
+pub fn rules(seid: u64, peers: &[&str]) -> SessionRules {
+    let far = |(id, peer): (u32, &&str)| FarEntry {
+        id: FarId(id),
+        action: ApplyAction::FORW,
+        destination: DestinationInterface::Access,
+        outer_header_creation: Some(OuterHeaderCreation::Gtpu(GtpuTunnel {
+            teid: Teid(1),
+            addr: ip(peer),
+        })),
+        transport_level_marking: None,
+        next_hop: NextHopIndex::NONE,
+    };
+    SessionRules {
+        up_seid: Seid(seid),
+        ue: Vec::new(),
+        uplink: Vec::new(),
+        downlink: Vec::new(),
+        fars: (1..).zip(peers).map(far).collect(),
+        qers: Vec::new(),
+    }
+}
+
+pub fn install(session: u32, keys: &[SessionKey], rules: SessionRules) -> RuleDelta {
+    RuleDelta {
+        session: SessionIndex(session),
+        keys: keys.iter().map(|key| KeyChange::Add(*key)).collect(),
+        rules: Some(Box::new(rules)),
+    }
+}
+
+pub fn uninstall(session: u32, keys: &[SessionKey]) -> RuleDelta {
+    RuleDelta {
+        session: SessionIndex(session),
+        keys: keys.iter().map(|key| KeyChange::Remove(*key)).collect(),
+        rules: None,
+    }
+}
+
+pub fn teid(value: u32) -> SessionKey {
+    SessionKey::Teid(Teid(value))
+}
+
+pub fn ue(last: u8) -> SessionKey {
+    SessionKey::UeIpv4(Ipv4Addr::new(10, 45, 0, last))
+}
+
+pub fn id(n: u64) -> DeltaId {
+    DeltaId(n)
+}
