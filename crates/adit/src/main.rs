@@ -1,2 +1,49 @@
-//! Placeholder until the room opens.
-fn main() {}
+//! `adit`: the UPF daemon and the operator's tool.
+#![deny(unsafe_code)]
+
+mod admin;
+mod bench;
+mod check;
+mod cli;
+mod clock;
+mod config;
+mod control;
+mod run;
+mod show;
+mod snapshot;
+mod wiring;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Bench, Cli, Command};
+
+fn main() -> ExitCode {
+    match dispatch(Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("adit: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> anyhow::Result<()> {
+    match cli.command {
+        Command::Run { config } => run::run(&config),
+        Command::Check { config, json } => check::check(&config, json),
+        Command::Show { what, json, socket } => {
+            let document = admin::request(&socket, what)?;
+            if json {
+                println!("{}", serde_json::to_string_pretty(&document)?);
+            } else {
+                println!("{}", show::render(what, &document));
+            }
+            Ok(())
+        }
+        Command::Bench { bench: Bench::Datapath { sessions, packets, burst, json } } => {
+            bench::datapath::run(&sessions, packets, burst, json)
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Sessions and packets of the bench: what an SMF of a private network would set up for each UE.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use adit_rules::{
+    ApplyAction, DeltaId, DestinationInterface, Gate, GtpuTunnel, OuterHeaderCreation,
+    OuterHeaderRemoval, SourceInterface, UeAddresses,
+};
+use adit_session::{
+    Change, CpFSeid, FTeidSpec, Far, Forwarding, GateStatus, LocalAddresses, OwnerId, PdiSpec,
+    PdrSpec, Qer, SessionStore, StoreConfig, UeMatch, UeSide,
+};
+use adit_tables::{Interface, Publisher, Reader, TablesConfig};
+use adit_types::{
+    FarId, InterfaceId, InterfaceRole, MacAddr, PdrId, PortId, Precedence, QerId, Qfi, Seid, Teid,
+    VlanId,
+};
+use anyhow::Context;
+
+pub const MACS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 3, 2]), MacAddr([2, 0, 0, 0, 6, 2])];
+pub const GNB_MAC: MacAddr = MacAddr([2, 0, 0, 0, 3, 1]);
+pub const DN_MAC: MacAddr = MacAddr([2, 0, 0, 0, 6, 1]);
+pub const N3_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 2);
+pub const GNB_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 1);
+pub const DN_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 1);
+const N6_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 2);
+const QFI: u8 = 9;
+
+/// One established session, as far as packets need it.
+#[derive(Clone, Copy)]
+pub struct BenchSession {
+    pub teid: Teid,
+    pub ue: Ipv4Addr,
+}
+
+/// The tables with `count` sessions in them.
+pub struct Resident {
+    pub publisher: Publisher,
+    pub reader: Reader,
+    pub sessions: Vec<BenchSession>,
+}
+
+/// Rules of one session, as the report names them.
+pub const RULES_PER_SESSION: &str = "2 PDR, 2 FAR, 1 QER";
+
+/// Establishes and publishes `count` sessions for one worker.
+pub fn establish(count: usize) -> anyhow::Result<Resident> {
+    let mut store = SessionStore::new(StoreConfig {
+        sessions_max: count,
+        n3_addresses: LocalAddresses { v4: Some(N3_ADDR), v6: None },
+        seed: 1,
+    });
+    let teid_slot_bits = u8::try_from(store.slot_bits())?;
+    let interface = |id: u8, role, addr| Interface {
+        id: InterfaceId(id),
+        role,
+        port: PortId(id.into()),
+        vlan: VlanId::UNTAGGED,
+        mac: MACS[usize::from(id)],
+        mtu_bytes: 1500,
+        v4: Some((addr, 24)),
+        v6: None,
+    };
+    let (mut publisher, mut readers) = adit_tables::build(TablesConfig {
+        sessions_max: count,
+        teid_slot_bits,
+        workers: 1,
+        next_hops_max: 64,
+        seed: 1,
+        interfaces: vec![
+            interface(0, InterfaceRole::N3, N3_ADDR),
+            interface(1, InterfaceRole::N6, N6_ADDR),
+        ],
+        routes: Vec::new(),
+    })?;
+    let mut reader = readers.pop().context("one worker has one reader")?;
+    for (id, addr, mac) in [(0, GNB_ADDR, GNB_MAC), (1, DN_ADDR, DN_MAC)] {
+        let index = publisher
+            .ensure_next_hop(InterfaceId(id), IpAddr::V4(addr))
+            .context("room for two next hops")?;
+        publisher.set_mac(index, mac, false);
+    }
+    let mut sessions = Vec::with_capacity(count);
+    for number in 0..u32::try_from(count)? {
+        let ue = Ipv4Addr::from_bits(Ipv4Addr::new(10, 128, 0, 0).to_bits() + number);
+        let cp = CpFSeid { seid: Seid(u64::from(number) + 1), v4: Some(GNB_ADDR), v6: None };
+        let established = store
+            .establish(OwnerId(1), cp, change(ue, number + 1))
+            .map_err(|refusal| anyhow::anyhow!("session {number} refused: {refusal:?}"))?;
+        let created = established.created.first().context("the uplink PDR has an F-TEID")?;
+        sessions.push(BenchSession { teid: created.f_teid.teid, ue });
+        publisher.apply(DeltaId(number.into()), established.delta);
+        drop(reader.observe());
+        while publisher.poll_observed().is_some() {}
+    }
+    Ok(Resident { publisher, reader, sessions })
+}
+
+fn change(ue: Ipv4Addr, gnb_teid: u32) -> Change {
+    let qer = QerId(1);
+    let pdr = |id, source, f_teid, side, removal, far| PdrSpec {
+        id: PdrId(id),
+        precedence: Precedence(100),
+        pdi: PdiSpec {
+            source,
+            f_teid,
+            network_instance: None,
+            ue: Some(UeMatch { addresses: UeAddresses { v4: Some(ue), v6: None }, side }),
+            qfis: Vec::new(),
+            sdf: Vec::new(),
+        },
+        outer_header_removal: removal,
+        far: Some(FarId(far)),
+        qers: vec![qer],
+    };
+    let far = |id, destination, tunnel: Option<GtpuTunnel>| Far {
+        id: FarId(id),
+        action: ApplyAction::FORW,
+        forwarding: Some(Forwarding {
+            destination,
+            network_instance: None,
+            outer_header_creation: tunnel.map(OuterHeaderCreation::Gtpu),
+            transport_level_marking: None,
+        }),
+    };
+    let choose = FTeidSpec::Choose { v4: true, v6: false, choose_id: None };
+    let removal = Some(OuterHeaderRemoval::GtpuUdpIpv4);
+    let gnb = GtpuTunnel { teid: Teid(gnb_teid), addr: IpAddr::V4(GNB_ADDR) };
+    Change {
+        create_pdrs: vec![
+            pdr(1, SourceInterface::Access, Some(choose), UeSide::Source, removal, 1),
+            pdr(2, SourceInterface::Core, None, UeSide::Destination, None, 2),
+        ],
+        create_fars: vec![
+            far(1, DestinationInterface::Core, None),
+            far(2, DestinationInterface::Access, Some(gnb)),
+        ],
+        create_qers: vec![Qer {
+            id: qer,
+            correlation: None,
+            gates: GateStatus { uplink: Gate::Open, downlink: Gate::Open },
+            mbr: None,
+            gbr: None,
+            qfi: Qfi::new(QFI),
+            rqi: false,
+        }],
+        ..Change::default()
+    }
+}

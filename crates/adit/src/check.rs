@@ -1,0 +1,56 @@
+//! `adit check`: reads a configuration and prints what follows from it.
+
+use std::path::Path;
+
+use adit_types::InterfaceRole;
+use serde_json::{Value, json};
+
+use crate::config::Config;
+use crate::wiring;
+
+/// Checks the file at `path`.
+///
+/// # Errors
+/// Every mistake in the file.
+pub fn check(path: &Path, json: bool) -> anyhow::Result<()> {
+    let config = Config::load(path)?;
+    let derived = derived(&config);
+    if json {
+        println!("{}", serde_json::to_string_pretty(&derived)?);
+        return Ok(());
+    }
+    println!("{}: correct", path.display());
+    for (name, value) in derived.as_object().into_iter().flatten() {
+        match value {
+            Value::String(text) => println!("  {name}: {text}"),
+            other => println!("  {name}: {other}"),
+        }
+    }
+    Ok(())
+}
+
+fn derived(config: &Config) -> Value {
+    let eal = match wiring::eal(config).arguments() {
+        Ok(arguments) => arguments.join(" "),
+        Err(error) => format!("cannot start now: {error}"),
+    };
+    let interfaces = config.interfaces.iter().map(|interface| {
+        let role = match interface.role {
+            InterfaceRole::N3 => "N3",
+            InterfaceRole::N6 => "N6",
+        };
+        let port = &config.ports[usize::from(interface.port.0)];
+        format!("{} is {role} on {} ({})", interface.name, port.name, port.device)
+    });
+    let pool_mib = u64::from(config.dpdk.mempool_mbufs) * (u64::from(config.dpdk.mbuf_bytes) + 384) >> 20;
+    json!({
+        "eal_arguments": eal,
+        "mempool_mib": pool_mib,
+        "worker_cores": config.datapath.workers,
+        "main_core": config.datapath.main_core,
+        "n4": config.n4.listen.to_string(),
+        "sessions_max": config.sessions_max,
+        "interfaces": interfaces.collect::<Vec<_>>().join("; "),
+        "admin_socket": config.admin_socket.display().to_string(),
+    })
+}

@@ -1,0 +1,137 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// Where `adit run` listens for `adit show` unless told otherwise.
+pub const ADMIN_SOCKET_DEFAULT: &str = "/run/adit/admin.sock";
+
+/// A 5G User Plane Function.
+#[derive(Debug, Parser)]
+#[command(name = "adit", version, about, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the user plane until SIGTERM or Ctrl-C.
+    Run {
+        /// Configuration file; adit.example.toml explains every key.
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+    },
+    /// Check a configuration file and print what follows from it.
+    Check {
+        /// Configuration file.
+        #[arg(value_name = "FILE")]
+        config: PathBuf,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the state of a running adit.
+    Show {
+        /// What to show.
+        what: Topic,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        /// Admin socket of the running adit.
+        #[arg(long, value_name = "PATH", default_value = ADMIN_SOCKET_DEFAULT)]
+        socket: PathBuf,
+    },
+    /// Measure a part of adit on this machine.
+    Bench {
+        #[command(subcommand)]
+        bench: Bench,
+    },
+}
+
+/// What `adit show` can show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Topic {
+    /// PFCP associations with control plane functions.
+    Associations,
+    /// PFCP sessions with their rules and traffic.
+    Sessions,
+    /// Packet, drop, punt and PFCP message counters.
+    Counters,
+    /// DPDK ports.
+    Ports,
+    /// Link-layer neighbors.
+    Neighbours,
+}
+
+impl Topic {
+    /// The word that stands for the topic on the admin socket.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Associations => "associations",
+            Self::Sessions => "sessions",
+            Self::Counters => "counters",
+            Self::Ports => "ports",
+            Self::Neighbours => "neighbours",
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    /// Cycles per packet of the burst pipeline, packets in memory, sessions at random.
+    Datapath {
+        /// Session counts, such as 1k,16k,100k.
+        #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1k,16k,100k",
+              value_parser = parse_count)]
+        sessions: Vec<usize>,
+        /// Packets measured for each direction and session count.
+        #[arg(long, value_name = "COUNT", default_value = "4M", value_parser = parse_count)]
+        packets: usize,
+        /// Packets in one burst, 1 to 64.
+        #[arg(long, value_name = "COUNT", default_value_t = adit_types::limits::BURST_DEFAULT,
+              value_parser = parse_burst)]
+        burst: usize,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// A count with an optional factor: k (1,000), M (1,000,000).
+fn parse_count(text: &str) -> Result<usize, String> {
+    let (digits, factor) = match text.as_bytes().last() {
+        Some(b'k' | b'K') => (&text[..text.len() - 1], 1_000),
+        Some(b'm' | b'M') => (&text[..text.len() - 1], 1_000_000),
+        _ => (text, 1),
+    };
+    let count: Option<usize> = digits.parse().ok().and_then(|n: usize| n.checked_mul(factor));
+    count.filter(|n| *n > 0).ok_or_else(|| "takes a count such as 500, 16k or 1M".to_owned())
+}
+
+fn parse_burst(text: &str) -> Result<usize, String> {
+    let max = adit_types::limits::BURST_MAX;
+    let burst = text.parse().ok().filter(|n| (1..=max).contains(n));
+    burst.ok_or_else(|| format!("takes a whole number from 1 to {max}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn counts_take_factors() {
+        assert_eq!(parse_count("16k"), Ok(16_000));
+        assert_eq!(parse_count("3M"), Ok(3_000_000));
+        assert!(parse_count("0").is_err());
+        assert!(parse_count("1G").is_err());
+        assert!(parse_count("").is_err());
+    }
+}

@@ -1,0 +1,156 @@
+//! The configuration file: read, checked as a whole, and turned into values that cannot be wrong.
+//!
+//! Nothing outside this module sees TOML. A [`Config`] exists only when every key is known, every
+//! value is in range and every reference resolves.
+
+mod read;
+mod section;
+#[cfg(test)]
+mod tests;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use adit_dpdk::{Device, HugepageMode};
+use adit_types::{InterfaceRole, Nanos, PortId, VlanId};
+
+pub use section::Problem;
+
+/// A checked configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    pub node_id: NodeId,
+    pub n4: N4,
+    /// PFCP sessions at most, 1 to `limits::SESSIONS_MAX`.
+    pub sessions_max: usize,
+    pub datapath: Datapath,
+    pub dpdk: Dpdk,
+    /// Ports, by `PortId`.
+    pub ports: Vec<Port>,
+    /// Logical interfaces, by `InterfaceId`: exactly one N3, at least one N6.
+    pub interfaces: Vec<Interface>,
+    pub routes: Vec<Route>,
+    pub admin_socket: PathBuf,
+}
+
+/// Node ID of the UP function. Spec: TS 29.244 §8.2.38.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NodeId {
+    Ipv4(Ipv4Addr),
+    Ipv6(Ipv6Addr),
+    Fqdn(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct N4 {
+    pub listen: SocketAddr,
+    pub connect: Vec<SocketAddr>,
+    pub heartbeat_interval: Nanos,
+    pub t1: Nanos,
+    pub n1_retries: u8,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Datapath {
+    /// CPU core of each worker, by `WorkerId`.
+    pub workers: Vec<u16>,
+    pub main_core: u16,
+    pub burst_pkts: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dpdk {
+    pub hugepages: HugepageMode,
+    pub memory_mib: u32,
+    pub mempool_mbufs: u32,
+    pub mbuf_bytes: u16,
+    pub rx_descriptors: u16,
+    pub tx_descriptors: u16,
+    pub eal_extra_args: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Port {
+    pub name: String,
+    pub device: Device,
+    pub mtu_bytes: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    pub name: String,
+    pub role: InterfaceRole,
+    pub port: PortId,
+    pub vlan: VlanId,
+    /// Our address and the length of its link's prefix.
+    pub v4: Option<(Ipv4Addr, u8)>,
+    pub v6: Option<(Ipv6Addr, u8)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// Position in [`Config::interfaces`].
+    pub interface: usize,
+    pub prefix: IpNet,
+    pub next_hop: IpAddr,
+}
+
+/// An address with a prefix length; host bits may be set where an interface address is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IpNet {
+    pub addr: IpAddr,
+    pub len: u8,
+}
+
+impl std::str::FromStr for IpNet {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (addr, len) = text.split_once('/').ok_or(())?;
+        let addr: IpAddr = addr.parse().map_err(|_| ())?;
+        let len: u8 = len.parse().map_err(|_| ())?;
+        let width = if addr.is_ipv4() { 32 } else { 128 };
+        if len <= width { Ok(Self { addr, len }) } else { Err(()) }
+    }
+}
+
+impl std::fmt::Display for IpNet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.addr, self.len)
+    }
+}
+
+impl Config {
+    /// Reads and checks `text`.
+    ///
+    /// # Errors
+    /// Every mistake in the file, by line.
+    pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
+        read::parse(text)
+    }
+
+    /// Reads and checks the file at `path`.
+    ///
+    /// # Errors
+    /// A sentence when the file cannot be read, else every mistake in it, one line each.
+    pub fn load(path: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| anyhow::anyhow!("cannot read {}: {error}", path.display()))?;
+        Self::parse(&text).map_err(|problems| {
+            let lines: Vec<_> = problems.iter().map(|problem| format!("  {problem}")).collect();
+            let count = problems.len();
+            let noun = if count == 1 { "mistake" } else { "mistakes" };
+            anyhow::anyhow!("{}: {count} {noun}\n{}", path.display(), lines.join("\n"))
+        })
+    }
+
+    /// The only N3 interface and its position.
+    #[must_use]
+    pub fn n3(&self) -> (usize, &Interface) {
+        self.interfaces
+            .iter()
+            .enumerate()
+            .find(|(_, interface)| interface.role == InterfaceRole::N3)
+            .unwrap_or_else(|| unreachable!("a checked configuration has one N3 interface"))
+    }
+}

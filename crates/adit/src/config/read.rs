@@ -1,0 +1,325 @@
+//! From TOML text to a [`Config`]: one function a section, then the checks across sections.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use adit_dpdk::{Device, HugepageMode};
+use adit_types::limits::{
+    BURST_DEFAULT, BURST_MAX, INTERFACES_MAX, PORTS_MAX, ROUTES_MAX, SESSIONS_MAX, WORKERS_MAX,
+};
+use adit_types::{InterfaceRole, Ipv4Prefix, Ipv6Prefix, Nanos, PortId, VlanId};
+use toml::de::DeTable;
+
+use super::section::{Document, Section};
+use super::{Config, Datapath, Dpdk, Interface, IpNet, N4, NodeId, Port, Problem, Route};
+
+pub fn parse(text: &str) -> Result<Config, Vec<Problem>> {
+    let document = Document::new(text);
+    let (table, errors) = DeTable::parse_recoverable(text);
+    for error in errors {
+        let offset = error.span().map_or(0, |span| span.start);
+        document.note(offset, "", format!("not TOML: {}", error.message()));
+    }
+    let config = read(&document, table.get_ref());
+    match document.problems() {
+        problems if problems.is_empty() => Ok(config),
+        problems => Err(problems),
+    }
+}
+
+fn read(document: &Document<'_>, table: &DeTable<'_>) -> Config {
+    let mut root = Section::root(document, table);
+    let node_id = read_node(root.table("node"));
+    let n4 = read_n4(root.table("n4"));
+    let mut sessions = root.table("sessions");
+    let sessions_max = sessions.integer("sessions_max", 1..=SESSIONS_MAX, Some(100_000));
+    sessions.finish();
+    let datapath = read_datapath(root.table("datapath"));
+    let dpdk = read_dpdk(root.table("dpdk"));
+    let (port_names, ports) = read_ports(&mut root);
+    let interfaces = read_interfaces(&mut root, &port_names);
+    let routes = read_routes(&mut root, &interfaces);
+    let mut admin = root.table("admin");
+    let admin_socket = admin
+        .parsed_optional("socket", "a path such as \"/run/adit/admin.sock\"")
+        .unwrap_or_else(|| PathBuf::from(crate::cli::ADMIN_SOCKET_DEFAULT));
+    admin.finish();
+    root.finish();
+    Config { node_id, n4, sessions_max, datapath, dpdk, ports, interfaces, routes, admin_socket }
+}
+
+fn read_node(mut node: Section<'_, '_>) -> NodeId {
+    let expects = "an IPv4 address, an IPv6 address or an FQDN such as \"upf1.example.org\"";
+    let id = node.parsed("id", expects).unwrap_or(NodeId::Ipv4(Ipv4Addr::UNSPECIFIED));
+    node.finish();
+    id
+}
+
+impl std::str::FromStr for NodeId {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text.parse::<IpAddr>() {
+            Ok(addr) if addr.is_unspecified() || addr.is_multicast() => Err(()),
+            Ok(IpAddr::V4(addr)) => Ok(Self::Ipv4(addr)),
+            Ok(IpAddr::V6(addr)) => Ok(Self::Ipv6(addr)),
+            Err(_) if is_fqdn(text) => Ok(Self::Fqdn(text.to_owned())),
+            Err(_) => Err(()),
+        }
+    }
+}
+
+/// Labels of letters, digits and hyphens, at most 63 octets each; one of them has a letter.
+/// Spec: RFC 1035 §2.3.1.
+fn is_fqdn(text: &str) -> bool {
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    text.len() <= 253
+        && text.bytes().any(|byte| byte.is_ascii_alphabetic())
+        && text.split('.').all(label)
+}
+
+fn read_n4(mut n4: Section<'_, '_>) -> N4 {
+    let expects = "an address with a UDP port such as \"10.0.4.2:8805\"";
+    let listen: Option<SocketAddr> = n4.parsed("listen", expects);
+    if listen.is_some_and(|listen| listen.ip().is_unspecified() || listen.port() == 0) {
+        n4.problem("listen", "takes one address and port of this host; peers are told of them");
+    }
+    let listen = listen.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 8805)));
+    let connect: Vec<SocketAddr> = n4.parsed_list("connect", false, expects);
+    if connect.iter().any(|peer| peer.is_ipv4() != listen.is_ipv4()) {
+        n4.problem("connect", "names a peer of another address family than n4.listen");
+    }
+    let heartbeat_ms = n4.integer("heartbeat_interval_ms", 100..=3_600_000u64, Some(10_000));
+    let t1_ms = n4.integer("t1_ms", 10..=60_000u64, Some(3000));
+    let n1_retries = n4.integer("n1_retries", 0..=20u8, Some(3));
+    n4.finish();
+    N4 {
+        listen,
+        connect,
+        heartbeat_interval: Nanos::from_millis(heartbeat_ms),
+        t1: Nanos::from_millis(t1_ms),
+        n1_retries,
+    }
+}
+
+fn read_datapath(mut datapath: Section<'_, '_>) -> Datapath {
+    let workers: Vec<u16> = datapath.integers("workers", 0..=1023);
+    let main_core = datapath.integer("main_core", 0..=1023u16, Some(0));
+    let mut cores = workers.clone();
+    cores.sort_unstable();
+    cores.dedup();
+    if workers.is_empty() || workers.len() > WORKERS_MAX {
+        datapath.problem("workers", format!("takes 1 to {WORKERS_MAX} CPU cores, such as [1]"));
+    } else if cores.len() != workers.len() {
+        datapath.problem("workers", "names a CPU core twice; each worker needs one of its own");
+    } else if workers.contains(&main_core) && workers.len() > 1 {
+        datapath.problem("main_core", "is also a worker's core; workers poll and leave it no time");
+    }
+    let burst_pkts = datapath.integer("burst_pkts", 1..=BURST_MAX, Some(BURST_DEFAULT));
+    datapath.finish();
+    Datapath { workers, main_core, burst_pkts }
+}
+
+fn read_dpdk(mut dpdk: Section<'_, '_>) -> Dpdk {
+    let kinds = [
+        ("auto", HugepageMode::Auto),
+        ("require", HugepageMode::Require),
+        ("never", HugepageMode::Never),
+    ];
+    let read = Dpdk {
+        hugepages: dpdk
+            .choice("hugepages", &kinds, Some(HugepageMode::Auto))
+            .unwrap_or(HugepageMode::Auto),
+        memory_mib: dpdk.integer("memory_mib", 64..=1_048_576, Some(512)),
+        mempool_mbufs: dpdk.integer("mempool_mbufs", 1024..=16_777_216, Some(16_384)),
+        mbuf_bytes: dpdk.integer("mbuf_bytes", 2048..=16_384, Some(2048)),
+        rx_descriptors: dpdk.integer("rx_descriptors", 64..=32_768, Some(1024)),
+        tx_descriptors: dpdk.integer("tx_descriptors", 64..=32_768, Some(1024)),
+        eal_extra_args: dpdk.parsed_list("eal_extra_args", false, "an argument"),
+    };
+    dpdk.finish();
+    read
+}
+
+/// The names of all ports, and the ports that have a device.
+fn read_ports(root: &mut Section<'_, '_>) -> (Vec<String>, Vec<Port>) {
+    let sections = root.tables("port");
+    if sections.is_empty() || sections.len() > PORTS_MAX {
+        root.problem("port", format!("write 1 to {PORTS_MAX} ports, each as [[port]]"));
+    }
+    let mut names = BTreeMap::new();
+    let mut devices = BTreeMap::new();
+    let (mut port_names, mut ports) = (Vec::new(), Vec::new());
+    for (index, mut section) in sections.into_iter().enumerate() {
+        let name = read_name(&mut section, &mut names, index);
+        let expects = "a DPDK device such as \"0000:3b:00.0\" or \"net_af_packet0,iface=eth1\"";
+        let device: Option<Device> = section.parsed("device", expects);
+        let name_taken = |device: &Device| devices.insert(device.name().to_owned(), index).is_some();
+        if device.as_ref().is_some_and(name_taken) {
+            let what = "another port has this device; number virtual ones, such as net_tap0 and net_tap1";
+            section.problem("device", what);
+        }
+        let mtu_bytes = section.integer("mtu_bytes", 1280..=9600, Some(1500));
+        section.finish();
+        port_names.push(name.clone());
+        ports.extend(device.map(|device| Port { name, device, mtu_bytes }));
+    }
+    (port_names, ports)
+}
+
+/// The section's `name`, which no other section of its kind may have.
+fn read_name(
+    section: &mut Section<'_, '_>,
+    names: &mut BTreeMap<String, usize>,
+    index: usize,
+) -> String {
+    let name: String = section.parsed("name", "a name").unwrap_or_else(|| format!("#{index}"));
+    if name.is_empty() {
+        section.problem("name", "takes a name");
+    } else if names.insert(name.clone(), index).is_some() {
+        section.problem("name", format!("\"{name}\" is taken already; names must differ"));
+    }
+    name
+}
+
+fn read_interfaces(root: &mut Section<'_, '_>, ports: &[String]) -> Vec<Interface> {
+    let sections = root.tables("interface");
+    if sections.len() > INTERFACES_MAX {
+        root.problem("interface", format!("write at most {INTERFACES_MAX} interfaces"));
+    }
+    let mut names = BTreeMap::new();
+    let mut places = BTreeMap::new();
+    let mut interfaces: Vec<Interface> = Vec::new();
+    for (index, mut section) in sections.into_iter().enumerate() {
+        let name = read_name(&mut section, &mut names, index);
+        let roles = [("n3", InterfaceRole::N3), ("n6", InterfaceRole::N6)];
+        let role = section.choice("role", &roles, None).unwrap_or(InterfaceRole::N6);
+        let port = read_port_name(&mut section, ports);
+        let vlan = section.integer("vlan", 0..=4094u16, Some(0));
+        if places.insert((port, vlan), index).is_some() {
+            section.problem("vlan", "another interface has this port and VLAN; give one of them its own");
+        }
+        let vlan = VlanId::new(vlan).unwrap_or(VlanId::UNTAGGED);
+        let (v4, v6) = read_addresses(&mut section, role);
+        section.finish();
+        interfaces.push(Interface { name, role, port, vlan, v4, v6 });
+    }
+    let count = |role| interfaces.iter().filter(|interface| interface.role == role).count();
+    if count(InterfaceRole::N3) != 1 {
+        root.problem("interface", "write exactly one interface with role = \"n3\"");
+    }
+    if count(InterfaceRole::N6) == 0 {
+        root.problem("interface", "write at least one interface with role = \"n6\"");
+    }
+    for (index, port) in ports.iter().enumerate() {
+        if !interfaces.iter().any(|interface| usize::from(interface.port.0) == index) {
+            root.problem("port", format!("port \"{port}\" is used by no interface; remove it"));
+        }
+    }
+    interfaces
+}
+
+fn read_port_name(section: &mut Section<'_, '_>, ports: &[String]) -> PortId {
+    let Some(wanted) = section.parsed::<String>("port", "the name of a [[port]]") else {
+        return PortId(0);
+    };
+    let found = ports.iter().position(|port| *port == wanted);
+    if found.is_none() {
+        let names: Vec<_> = ports.iter().map(|port| format!("\"{port}\"")).collect();
+        let what = format!("there is no port \"{wanted}\"; there is {}", names.join(", "));
+        section.problem("port", what);
+    }
+    PortId(found.and_then(|index| u16::try_from(index).ok()).unwrap_or(0))
+}
+
+type Addresses = (Option<(Ipv4Addr, u8)>, Option<(std::net::Ipv6Addr, u8)>);
+
+fn read_addresses(section: &mut Section<'_, '_>, role: InterfaceRole) -> Addresses {
+    let expects = "an address with its prefix length such as \"10.0.3.2/24\"";
+    let list: Vec<IpNet> = section.parsed_list("addresses", true, expects);
+    let (mut v4, mut v6) = (None, None);
+    for net in list {
+        let taken = match net.addr {
+            IpAddr::V4(addr) => v4.replace((addr, net.len)).is_some(),
+            IpAddr::V6(addr) => v6.replace((addr, net.len)).is_some(),
+        };
+        if taken {
+            section.problem("addresses", "takes at most one address of each family");
+        }
+        if net.addr.is_unspecified() || net.addr.is_multicast() || net.addr.is_loopback() {
+            section.problem("addresses", format!("{} is no address of a station", net.addr));
+        }
+    }
+    if v4.is_none() && v6.is_none() {
+        section.problem("addresses", format!("takes {expects}"));
+    } else if role == InterfaceRole::N3 && v4.is_none() {
+        section.problem("addresses", "N3 needs an IPv4 address; N3 over IPv6 alone is not there yet");
+    }
+    (v4, v6)
+}
+
+fn read_routes(root: &mut Section<'_, '_>, interfaces: &[Interface]) -> Vec<Route> {
+    let sections = root.tables("route");
+    if sections.len() > ROUTES_MAX {
+        root.problem("route", format!("write at most {ROUTES_MAX} routes"));
+    }
+    sections.into_iter().filter_map(|section| read_route(section, interfaces)).collect()
+}
+
+fn read_route(mut section: Section<'_, '_>, interfaces: &[Interface]) -> Option<Route> {
+    let wanted: Option<String> = section.parsed("interface", "the name of an [[interface]]");
+    let expects = "a prefix such as \"10.0.0.0/8\"";
+    let prefix: Option<IpNet> = section.parsed("prefix", expects);
+    let next_hop: Option<IpAddr> = section.parsed("next_hop", "an IP address");
+    let found = wanted.as_ref().and_then(|wanted| interfaces.iter().position(|i| i.name == *wanted));
+    if let (Some(wanted), None) = (&wanted, found) {
+        let names: Vec<_> = interfaces.iter().map(|i| format!("\"{}\"", i.name)).collect();
+        let what = format!("there is no interface \"{wanted}\"; there is {}", names.join(", "));
+        section.problem("interface", what);
+    }
+    if let Some(prefix) = prefix
+        && network(prefix) != Some(prefix.addr)
+    {
+        section.problem("prefix", format!("{prefix} has bits set behind its length"));
+    }
+    if let (Some(prefix), Some(next_hop)) = (prefix, next_hop)
+        && prefix.addr.is_ipv4() != next_hop.is_ipv4()
+    {
+        section.problem("next_hop", "is of another address family than the prefix");
+    } else if let (Some(next_hop), Some(index)) = (next_hop, found)
+        && !on_link(&interfaces[index], next_hop)
+    {
+        let what = format!("{next_hop} is not on the link of interface \"{}\"", interfaces[index].name);
+        section.problem("next_hop", what);
+    }
+    section.finish();
+    Some(Route { interface: found?, prefix: prefix?, next_hop: next_hop? })
+}
+
+/// The first address of the prefix.
+fn network(net: IpNet) -> Option<IpAddr> {
+    Some(match net.addr {
+        IpAddr::V4(addr) => Ipv4Prefix::containing(addr, net.len)?.addr().into(),
+        IpAddr::V6(addr) => Ipv6Prefix::containing(addr, net.len)?.addr().into(),
+    })
+}
+
+/// True when `addr` is another station on the interface's link.
+fn on_link(interface: &Interface, addr: IpAddr) -> bool {
+    match addr {
+        IpAddr::V4(addr) => interface.v4.is_some_and(|(own, len)| {
+            own != addr && Ipv4Prefix::containing(own, len).is_some_and(|link| link.contains(addr))
+        }),
+        IpAddr::V6(addr) => interface.v6.is_some_and(|(own, len)| {
+            own != addr
+                && (addr.is_unicast_link_local()
+                    || Ipv6Prefix::containing(own, len).is_some_and(|link| link.contains(addr)))
+        }),
+    }
+}

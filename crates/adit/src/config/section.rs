@@ -1,0 +1,296 @@
+//! Reading a TOML table key by key while collecting every mistake instead of stopping at the first.
+//!
+//! A getter always returns a usable value: what the file says, the default, or a stand-in after a
+//! problem was noted. The caller refuses the whole file when [`Document::problems`] is not empty.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// One mistake in a configuration file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Problem {
+    /// Line of the file, from 1.
+    pub line: usize,
+    /// Key path, such as `interface[1].addresses`.
+    pub path: String,
+    /// What is wrong and what to write instead.
+    pub what: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.path.as_str() {
+            "" => write!(f, "line {}: {}", self.line, self.what),
+            path => write!(f, "line {}: {path}: {}", self.line, self.what),
+        }
+    }
+}
+
+/// A file while it is being read.
+pub struct Document<'i> {
+    input: &'i str,
+    problems: RefCell<Vec<Problem>>,
+}
+
+impl<'i> Document<'i> {
+    pub fn new(input: &'i str) -> Self {
+        Self { input, problems: RefCell::default() }
+    }
+
+    /// Every problem noted so far, by line.
+    pub fn problems(self) -> Vec<Problem> {
+        let mut problems = self.problems.into_inner();
+        problems.sort();
+        problems.dedup();
+        problems
+    }
+
+    pub fn note(&self, offset: usize, path: &str, what: impl Into<String>) {
+        let line = 1 + self.input.bytes().take(offset).filter(|byte| *byte == b'\n').count();
+        self.problems.borrow_mut().push(Problem { line, path: path.to_owned(), what: what.into() });
+    }
+}
+
+/// One table of the file, or an empty one where the file has none.
+pub struct Section<'d, 'i> {
+    document: &'d Document<'i>,
+    table: Option<&'d DeTable<'i>>,
+    path: String,
+    offset: usize,
+    known: BTreeSet<&'static str>,
+}
+
+impl<'d, 'i> Section<'d, 'i> {
+    pub fn root(document: &'d Document<'i>, table: &'d DeTable<'i>) -> Self {
+        Self { document, table: Some(table), path: String::new(), offset: 0, known: BTreeSet::new() }
+    }
+
+    /// The table at `key`; an absent one reads as empty.
+    pub fn table(&mut self, key: &'static str) -> Section<'d, 'i> {
+        let path = self.path_of(key);
+        let found = self.value(key);
+        let table = found.and_then(|value| match value.get_ref() {
+            DeValue::Table(table) => Some(table),
+            other => {
+                self.document.note(
+                    value.span().start,
+                    &path,
+                    format!("is a table, written [{key}], not {}", with_article(other.type_str())),
+                );
+                None
+            }
+        });
+        let offset = found.map_or(self.offset, |value| value.span().start);
+        Section { document: self.document, table, path, offset, known: BTreeSet::new() }
+    }
+
+    /// The tables of the array at `key`, written `[[key]]`; an absent array reads as empty.
+    pub fn tables(&mut self, key: &'static str) -> Vec<Section<'d, 'i>> {
+        let path = self.path_of(key);
+        let Some(value) = self.value(key) else { return Vec::new() };
+        let DeValue::Array(items) = value.get_ref() else {
+            let what = format!("is an array of tables, each written [[{key}]]");
+            self.document.note(value.span().start, &path, what);
+            return Vec::new();
+        };
+        let section = |(index, item): (usize, &'d Spanned<DeValue<'i>>)| {
+            let path = format!("{path}[{index}]");
+            let table = item.get_ref().as_table();
+            if table.is_none() {
+                let what = format!("is a table, written [[{key}]]");
+                self.document.note(item.span().start, &path, what);
+            }
+            let offset = item.span().start;
+            Section { document: self.document, table, path, offset, known: BTreeSet::new() }
+        };
+        items.iter().enumerate().map(section).collect()
+    }
+
+    /// An integer within `range`. Without a default the key must be there.
+    pub fn integer<T>(&mut self, key: &'static str, range: RangeInclusive<T>, default: Option<T>) -> T
+    where
+        T: Copy + PartialOrd + fmt::Display + TryFrom<i64>,
+    {
+        let (low, high) = (*range.start(), *range.end());
+        let Some(value) = self.value_or_required(key, default.is_some()) else {
+            return default.unwrap_or(low);
+        };
+        let parsed = self.as_integer(value).and_then(|n| T::try_from(n).ok());
+        parsed.filter(|n| range.contains(n)).unwrap_or_else(|| {
+            self.problem(key, format!("takes a whole number from {low} to {high}"));
+            low
+        })
+    }
+
+    /// The integers of a list, each within `range`.
+    pub fn integers<T>(&mut self, key: &'static str, range: RangeInclusive<T>) -> Vec<T>
+    where
+        T: Copy + PartialOrd + fmt::Display + TryFrom<i64>,
+    {
+        let (low, high) = (*range.start(), *range.end());
+        let items = self.list(key, true);
+        let mut numbers = Vec::new();
+        for item in items {
+            match self.as_integer(item).and_then(|n| T::try_from(n).ok()).filter(|n| range.contains(n))
+            {
+                Some(number) => numbers.push(number),
+                None => self.problem_at(item, key, format!("takes whole numbers from {low} to {high}")),
+            }
+        }
+        numbers
+    }
+
+    /// A text that parses as `T`. `expects` says what to write, with an example.
+    pub fn parsed<T: FromStr>(&mut self, key: &'static str, expects: &str) -> Option<T> {
+        let value = self.value_or_required(key, false)?;
+        self.parse_value(key, value, expects)
+    }
+
+    /// Like [`Section::parsed`], for a key that may be absent.
+    pub fn parsed_optional<T: FromStr>(&mut self, key: &'static str, expects: &str) -> Option<T> {
+        let value = self.value(key)?;
+        self.parse_value(key, value, expects)
+    }
+
+    /// The texts of a list, each parsed as `T`.
+    pub fn parsed_list<T: FromStr>(
+        &mut self,
+        key: &'static str,
+        required: bool,
+        expects: &str,
+    ) -> Vec<T> {
+        let items = self.list(key, required);
+        items.into_iter().filter_map(|item| self.parse_value(key, item, expects)).collect()
+    }
+
+    /// A name from a fixed set.
+    pub fn choice<T: Copy>(
+        &mut self,
+        key: &'static str,
+        choices: &[(&str, T)],
+        default: Option<T>,
+    ) -> Option<T> {
+        let Some(value) = self.value_or_required(key, default.is_some()) else { return default };
+        let text = value.get_ref().as_str();
+        let found = choices.iter().find(|(name, _)| text == Some(name)).map(|(_, value)| *value);
+        if found.is_none() {
+            let names: Vec<_> = choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
+            self.problem(key, format!("takes {}", names.join(" or ")));
+        }
+        found
+    }
+
+    /// Notes a problem with `key` of this table.
+    pub fn problem(&self, key: &str, what: impl Into<String>) {
+        let offset = self
+            .table
+            .and_then(|table| table.get(key))
+            .map_or(self.offset, |value| value.span().start);
+        self.document.note(offset, &self.path_of(key), what);
+    }
+
+    /// Notes every key that no getter asked for.
+    pub fn finish(self) {
+        let Some(table) = self.table else { return };
+        for key in table.keys() {
+            let name: &str = key.get_ref();
+            if self.known.contains(name) {
+                continue;
+            }
+            let near = self.known.iter().find(|known| similar(known, name));
+            let known: Vec<_> = self.known.iter().copied().collect();
+            let what = match near {
+                Some(near) => format!("unknown key; did you mean \"{near}\"?"),
+                None => format!("unknown key; known here: {}", known.join(", ")),
+            };
+            self.document.note(key.span().start, &self.path_of(name), what);
+        }
+    }
+
+    fn value(&mut self, key: &'static str) -> Option<&'d Spanned<DeValue<'i>>> {
+        self.known.insert(key);
+        self.table?.get(key)
+    }
+
+    fn value_or_required(
+        &mut self,
+        key: &'static str,
+        optional: bool,
+    ) -> Option<&'d Spanned<DeValue<'i>>> {
+        let value = self.value(key);
+        if value.is_none() && !optional {
+            self.problem(key, "is missing and has no default");
+        }
+        value
+    }
+
+    fn list(&mut self, key: &'static str, required: bool) -> Vec<&'d Spanned<DeValue<'i>>> {
+        let Some(value) = self.value_or_required(key, !required) else { return Vec::new() };
+        match value.get_ref() {
+            DeValue::Array(items) => items.iter().collect(),
+            _ => {
+                self.problem(key, "takes a list, written [ ... ]");
+                Vec::new()
+            }
+        }
+    }
+
+    #[allow(clippy::unused_self, reason = "reads as a getter beside the others")]
+    fn as_integer(&self, value: &Spanned<DeValue<'_>>) -> Option<i64> {
+        let integer = value.get_ref().as_integer()?;
+        i64::from_str_radix(integer.as_str(), integer.radix()).ok()
+    }
+
+    fn parse_value<T: FromStr>(
+        &self,
+        key: &str,
+        value: &Spanned<DeValue<'_>>,
+        expects: &str,
+    ) -> Option<T> {
+        let text = value.get_ref().as_str();
+        let parsed = text.and_then(|text| text.parse().ok());
+        if parsed.is_none() {
+            let what = match text {
+                Some(text) => format!("\"{text}\" is not {expects}"),
+                None => format!("takes {expects}, in quotes"),
+            };
+            self.problem_at(value, key, what);
+        }
+        parsed
+    }
+
+    fn problem_at(&self, value: &Spanned<DeValue<'_>>, key: &str, what: String) {
+        self.document.note(value.span().start, &self.path_of(key), what);
+    }
+
+    fn path_of(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+}
+
+fn with_article(noun: &str) -> String {
+    let vowel = noun.starts_with(['a', 'e', 'i', 'o', 'u']);
+    format!("{} {noun}", if vowel { "an" } else { "a" })
+}
+
+/// True when one name is the other with at most two characters changed, added or left out.
+fn similar(a: &str, b: &str) -> bool {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let cost = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = cost.min(row[j] + 1).min(row[j + 1] + 1);
+        }
+    }
+    row[b.len()] <= 2
+}

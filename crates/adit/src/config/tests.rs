@@ -1,0 +1,91 @@
+use super::*;
+
+const EXAMPLE: &str = include_str!("../../../../adit.example.toml");
+
+/// The example with one line replaced.
+fn changed(from: &str, to: &str) -> Vec<Problem> {
+    assert!(EXAMPLE.contains(from), "the example has no {from:?}");
+    Config::parse(&EXAMPLE.replacen(from, to, 1)).expect_err("accepted a mistake")
+}
+
+fn paths(problems: &[Problem]) -> Vec<&str> {
+    problems.iter().map(|problem| problem.path.as_str()).collect()
+}
+
+#[test]
+fn example_is_accepted_and_means_what_it_says() {
+    let config = Config::parse(EXAMPLE).unwrap();
+    assert_eq!(config.node_id, NodeId::Ipv4(Ipv4Addr::new(10, 0, 4, 2)));
+    assert_eq!(config.ports[1].device.to_string(), "net_af_packet1,iface=n6");
+    assert_eq!(config.interfaces[1].v6, Some(("2001:db8:6::2".parse().unwrap(), 64)));
+    assert_eq!(config.routes[0].prefix.to_string(), "0.0.0.0/0");
+    assert_eq!(config.n3().0, 0);
+}
+
+#[test]
+fn every_mistake_is_told_with_line_and_path() {
+    let text = EXAMPLE
+        .replace("t1_ms = 3000", "t1_mss = 3000")
+        .replace("workers = [1]", "workers = [1, 1]")
+        .replace("port = \"core\"", "port = \"cor\"")
+        .replace("next_hop = \"10.0.6.1\"", "next_hop = \"10.0.7.1\"");
+    let problems = Config::parse(&text).unwrap_err();
+    for path in ["n4.t1_mss", "datapath.workers", "interface[1].port", "route[0].next_hop"] {
+        assert!(paths(&problems).contains(&path), "{path} is not among {problems:?}");
+    }
+    let line = |path: &str| problems.iter().find(|problem| problem.path == path).unwrap().line;
+    let expected = 1 + text[..text.find("t1_mss").unwrap()].matches('\n').count();
+    assert_eq!(line("n4.t1_mss"), expected);
+    assert!(problems[0].what.contains("did you mean \"t1_ms\""), "{}", problems[0].what);
+}
+
+#[test]
+fn missing_key_names_its_section() {
+    assert_eq!(paths(&changed("id = \"10.0.4.2\"", "")), ["node.id"]);
+    assert_eq!(paths(&changed("listen = \"10.0.4.2:8805\"", "")), ["n4.listen"]);
+}
+
+#[test]
+fn out_of_range_and_wrong_type_say_what_to_write() {
+    let problems = changed("burst_pkts = 32", "burst_pkts = 65");
+    assert_eq!(problems[0].what, "takes a whole number from 1 to 64");
+    let problems = changed("burst_pkts = 32", "burst_pkts = \"32\"");
+    assert_eq!(problems[0].what, "takes a whole number from 1 to 64");
+    let problems = changed("role = \"n3\"", "role = \"n9\"");
+    assert!(problems.iter().any(|p| p.what == "takes \"n3\" or \"n6\""), "{problems:?}");
+}
+
+#[test]
+fn node_id_that_is_neither_address_nor_name_is_refused() {
+    for bad in ["10.0.4.256", "0.0.0.0", "a..b", "-x.org", ""] {
+        let problems = changed("id = \"10.0.4.2\"", &format!("id = \"{bad}\""));
+        assert_eq!(paths(&problems), ["node.id"], "{bad}");
+    }
+    let text = EXAMPLE.replacen("id = \"10.0.4.2\"", "id = \"upf1.example.org\"", 1);
+    assert_eq!(Config::parse(&text).unwrap().node_id, NodeId::Fqdn("upf1.example.org".to_owned()));
+}
+
+#[test]
+fn two_interfaces_in_one_place_are_refused() {
+    let problems = changed("port = \"core\"", "port = \"access\"");
+    assert!(paths(&problems).contains(&"interface[1].vlan"), "{problems:?}");
+}
+
+#[test]
+fn device_named_twice_is_refused() {
+    let problems = changed("net_af_packet1,iface=n6", "net_af_packet0,iface=n6");
+    assert_eq!(paths(&problems), ["port[1].device"]);
+}
+
+#[test]
+fn text_that_is_no_toml_is_told_with_its_line() {
+    let problems = Config::parse("[node\nid = 3\n").unwrap_err();
+    assert_eq!(problems[0].line, 1);
+}
+
+#[test]
+fn prefixes_of_any_text_never_panic() {
+    for end in (0..EXAMPLE.len()).filter(|end| EXAMPLE.is_char_boundary(*end)) {
+        let _ = Config::parse(&EXAMPLE[..end]);
+    }
+}

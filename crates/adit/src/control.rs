@@ -1,0 +1,177 @@
+//! The control thread: N4 socket, PFCP node, publication, neighbors, and answers for `adit show`.
+//!
+//! One loop, no locks. Everything it owns is sans-I/O; this file moves octets and time.
+
+use std::io::ErrorKind;
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
+
+use adit_dpdk::Port;
+use adit_n4::{Node, NodeEvent};
+use adit_rules::{WorkerCommand, WorkerEvent};
+use adit_tables::{NeighbourCache, Publisher};
+use adit_types::Nanos;
+use adit_types::limits::PFCP_MESSAGE_BYTES_MAX;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tracing::{debug, info, warn};
+
+use crate::admin::Query;
+use crate::clock::Clock;
+use crate::config;
+use crate::snapshot;
+
+/// Datagrams handled in one turn before workers' events and timers get theirs.
+const DATAGRAMS_PER_TURN: usize = 64;
+
+/// Events taken from one worker in one turn.
+const EVENTS_PER_TURN: usize = 256;
+
+/// Longest sleep: bounds the delay of workers' events and of `adit show`.
+const SLEEP_MAX: Nanos = Nanos::from_millis(1);
+
+/// Everything that the control thread owns.
+pub struct ControlParts {
+    pub clock: Clock,
+    pub node: Node,
+    pub publisher: Publisher,
+    pub socket: UdpSocket,
+    pub events: Vec<rtrb::Consumer<WorkerEvent>>,
+    pub commands: Vec<rtrb::Producer<WorkerCommand>>,
+    /// Names of the interfaces, by `InterfaceId`.
+    pub names: Vec<String>,
+    pub ports: Vec<(config::Port, Port)>,
+}
+
+/// The control thread's state.
+pub struct Control {
+    pub parts: ControlParts,
+    pub neighbours: NeighbourCache,
+    /// Datagrams that the socket did not take; the peer's retransmission or ours repairs them.
+    pub datagrams_unsent: u64,
+    /// Commands that a full ring did not take.
+    pub commands_lost: u64,
+    datagram: Vec<u8>,
+}
+
+impl Control {
+    pub fn new(parts: ControlParts) -> Self {
+        let neighbours = NeighbourCache::new(&parts.publisher);
+        let datagram = vec![0; PFCP_MESSAGE_BYTES_MAX];
+        Self { parts, neighbours, datagrams_unsent: 0, commands_lost: 0, datagram }
+    }
+
+    /// Runs until `stop`.
+    pub fn run(&mut self, questions: &Receiver<Query>, stop: &AtomicBool) {
+        self.announce();
+        while !stop.load(Ordering::Relaxed) {
+            let now = self.parts.clock.now();
+            self.receive(now);
+            self.handle_events(now);
+            self.parts.node.handle_timeout(now);
+            self.publish(now);
+            self.neighbours.handle_timeout(now, &mut self.parts.publisher);
+            self.command();
+            self.transmit();
+            self.log_events();
+            while let Ok(query) = questions.try_recv() {
+                // The asker may have lost patience.
+                let _ = query.answer.send(snapshot::document(self, query.topic));
+            }
+            self.sleep(now);
+        }
+    }
+
+    /// Tells the links who we are, so that stale caches of neighbors are corrected.
+    fn announce(&mut self) {
+        let count = self.parts.publisher.interfaces().len();
+        for index in 0..count {
+            let interface = self.parts.publisher.interfaces()[index].id;
+            self.send_command(WorkerCommand::Announce { interface });
+        }
+    }
+
+    fn receive(&mut self, now: Nanos) {
+        for _ in 0..DATAGRAMS_PER_TURN {
+            match self.parts.socket.recv_from(&mut self.datagram) {
+                Ok((len, peer)) => {
+                    self.parts.node.handle_datagram(now, peer, &self.datagram[..len]);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // An ICMP error of an earlier datagram: the peer is away, timers will tell.
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    debug!(%error, "N4 socket");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn handle_events(&mut self, now: Nanos) {
+        for ring in &mut self.parts.events {
+            for _ in 0..EVENTS_PER_TURN {
+                let Ok(event) = ring.pop() else { break };
+                self.neighbours.handle_event(now, event, &mut self.parts.publisher);
+            }
+        }
+    }
+
+    /// Hands deltas to the workers and tells the node which of them all workers run.
+    fn publish(&mut self, now: Nanos) {
+        while let Some((id, delta)) = self.parts.node.poll_delta() {
+            self.parts.publisher.apply(id, delta);
+        }
+        self.neighbours.handle_changes(now, &mut self.parts.publisher);
+        while let Some(id) = self.parts.publisher.poll_observed() {
+            self.parts.node.handle_published(now, id);
+        }
+    }
+
+    fn command(&mut self) {
+        while let Some(command) = self.neighbours.poll_command() {
+            self.send_command(command);
+        }
+    }
+
+    /// The first worker speaks for all: every worker has a transmit queue on every port.
+    fn send_command(&mut self, command: WorkerCommand) {
+        let sent = self.parts.commands.first_mut().is_some_and(|ring| ring.push(command).is_ok());
+        self.commands_lost += u64::from(!sent);
+    }
+
+    fn transmit(&mut self) {
+        while let Some(datagram) = self.parts.node.poll_transmit() {
+            if let Err(error) = self.parts.socket.send_to(&datagram.bytes, datagram.to) {
+                self.datagrams_unsent += 1;
+                debug!(%error, to = %datagram.to, "N4 datagram not sent");
+            }
+        }
+    }
+
+    fn log_events(&mut self) {
+        while let Some(event) = self.parts.node.poll_event() {
+            match event {
+                NodeEvent::AssociationUp { .. } => info!("{event}"),
+                _ => warn!("{event}"),
+            }
+        }
+    }
+
+    /// Waits for a datagram, but not beyond the next timer; only yields while workers have yet to
+    /// observe a change.
+    fn sleep(&self, now: Nanos) {
+        if self.parts.publisher.unobserved() > 0 {
+            std::thread::yield_now();
+            return;
+        }
+        let timers = [self.parts.node.poll_timeout(), self.neighbours.poll_timeout()];
+        let next = timers.into_iter().flatten().min().unwrap_or(Nanos::NEVER);
+        let span = next.since(now).min(SLEEP_MAX);
+        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::try_from(span.0).unwrap_or(0) };
+        let mut sources = [PollFd::new(&self.parts.socket, PollFlags::IN)];
+        // An interruption is as good as a timeout.
+        let _ = poll(&mut sources, Some(&timeout));
+    }
+}

@@ -1,0 +1,287 @@
+//! `adit run`: starts everything, waits for a signal, stops everything in reverse.
+
+use std::net::UdpSocket;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use adit_datapath::{Worker, WorkerConfig};
+use adit_dpdk::{Eal, Mempool, MempoolConfig, Port, PortConfig, WorkerIo, WorkerPort};
+use adit_n4::Node;
+use adit_rules::{WorkerCommand, WorkerEvent};
+use adit_tables::Reader;
+use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN};
+use adit_types::{MacAddr, PortId, WorkerId};
+use anyhow::{Context, bail};
+use rand::Rng;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tracing::{info, warn};
+
+use crate::admin::{self, Server};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::control::{Control, ControlParts};
+use crate::{show, snapshot, wiring};
+
+/// Seconds between the epochs of NTP (1900) and Unix (1970). Spec: RFC 5905 §6.
+const NTP_UNIX_OFFSET_S: u64 = 2_208_988_800;
+
+/// Buffers that a worker's thread keeps for itself.
+const MEMPOOL_CACHE_MBUFS: u32 = 256;
+
+/// A worker's thread, running or done.
+type WorkerThread = JoinHandle<anyhow::Result<()>>;
+
+/// Runs the user plane described by the file at `path` until SIGTERM or SIGINT.
+///
+/// # Errors
+/// A sentence that names what could not be started and what to do.
+pub fn run(path: &Path) -> anyhow::Result<()> {
+    let config = Config::load(path)?;
+    start_log();
+    check_cores(&config)?;
+    // Blocked before any thread starts, so that a signal reaches this thread only.
+    let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot wait for signals")?;
+    let server = Server::bind(&config.admin_socket)?;
+    let socket = bind_n4(&config)?;
+    let eal = Eal::init(&wiring::eal(&config))?;
+    if let Some(notice) = eal.notice() {
+        warn!("{notice}");
+    }
+    info!(arguments = eal.arguments().join(" "), version = eal.version(), "DPDK started");
+    let pool = mempool(&eal, &config)?;
+    let (ports, workers_io) = open_ports(&eal, &config, &pool)?;
+    let clock = Clock::new(eal.tsc_hz());
+    let stop = Arc::new(AtomicBool::new(false));
+    let (control, workers) = assemble(&config, clock, socket, ports)?;
+    let (queries, questions) = mpsc::channel();
+    serve_admin(&server, queries)?;
+
+    let mut threads = Vec::new();
+    for (parts, io) in workers.into_iter().zip(workers_io) {
+        threads.push(start_worker(&eal, &config, clock, &stop, parts, io)?);
+    }
+    let control = {
+        let stop = Arc::clone(&stop);
+        spawn("adit-control", move || {
+            let mut control = control;
+            control.run(&questions, &stop);
+            control
+        })?
+    };
+    info!(workers = threads.len(), n4 = %config.n4.listen, "running");
+    wait(&mut signals, &threads);
+    info!("stopping");
+    finish(&stop, threads, control)?;
+    drop(server);
+    drop(pool);
+    drop(eal);
+    Ok(())
+}
+
+fn start_log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}
+
+fn check_cores(config: &Config) -> anyhow::Result<()> {
+    let allowed = rustix::thread::sched_getaffinity(None).context("cannot read the CPU affinity")?;
+    let cores = config.datapath.workers.iter().map(|core| ("datapath.workers", *core));
+    for (key, core) in cores.chain([("datapath.main_core", config.datapath.main_core)]) {
+        if !allowed.is_set(usize::from(core)) {
+            let usable: Vec<_> =
+                (0..1024).filter(|core| allowed.is_set(*core)).map(|core| core.to_string()).collect();
+            bail!("{key} names CPU core {core}, which this process may not use; it may use {}", usable.join(", "));
+        }
+    }
+    Ok(())
+}
+
+fn bind_n4(config: &Config) -> anyhow::Result<UdpSocket> {
+    let socket = UdpSocket::bind(config.n4.listen).with_context(|| {
+        format!(
+            "cannot bind n4.listen {}; give the address to an interface, stop the process that holds \
+             the port (ss -ulnp), or change n4.listen",
+            config.n4.listen
+        )
+    })?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+fn mempool(eal: &Eal, config: &Config) -> anyhow::Result<Mempool> {
+    let headroom = 128;
+    let pool = MempoolConfig {
+        name: "adit",
+        mbufs: config.dpdk.mempool_mbufs,
+        cache: MEMPOOL_CACHE_MBUFS,
+        data_room_bytes: config.dpdk.mbuf_bytes + headroom,
+        socket: None,
+    };
+    Mempool::create(eal, &pool).context(
+        "cannot allocate the packet buffers; lower dpdk.mempool_mbufs or raise dpdk.memory_mib",
+    )
+}
+
+/// Opens every port with one queue pair per worker; returns the ports and each worker's share.
+fn open_ports(
+    eal: &Eal,
+    config: &Config,
+    pool: &Mempool,
+) -> anyhow::Result<(Vec<Port>, Vec<WorkerIo>)> {
+    let queues = u16::try_from(config.datapath.workers.len()).context("too many workers")?;
+    let mut shares: Vec<Vec<WorkerPort>> = (0..queues).map(|_| Vec::new()).collect();
+    let mut ports = Vec::new();
+    for port in &config.ports {
+        let wanted = PortConfig {
+            device: &port.device,
+            rx_queues: queues,
+            tx_queues: queues,
+            rx_descriptors: config.dpdk.rx_descriptors,
+            tx_descriptors: config.dpdk.tx_descriptors,
+            mtu_bytes: port.mtu_bytes,
+            promiscuous: false,
+            mempool: pool,
+        };
+        let (opened, rx, tx) = Port::open(eal, &wanted)
+            .with_context(|| format!("port \"{}\" ({})", port.name, port.device))?;
+        let info = opened.info();
+        info!(port = port.name, device = %port.device, mac = %info.mac, "port started");
+        for (share, (rx, tx)) in shares.iter_mut().zip(rx.into_iter().zip(tx)) {
+            share.push(WorkerPort { rx, tx, info });
+        }
+        ports.push(opened);
+    }
+    let io = shares.into_iter().map(|share| WorkerIo::new(share, pool.clone())).collect();
+    Ok((ports, io))
+}
+
+/// What one worker needs besides its ports.
+struct WorkerParts {
+    id: WorkerId,
+    core: u16,
+    reader: Reader,
+    events: rtrb::Producer<WorkerEvent>,
+    commands: rtrb::Consumer<WorkerCommand>,
+}
+
+fn assemble(
+    config: &Config,
+    clock: Clock,
+    socket: UdpSocket,
+    ports: Vec<Port>,
+) -> anyhow::Result<(Control, Vec<WorkerParts>)> {
+    let mut random = rand::rng();
+    let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
+    let ntp_s = (unix_s.as_secs() + NTP_UNIX_OFFSET_S) & u64::from(u32::MAX);
+    let recovery_time_stamp = u32::try_from(ntp_s).context("NTP seconds have 32 bits")?;
+    let (sequence_seed, secret_seed) = (random.random(), random.random());
+    let node =
+        Node::new(wiring::node(config, sequence_seed, secret_seed, recovery_time_stamp));
+    let macs: Vec<MacAddr> = ports.iter().map(|port| port.info().mac).collect();
+    let slot_bits = u8::try_from(node.store().slot_bits()).context("TEIDs have 32 bits")?;
+    let tables = wiring::tables(config, &macs, slot_bits, random.random());
+    let (publisher, readers) = adit_tables::build(tables)?;
+    let mut workers = Vec::new();
+    let mut events = Vec::new();
+    let mut commands = Vec::new();
+    for ((id, core), reader) in (0..).zip(&config.datapath.workers).zip(readers) {
+        let (event_sender, event_receiver) = rtrb::RingBuffer::new(EVENT_RING_LEN);
+        let (command_sender, command_receiver) = rtrb::RingBuffer::new(COMMAND_RING_LEN);
+        events.push(event_receiver);
+        commands.push(command_sender);
+        let (id, core) = (WorkerId(id), *core);
+        workers.push(WorkerParts { id, core, reader, events: event_sender, commands: command_receiver });
+    }
+    let names = config.interfaces.iter().map(|interface| interface.name.clone()).collect();
+    let ports = config.ports.iter().cloned().zip(ports).collect();
+    let parts = ControlParts { clock, node, publisher, socket, events, commands, names, ports };
+    Ok((Control::new(parts), workers))
+}
+
+fn serve_admin(server: &Server, queries: mpsc::Sender<admin::Query>) -> anyhow::Result<()> {
+    let serving = server.listener().context("cannot serve the admin socket")?;
+    // Ends with the process: it holds nothing that must be given back.
+    spawn("adit-admin", move || serving.serve(|topic| admin::ask(&queries, topic)))?;
+    Ok(())
+}
+
+fn start_worker(
+    eal: &Eal,
+    config: &Config,
+    clock: Clock,
+    stop: &Arc<AtomicBool>,
+    parts: WorkerParts,
+    mut io: WorkerIo,
+) -> anyhow::Result<WorkerThread> {
+    let ports = (0..config.ports.len()).filter_map(|port| u16::try_from(port).ok().map(PortId));
+    let worker_config = WorkerConfig {
+        id: parts.id,
+        ports: ports.collect(),
+        burst: config.datapath.burst_pkts,
+        gtpu_recovery: 0,
+    };
+    // A worker that shares its core with the control thread must leave it time.
+    let shares_core = parts.core == config.datapath.main_core;
+    let (eal, stop) = (eal.clone(), Arc::clone(stop));
+    spawn(&format!("adit-worker-{}", parts.id), move || {
+        let registered = adit_dpdk::register_thread(&eal)?;
+        adit_dpdk::pin_current_thread(parts.core)?;
+        let mut worker = Worker::new(worker_config, parts.reader, parts.events, parts.commands);
+        while !stop.load(Ordering::Relaxed) {
+            let report = worker.step(clock.now(), &mut io);
+            if report.idle && shares_core {
+                std::thread::yield_now();
+            }
+        }
+        worker.drain(&mut io);
+        drop(worker);
+        drop(io);
+        drop(registered);
+        Ok(())
+    })
+}
+
+fn spawn<T: Send + 'static>(
+    name: &str,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> anyhow::Result<JoinHandle<T>> {
+    let builder = std::thread::Builder::new().name(name.to_owned());
+    builder.spawn(body).with_context(|| format!("cannot start thread {name}"))
+}
+
+/// Returns at the first signal, or when a worker has stopped by itself.
+fn wait(signals: &mut Signals, threads: &[WorkerThread]) {
+    loop {
+        if signals.pending().next().is_some() || threads.iter().any(JoinHandle::is_finished) {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+/// Stops the workers, then the control thread, then prints the last counters.
+fn finish(
+    stop: &AtomicBool,
+    threads: Vec<WorkerThread>,
+    control: JoinHandle<Control>,
+) -> anyhow::Result<()> {
+    stop.store(true, Ordering::Relaxed);
+    let mut failed = None;
+    for thread in threads {
+        match thread.join() {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => failed = Some(error),
+            Err(_) => failed = Some(anyhow::anyhow!("a worker stopped by a fault in adit")),
+        }
+    }
+    let Ok(control) = control.join() else { bail!("the control thread stopped by a fault in adit") };
+    let counters = snapshot::counters(&control);
+    println!("{}", show::render(crate::cli::Topic::Counters, &counters));
+    drop(control);
+    failed.map_or(Ok(()), Err)
+}

@@ -1,0 +1,116 @@
+//! `adit show`: the documents of the admin socket as tables for people.
+
+use comfy_table::{ContentArrangement, Table, presets};
+use serde_json::Value;
+
+use crate::cli::Topic;
+
+/// The document of `topic` as text.
+pub fn render(topic: Topic, document: &Value) -> String {
+    match topic {
+        Topic::Associations => list(
+            document,
+            "associations",
+            &["node_id", "peer", "state", "sessions", "recovery_time_stamp"],
+        ),
+        Topic::Sessions => list(
+            document,
+            "sessions",
+            &[
+                "up_seid",
+                "cp_seid",
+                "cp_node",
+                "ue",
+                "teids",
+                "pdrs",
+                "uplink_pkts",
+                "uplink_bytes",
+                "downlink_pkts",
+                "downlink_bytes",
+            ],
+        ),
+        Topic::Ports => list(
+            document,
+            "ports",
+            &[
+                "name", "device", "driver", "mac", "mtu_bytes", "link", "rx_pkts", "tx_pkts",
+                "rx_missed", "rx_errors", "tx_errors",
+            ],
+        ),
+        Topic::Neighbours => {
+            list(document, "neighbours", &["interface", "addr", "mac", "state", "pinned"])
+        }
+        Topic::Counters => counters(document),
+    }
+}
+
+fn list(document: &Value, key: &str, columns: &[&str]) -> String {
+    let empty = Vec::new();
+    let rows = document.get(key).and_then(Value::as_array).unwrap_or(&empty);
+    let mut table = new_table();
+    table.set_header(columns.iter().map(|column| column.replace('_', " ")));
+    for row in rows {
+        table.add_row(columns.iter().map(|column| row.get(column).map_or(String::new(), cell)));
+    }
+    format!("{table}\n{} {key}", rows.len())
+}
+
+/// Scalars by name, then each group with its non-zero members.
+fn counters(document: &Value) -> String {
+    let mut text = String::new();
+    let Some(members) = document.as_object() else { return text };
+    let mut scalars = new_table();
+    for (name, value) in members.iter().filter(|(_, value)| !value.is_object()) {
+        scalars.add_row([name.replace('_', " "), cell(value)]);
+    }
+    text.push_str(&scalars.to_string());
+    for (name, group) in members.iter().filter_map(|(n, v)| Some((n, v.as_object()?))) {
+        let mut table = new_table();
+        for (member, value) in group.iter().filter(|(_, value)| value.as_u64() != Some(0)) {
+            table.add_row([member.clone(), cell(value)]);
+        }
+        text.push_str(&format!("\n\n{}\n", name.replace('_', " ")));
+        text.push_str(&if table.is_empty() { "(all zero)".to_owned() } else { table.to_string() });
+    }
+    text
+}
+
+fn new_table() -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    table
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "–".to_owned(),
+        Value::Array(items) if items.iter().all(|item| item.is_object()) => items.len().to_string(),
+        Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join(" "),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn list_shows_rows_and_counts_them() {
+        let document = json!({ "neighbours": [
+            { "interface": "n6", "addr": "10.0.6.1", "mac": null, "state": "incomplete", "pinned": true },
+        ]});
+        let text = render(Topic::Neighbours, &document);
+        assert!(text.contains("10.0.6.1") && text.contains("incomplete"), "{text}");
+        assert!(text.ends_with("1 neighbours"));
+    }
+
+    #[test]
+    fn counters_hide_zeros_of_groups_and_keep_scalars() {
+        let document = json!({ "received_pkts": 0, "drops": { "far_drop": 3, "gate_closed": 0 } });
+        let text = render(Topic::Counters, &document);
+        assert!(text.contains("received pkts") && text.contains("far_drop"), "{text}");
+        assert!(!text.contains("gate_closed"));
+    }
+}

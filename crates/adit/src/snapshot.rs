@@ -1,0 +1,218 @@
+//! The documents of the admin socket: what `adit show --json` prints.
+//!
+//! Member names are an interface: they change only with an entry in the changelog.
+
+use adit_rules::{ApplyAction, OuterHeaderCreation};
+use adit_session::Session;
+use adit_tables::{NeighbourState, Snapshot};
+use adit_types::InterfaceId;
+use serde_json::{Map, Value, json};
+
+use crate::cli::Topic;
+use crate::control::Control;
+
+/// The document of `topic`.
+pub fn document(control: &Control, topic: Topic) -> Value {
+    match topic {
+        Topic::Associations => associations(control),
+        Topic::Sessions => sessions(control),
+        Topic::Counters => counters(control),
+        Topic::Ports => ports(control),
+        Topic::Neighbours => neighbours(control),
+    }
+}
+
+fn associations(control: &Control) -> Value {
+    let node = &control.parts.node;
+    let row = |association: &adit_n4::Association| {
+        let owned = node.store().sessions().filter(|session| session.owner() == association.owner);
+        json!({
+            "node_id": association.node_id.to_string(),
+            "peer": std::net::SocketAddr::new(association.address, association.port).to_string(),
+            "state": "up",
+            "sessions": owned.count(),
+            "recovery_time_stamp": association.recovery_time_stamp,
+        })
+    };
+    json!({ "associations": node.associations().map(row).collect::<Vec<_>>() })
+}
+
+fn sessions(control: &Control) -> Value {
+    let rows = control.parts.node.store().sessions().map(|session| self::session(control, session));
+    json!({ "sessions": rows.collect::<Vec<_>>() })
+}
+
+fn session(control: &Control, session: &Session) -> Value {
+    let traffic = control.parts.publisher.session_traffic(session.index());
+    let node = &control.parts.node;
+    let owner = node.associations().find(|association| association.owner == session.owner());
+    let mut ues: Vec<String> = Vec::new();
+    let mut teids: Vec<String> = Vec::new();
+    for pdr in session.pdrs() {
+        let ue = pdr.pdi.ue_addresses();
+        ues.extend(ue.v4.map(|addr| addr.to_string()));
+        ues.extend(ue.v6.map(|prefix| prefix.to_string()));
+        teids.extend(pdr.pdi.f_teid.as_ref().map(|f_teid| f_teid.teid.to_string()));
+    }
+    for list in [&mut ues, &mut teids] {
+        list.sort();
+        list.dedup();
+    }
+    json!({
+        "up_seid": session.up_seid().to_string(),
+        "cp_seid": session.cp_f_seid().seid.to_string(),
+        "cp_node": owner.map(|association| association.node_id.to_string()),
+        "ue": ues,
+        "teids": teids,
+        "uplink_pkts": traffic.ul_pkts,
+        "uplink_bytes": traffic.ul_bytes,
+        "downlink_pkts": traffic.dl_pkts,
+        "downlink_bytes": traffic.dl_bytes,
+        "pdrs": session.pdrs().iter().map(pdr).collect::<Vec<_>>(),
+        "fars": session.fars().iter().map(far).collect::<Vec<_>>(),
+        "qers": session.qers().iter().map(qer).collect::<Vec<_>>(),
+    })
+}
+
+fn pdr(pdr: &adit_session::Pdr) -> Value {
+    json!({
+        "id": pdr.id.0,
+        "precedence": pdr.precedence.0,
+        "source_interface": format!("{:?}", pdr.pdi.source),
+        "teid": pdr.pdi.f_teid.as_ref().map(|f_teid| f_teid.teid.to_string()),
+        "network_instance": pdr.pdi.network_instance.as_deref(),
+        "qfis": pdr.pdi.qfis.iter().map(|qfi| qfi.value()).collect::<Vec<_>>(),
+        "sdf_filters": pdr.pdi.sdf.len(),
+        "far": pdr.far.map(|id| id.0),
+        "qers": pdr.qers.iter().map(|id| id.0).collect::<Vec<_>>(),
+    })
+}
+
+fn far(far: &adit_session::Far) -> Value {
+    let tunnel = far.forwarding.as_ref().and_then(|forwarding| forwarding.outer_header_creation);
+    json!({
+        "id": far.id.0,
+        "action": if far.action.contains(ApplyAction::FORW) { "forward" } else { "drop" },
+        "destination_interface":
+            far.forwarding.as_ref().map(|forwarding| format!("{:?}", forwarding.destination)),
+        "tunnel": tunnel.map(|OuterHeaderCreation::Gtpu(tunnel)| {
+            json!({ "teid": tunnel.teid.to_string(), "addr": tunnel.addr.to_string() })
+        }),
+    })
+}
+
+fn qer(qer: &adit_session::Qer) -> Value {
+    let rates = |rates: Option<adit_session::Rates>| {
+        rates.map(|r| json!({ "uplink": r.uplink.as_bps(), "downlink": r.downlink.as_bps() }))
+    };
+    json!({
+        "id": qer.id.0,
+        "gate_uplink": format!("{:?}", qer.gates.uplink).to_lowercase(),
+        "gate_downlink": format!("{:?}", qer.gates.downlink).to_lowercase(),
+        "qfi": qer.qfi.map(adit_types::Qfi::value),
+        "mbr_bps": rates(qer.mbr),
+        "gbr_bps": rates(qer.gbr),
+    })
+}
+
+/// All counters of the process.
+pub fn counters(control: &Control) -> Value {
+    let snapshot = control.parts.publisher.snapshot();
+    let mut document = Map::new();
+    for (name, value, _) in snapshot.scalars() {
+        document.insert(name.to_owned(), value.into());
+    }
+    document.insert("transmitted_pkts".to_owned(), snapshot.transmitted_pkts().into());
+    document.insert("dropped_pkts".to_owned(), snapshot.dropped_pkts().into());
+    document.insert("punted_pkts".to_owned(), snapshot.punted_pkts().into());
+    document.insert("identity_holds".to_owned(), snapshot.identity_holds().into());
+    let drops = snapshot.drops().map(|(reason, n)| (reason.name().to_owned(), n.into()));
+    document.insert("drops".to_owned(), Value::Object(drops.collect()));
+    let punts = snapshot.punts().map(|(reason, n)| (reason.name().to_owned(), n.into()));
+    document.insert("punts".to_owned(), Value::Object(punts.collect()));
+    document.insert("interfaces".to_owned(), interfaces(control, &snapshot));
+    let n4 = control.parts.node.counters().list().into_iter().map(|(name, n)| (name, n.into()));
+    document.insert("n4".to_owned(), Value::Object(n4.collect()));
+    document.insert("control".to_owned(), control_counters(control));
+    Value::Object(document)
+}
+
+fn interfaces(control: &Control, snapshot: &Snapshot) -> Value {
+    let mut flat = Map::new();
+    for (name, counters) in control.parts.names.iter().zip(&snapshot.interfaces) {
+        flat.insert(format!("{name}_rx_pkts"), counters.rx_pkts.into());
+        flat.insert(format!("{name}_rx_bytes"), counters.rx_bytes.into());
+        flat.insert(format!("{name}_tx_pkts"), counters.tx_pkts.into());
+        flat.insert(format!("{name}_tx_bytes"), counters.tx_bytes.into());
+    }
+    Value::Object(flat)
+}
+
+fn control_counters(control: &Control) -> Value {
+    let publisher = control.parts.publisher.counters();
+    let neighbours = control.neighbours.counters();
+    json!({
+        "deltas_applied": publisher.deltas_applied,
+        "keys_refused": publisher.keys_refused,
+        "sessions_out_of_range": publisher.sessions_out_of_range,
+        "peers_without_route": publisher.peers_without_route,
+        "next_hops_refused": publisher.next_hops_refused,
+        "neighbour_solicits": neighbours.solicits,
+        "neighbour_failures": neighbours.failures,
+        "neighbour_wanted_refused": neighbours.wanted_refused,
+        "neighbour_seen_refused": neighbours.seen_refused,
+        "neighbour_mac_changes": neighbours.mac_changes,
+        "commands_lost": control.commands_lost + neighbours.commands_lost,
+        "n4_datagrams_unsent": control.datagrams_unsent,
+    })
+}
+
+fn ports(control: &Control) -> Value {
+    let row = |(config, port): &(crate::config::Port, adit_dpdk::Port)| {
+        let details = port.details().ok();
+        let stats = port.stats().unwrap_or_default();
+        json!({
+            "name": config.name,
+            "device": config.device.to_string(),
+            "driver": details.as_ref().map(|details| details.driver.clone()),
+            "mac": port.info().mac.to_string(),
+            "mtu_bytes": port.info().mtu_bytes,
+            "link": details.as_ref().map(|d| if d.link_up { "up" } else { "down" }),
+            "link_speed_mbps": details.as_ref().and_then(|details| details.link_speed_mbps),
+            "rx_queues_max": details.as_ref().map(|details| details.rx_queues_max),
+            "rx_pkts": stats.ipackets,
+            "rx_bytes": stats.ibytes,
+            "rx_missed": stats.imissed,
+            "rx_errors": stats.ierrors,
+            "rx_no_mbuf": stats.rx_nombuf,
+            "tx_pkts": stats.opackets,
+            "tx_bytes": stats.obytes,
+            "tx_errors": stats.oerrors,
+        })
+    };
+    json!({ "ports": control.parts.ports.iter().map(row).collect::<Vec<_>>() })
+}
+
+fn neighbours(control: &Control) -> Value {
+    let name = |id: InterfaceId| control.parts.names.get(usize::from(id.0)).cloned();
+    let row = |entry: adit_tables::NeighbourEntry| {
+        json!({
+            "interface": name(entry.interface),
+            "addr": entry.addr.to_string(),
+            "mac": entry.mac.map(|mac| mac.to_string()),
+            "state": state_name(entry.state),
+            "pinned": entry.pinned,
+        })
+    };
+    json!({ "neighbours": control.neighbours.entries().map(row).collect::<Vec<_>>() })
+}
+
+const fn state_name(state: NeighbourState) -> &'static str {
+    match state {
+        NeighbourState::Incomplete => "incomplete",
+        NeighbourState::Reachable => "reachable",
+        NeighbourState::Stale => "stale",
+        NeighbourState::Probe => "probe",
+        NeighbourState::Failed => "failed",
+    }
+}

@@ -1,0 +1,95 @@
+//! From a checked configuration to the values that each room wants.
+
+use std::net::IpAddr;
+
+use adit_dpdk::EalConfig;
+use adit_n4::NodeConfig;
+use adit_session::{LocalAddresses, StoreConfig};
+use adit_tables::{Interface, IpPrefix, Route, TablesConfig};
+use adit_types::limits::NEXT_HOPS_MAX;
+use adit_types::{InterfaceId, Ipv4Prefix, Ipv6Prefix, MacAddr};
+
+use crate::config::{Config, IpNet, NodeId};
+
+/// What the environment abstraction layer is started with.
+pub fn eal(config: &Config) -> EalConfig {
+    EalConfig {
+        hugepages: config.dpdk.hugepages,
+        memory_mib: config.dpdk.memory_mib,
+        main_cpus: vec![config.datapath.main_core],
+        file_prefix: format!("adit-{}", std::process::id()),
+        devices: config.ports.iter().map(|port| port.device.clone()).collect(),
+        extra_args: config.dpdk.eal_extra_args.clone(),
+    }
+}
+
+/// What the session store is made with.
+fn store(config: &Config, seed: u64) -> StoreConfig {
+    let (_, n3) = config.n3();
+    StoreConfig {
+        sessions_max: config.sessions_max,
+        n3_addresses: LocalAddresses {
+            v4: n3.v4.map(|(addr, _)| addr),
+            v6: n3.v6.map(|(addr, _)| addr),
+        },
+        seed,
+    }
+}
+
+/// What the lookup tables are built with; `macs` are the ports' own addresses, by `PortId`.
+pub fn tables(config: &Config, macs: &[MacAddr], teid_slot_bits: u8, seed: u64) -> TablesConfig {
+    let interface = |(index, interface): (u8, &crate::config::Interface)| Interface {
+        id: InterfaceId(index),
+        role: interface.role,
+        port: interface.port,
+        vlan: interface.vlan,
+        mac: macs[usize::from(interface.port.0)],
+        mtu_bytes: config.ports[usize::from(interface.port.0)].mtu_bytes,
+        v4: interface.v4,
+        v6: interface.v6,
+    };
+    let route = |route: &crate::config::Route| {
+        let interface = u8::try_from(route.interface).map(InterfaceId).ok()?;
+        Some(Route { interface, prefix: prefix(route.prefix)?, next_hop: route.next_hop })
+    };
+    TablesConfig {
+        sessions_max: config.sessions_max,
+        teid_slot_bits,
+        workers: config.datapath.workers.len(),
+        next_hops_max: NEXT_HOPS_MAX,
+        seed,
+        interfaces: (0..).zip(&config.interfaces).map(interface).collect(),
+        routes: config.routes.iter().filter_map(route).collect(),
+    }
+}
+
+fn prefix(net: IpNet) -> Option<IpPrefix> {
+    match net.addr {
+        IpAddr::V4(addr) => Ipv4Prefix::containing(addr, net.len).map(IpPrefix::V4),
+        IpAddr::V6(addr) => Ipv6Prefix::containing(addr, net.len).map(IpPrefix::V6),
+    }
+}
+
+/// What the PFCP node is made with.
+pub fn node(
+    config: &Config,
+    sequence_seed: u32,
+    secret_seed: u64,
+    recovery_time_stamp: u32,
+) -> NodeConfig {
+    NodeConfig {
+        node_id: match &config.node_id {
+            NodeId::Ipv4(addr) => adit_n4::NodeId::Ipv4(*addr),
+            NodeId::Ipv6(addr) => adit_n4::NodeId::Ipv6(*addr),
+            NodeId::Fqdn(name) => adit_n4::NodeId::Fqdn(name.to_lowercase()),
+        },
+        address: config.n4.listen.ip(),
+        connect: config.n4.connect.clone(),
+        heartbeat_interval: config.n4.heartbeat_interval,
+        t1: config.n4.t1,
+        n1: config.n4.n1_retries.into(),
+        recovery_time_stamp,
+        seed: sequence_seed,
+        store: store(config, secret_seed),
+    }
+}
