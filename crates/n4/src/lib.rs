@@ -1,1 +1,24 @@
-//! Placeholder until the room opens.
+//! The PFCP node of a UP function: associations, heartbeats, own requests, session procedures.
+//!
+//! Sans-I/O: datagrams, published changes and time enter [`Node`] through `handle_*`, datagrams,
+//! changes and log-worthy events leave it through `poll_*`. No socket, no clock, no packet here.
+//! Invariants: an accepted request takes effect once however often it arrives; its answer leaves
+//! only after [`Node::handle_published`] for its change; no peer can make the node grow beyond
+//! the capacities in `types::limits`.
+//! Spec: TS 29.244 Release 17, §6 and §7.
+#![forbid(unsafe_code)]
+
+mod association;
+mod counters;
+mod features;
+mod heartbeat;
+mod node;
+mod procedure;
+mod refusal;
+mod response_cache;
+mod setup;
+mod transaction;
+
+pub use association::{Association, DownReason, NodeEvent, NodeId, SetupFailure};
+pub use counters::{Counters, Scalars};
+pub use node::{Node, NodeConfig, Transmit};

@@ -1,0 +1,347 @@
+//! Associations with CP functions, and what is remembered of a peer.
+//!
+//! A peer is an IP address; it has at most one association. A datagram from an address without a
+//! peer record leaves nothing behind. Spec: TS 29.244 §6.2.6.
+
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use adit_pfcp::ie::{self, Fqdn};
+use adit_rules::DeltaId;
+use adit_session::OwnerId;
+use adit_types::Nanos;
+use adit_types::limits::ASSOCIATIONS_MAX;
+
+use crate::node::Node;
+use crate::response_cache::ResponseCache;
+
+/// Identity of a node. Spec: TS 29.244 §8.2.38.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum NodeId {
+    /// An IPv4 address.
+    Ipv4(Ipv4Addr),
+    /// An IPv6 address.
+    Ipv6(Ipv6Addr),
+    /// A fully qualified domain name in lower case, labels separated by dots.
+    Fqdn(String),
+}
+
+impl NodeId {
+    /// The identity as an IE. A name that is no FQDN shows as the unspecified address; the
+    /// configuration does not let one through.
+    pub(crate) fn to_ie(&self) -> ie::NodeId<'_> {
+        match self {
+            Self::Ipv4(addr) => ie::NodeId::Ipv4(*addr),
+            Self::Ipv6(addr) => ie::NodeId::Ipv6(*addr),
+            Self::Fqdn(name) => Fqdn::from_text(name)
+                .map_or(ie::NodeId::Ipv4(Ipv4Addr::UNSPECIFIED), ie::NodeId::Fqdn),
+        }
+    }
+
+    pub(crate) fn from_ie(ie: &ie::NodeId<'_>) -> Self {
+        match ie {
+            ie::NodeId::Ipv4(addr) => Self::Ipv4(*addr),
+            ie::NodeId::Ipv6(addr) => Self::Ipv6(*addr),
+            ie::NodeId::Fqdn(name) => Self::Fqdn(name.to_string().to_ascii_lowercase()),
+        }
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ipv4(addr) => addr.fmt(f),
+            Self::Ipv6(addr) => addr.fmt(f),
+            Self::Fqdn(name) => f.write_str(name),
+        }
+    }
+}
+
+/// An established association with a CP function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Association {
+    /// The CP function.
+    pub node_id: NodeId,
+    /// Its address: the only one from which it is heard.
+    pub address: IpAddr,
+    /// The UDP port that our requests go to.
+    pub port: u16,
+    /// Names this association in the session store; never reused by a later one.
+    pub owner: OwnerId,
+    /// When the peer started. Unit: seconds since 1900-01-01 (NTP).
+    pub recovery_time_stamp: u32,
+    /// When the association came into being.
+    pub since: Nanos,
+    /// The peer's CP Function Features, octet 5 in the lowest bits; zero when it sent none.
+    pub cp_function_features: u64,
+    /// When our next Heartbeat Request is due, unless one is in flight.
+    pub(crate) next_heartbeat: Nanos,
+    /// A Heartbeat Request is in flight.
+    pub(crate) heartbeat_in_flight: bool,
+}
+
+/// What is known of one peer address.
+#[derive(Debug, Default)]
+pub(crate) struct Peer {
+    pub association: Option<Association>,
+    pub cache: ResponseCache,
+}
+
+/// Why an association ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DownReason {
+    /// The peer released it.
+    Released,
+    /// Our heartbeats stayed without a response.
+    HeartbeatsLost,
+    /// The peer's Recovery Time Stamp changed.
+    PeerRestarted,
+    /// The peer set it up again.
+    SetUpAgain,
+}
+
+impl fmt::Display for DownReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Released => "released by the peer",
+            Self::HeartbeatsLost => "no response to heartbeats",
+            Self::PeerRestarted => "the peer restarted",
+            Self::SetUpAgain => "set up again by the peer",
+        })
+    }
+}
+
+/// Why our own association setup did not succeed. It is tried again later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetupFailure {
+    /// No response after N1 retransmissions.
+    NoResponse,
+    /// The peer refused; the code point of its Cause.
+    Refused(u8),
+    /// The response made no sense.
+    Malformed,
+    /// The peer's Node ID has an association from another address.
+    NodeIdInUse,
+    /// `limits::ASSOCIATIONS_MAX` associations exist.
+    TooManyAssociations,
+}
+
+impl fmt::Display for SetupFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoResponse => f.write_str("no response"),
+            Self::Refused(cause) => write!(f, "refused with Cause {cause}"),
+            Self::Malformed => f.write_str("malformed response"),
+            Self::NodeIdInUse => f.write_str("its Node ID is associated from another address"),
+            Self::TooManyAssociations => f.write_str("too many associations"),
+        }
+    }
+}
+
+/// A change of state worth a log line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NodeEvent {
+    /// An association came into being.
+    AssociationUp {
+        /// The peer's address.
+        address: IpAddr,
+        /// The peer's identity.
+        node_id: NodeId,
+        /// True when the request was ours.
+        requested_by_us: bool,
+    },
+    /// An association ended; its sessions are gone.
+    AssociationDown {
+        /// The peer's address.
+        address: IpAddr,
+        /// The peer's identity.
+        node_id: NodeId,
+        /// How many sessions were removed.
+        sessions: usize,
+        /// Why.
+        reason: DownReason,
+    },
+    /// A peer shows a new Recovery Time Stamp. `AssociationDown` follows.
+    PeerRestarted {
+        /// The peer's address.
+        address: IpAddr,
+        /// The peer's identity.
+        node_id: NodeId,
+    },
+    /// Our own association setup failed and is tried again after `retry_after`.
+    SetupFailed {
+        /// The configured peer.
+        to: SocketAddr,
+        /// Why.
+        failure: SetupFailure,
+        /// Time until the next attempt.
+        retry_after: Nanos,
+    },
+    /// A setup was refused: its Node ID is associated from another address.
+    NodeIdConflict {
+        /// Who asked.
+        from: IpAddr,
+        /// Whose association it is.
+        held_by: IpAddr,
+        /// The identity.
+        node_id: NodeId,
+    },
+}
+
+/// What a peer said about itself when an association was set up.
+#[derive(Debug, Clone)]
+pub(crate) struct PeerFacts {
+    pub address: IpAddr,
+    pub node_id: NodeId,
+    pub recovery_time_stamp: u32,
+    pub cp_function_features: u64,
+    pub requested_by_us: bool,
+}
+
+/// Why an association cannot come into being.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoAssociation {
+    NodeIdInUse,
+    TooMany,
+}
+
+impl Node {
+    /// The association of a peer address.
+    #[must_use]
+    pub fn association(&self, address: IpAddr) -> Option<&Association> {
+        self.peers.get(&address)?.association.as_ref()
+    }
+
+    /// All associations, in no particular order.
+    pub fn associations(&self) -> impl Iterator<Item = &Association> {
+        self.peers.values().filter_map(|peer| peer.association.as_ref())
+    }
+
+    pub(crate) fn association_mut(&mut self, address: IpAddr) -> Option<&mut Association> {
+        self.peers.get_mut(&address)?.association.as_mut()
+    }
+
+    /// Sets up an association, after ending the one that the address has. Returns the change that
+    /// must be published before the setup may be answered, if sessions had to go.
+    ///
+    /// A Node ID that is associated from another address is refused, so that nobody wipes another
+    /// one's sessions by naming it; the holder is probed at once, so that a peer that moved is
+    /// accepted as soon as its old address is known to be dead.
+    pub(crate) fn bring_up(
+        &mut self,
+        now: Nanos,
+        facts: PeerFacts,
+    ) -> Result<Option<DeltaId>, NoAssociation> {
+        let PeerFacts { address, node_id, recovery_time_stamp, cp_function_features, .. } = facts;
+        self.refuse_node_id_of_other(now, address, &node_id)?;
+        self.make_room_for(address)?;
+        let reason = match self.association(address) {
+            Some(known) if known.recovery_time_stamp != recovery_time_stamp => {
+                DownReason::PeerRestarted
+            }
+            _ => DownReason::SetUpAgain,
+        };
+        let last = self.bring_down(now, address, reason);
+        self.setups.connected(address);
+        let setups = &self.setups;
+        self.transactions.cancel(|purpose| setups.is_attempt_at(*purpose, address));
+        let association = Association {
+            node_id: node_id.clone(),
+            address,
+            port: self.setups.port_of(address),
+            owner: self.next_owner(),
+            recovery_time_stamp,
+            since: now,
+            cp_function_features,
+            next_heartbeat: now + self.config.heartbeat_interval,
+            heartbeat_in_flight: false,
+        };
+        self.peers.entry(address).or_default().association = Some(association);
+        self.counters.scalars.associations_up += 1;
+        let requested_by_us = facts.requested_by_us;
+        self.events.push_back(NodeEvent::AssociationUp { address, node_id, requested_by_us });
+        Ok(last)
+    }
+
+    /// Ends the association of `address` if there is one: its sessions go, answers that still wait
+    /// are not sent any more, and the answered requests are forgotten, because a peer that starts
+    /// anew counts its sequence numbers anew. Returns the last change to be published.
+    pub(crate) fn bring_down(
+        &mut self,
+        now: Nanos,
+        address: IpAddr,
+        reason: DownReason,
+    ) -> Option<DeltaId> {
+        let peer = self.peers.get_mut(&address)?;
+        let association = peer.association.take()?;
+        peer.cache = ResponseCache::default();
+        self.setups.disconnected(now, address);
+        for pending in self.pending.values_mut() {
+            pending.answer.take_if(|answer| answer.peer == address);
+        }
+        self.transactions.cancel(|purpose| purpose.is_heartbeat_of(association.owner));
+        let deltas = self.store.delete_owned(association.owner);
+        let sessions = deltas.len();
+        self.counters.scalars.associations_down += 1;
+        self.counters.scalars.sessions_removed_with_association += as_count(sessions);
+        let node_id = association.node_id;
+        if reason == DownReason::PeerRestarted {
+            self.counters.scalars.peers_restarted += 1;
+            self.events.push_back(NodeEvent::PeerRestarted { address, node_id: node_id.clone() });
+        }
+        self.events.push_back(NodeEvent::AssociationDown { address, node_id, sessions, reason });
+        let mut last = None;
+        for delta in deltas {
+            last = Some(self.publish(delta));
+        }
+        last
+    }
+
+    /// Forgets peers that have no association and nothing to replay any more.
+    pub(crate) fn forget_idle_peers(&mut self, now: Nanos) {
+        let lifetime = self.config.retransmission().span();
+        self.peers.retain(|_, peer| {
+            peer.cache.expire(now, lifetime);
+            peer.association.is_some() || !peer.cache.is_empty()
+        });
+    }
+
+    fn refuse_node_id_of_other(
+        &mut self,
+        now: Nanos,
+        address: IpAddr,
+        node_id: &NodeId,
+    ) -> Result<(), NoAssociation> {
+        let holder = self.peers.values_mut().filter_map(|peer| peer.association.as_mut());
+        let mut others = holder.filter(|a| a.address != address && a.node_id == *node_id);
+        let Some(other) = others.next() else { return Ok(()) };
+        other.next_heartbeat = now;
+        let (held_by, node_id) = (other.address, node_id.clone());
+        self.counters.scalars.refused_node_id_of_other_address += 1;
+        self.events.push_back(NodeEvent::NodeIdConflict { from: address, held_by, node_id });
+        Err(NoAssociation::NodeIdInUse)
+    }
+
+    fn make_room_for(&mut self, address: IpAddr) -> Result<(), NoAssociation> {
+        if self.peers.contains_key(&address) || self.peers.len() < ASSOCIATIONS_MAX {
+            return Ok(());
+        }
+        let idle = self.peers.iter().find(|(_, peer)| peer.association.is_none());
+        let Some(idle) = idle.map(|(&address, _)| address) else {
+            self.counters.scalars.refused_associations_full += 1;
+            return Err(NoAssociation::TooMany);
+        };
+        self.peers.remove(&idle);
+        Ok(())
+    }
+
+    fn next_owner(&mut self) -> OwnerId {
+        self.last_owner = self.last_owner.wrapping_add(1);
+        OwnerId(self.last_owner)
+    }
+}
+
+/// A count as a counter's width.
+pub(crate) fn as_count(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}

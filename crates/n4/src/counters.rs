@@ -1,0 +1,194 @@
+//! What the node counted: messages by type, refusals by Cause, and everything discarded.
+
+use adit_pfcp::{Cause, MessageType};
+
+macro_rules! scalars {
+    ($( $(#[$doc:meta])* $name:ident, )*) => {
+        /// Counters with one value each.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub struct Scalars {
+            $( $(#[$doc])* pub $name: u64, )*
+        }
+
+        impl Scalars {
+            fn list(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [ $( (stringify!($name), self.$name), )* ].into_iter()
+            }
+        }
+    };
+}
+
+scalars! {
+    /// Datagrams received.
+    datagrams_received,
+    /// Messages (or rests of datagrams) discarded: header truncated or lengths that lie.
+    discarded_malformed_header,
+    /// Session related messages discarded: no SEID field in the header.
+    discarded_seid_absent,
+    /// Messages discarded: a version below 1, or a Version Not Supported Response of a version
+    /// that we do not speak.
+    discarded_version,
+    /// Messages discarded: a type that we do not know or do not serve.
+    discarded_unknown_type,
+    /// Responses discarded: no own request with this sequence number waits for this peer.
+    discarded_unmatched_response,
+    /// Responses to own requests discarded: undecodable.
+    discarded_malformed_response,
+    /// Requests discarded: undecodable and without a response that could say so.
+    discarded_malformed_request,
+    /// Requests discarded: too many requests of this peer wait for publication.
+    discarded_pending_full,
+    /// Heartbeat Requests whose Recovery Time Stamp is older than the known one: late copies.
+    stale_recovery_time_stamps,
+    /// Answers that could not be encoded, because they exceed a message.
+    responses_too_long,
+    /// Retransmitted requests answered again with the same bytes.
+    retransmissions_replayed,
+    /// Retransmitted requests discarded, because the answer still waits for publication.
+    retransmissions_in_progress,
+    /// Remembered answers that gave way to newer ones before their time.
+    response_cache_evicted,
+    /// Own requests sent again after T1.
+    own_retransmissions,
+    /// Own requests without a response after N1 retransmissions.
+    own_requests_failed,
+    /// Association setups refused: the Node ID has an association from another address.
+    refused_node_id_of_other_address,
+    /// Peers (or configured peers) refused, because too many associations exist.
+    refused_associations_full,
+    /// Associations that came into being.
+    associations_up,
+    /// Associations that ended, for whatever reason.
+    associations_down,
+    /// Peers seen with a new Recovery Time Stamp.
+    peers_restarted,
+    /// Sessions established.
+    sessions_established,
+    /// Session modifications carried out.
+    sessions_modified,
+    /// Sessions deleted on request.
+    sessions_deleted,
+    /// Sessions removed because their association ended, was set up anew, or the peer restarted.
+    sessions_removed_with_association,
+}
+
+/// Types that get a counter of their own by name, received and sent.
+const TYPES: [(MessageType, &str); 15] = [
+    (MessageType::HEARTBEAT_REQUEST, "heartbeat_request"),
+    (MessageType::HEARTBEAT_RESPONSE, "heartbeat_response"),
+    (MessageType::ASSOCIATION_SETUP_REQUEST, "association_setup_request"),
+    (MessageType::ASSOCIATION_SETUP_RESPONSE, "association_setup_response"),
+    (MessageType::ASSOCIATION_UPDATE_REQUEST, "association_update_request"),
+    (MessageType::ASSOCIATION_UPDATE_RESPONSE, "association_update_response"),
+    (MessageType::ASSOCIATION_RELEASE_REQUEST, "association_release_request"),
+    (MessageType::ASSOCIATION_RELEASE_RESPONSE, "association_release_response"),
+    (MessageType::VERSION_NOT_SUPPORTED_RESPONSE, "version_not_supported_response"),
+    (MessageType::SESSION_ESTABLISHMENT_REQUEST, "session_establishment_request"),
+    (MessageType::SESSION_ESTABLISHMENT_RESPONSE, "session_establishment_response"),
+    (MessageType::SESSION_MODIFICATION_REQUEST, "session_modification_request"),
+    (MessageType::SESSION_MODIFICATION_RESPONSE, "session_modification_response"),
+    (MessageType::SESSION_DELETION_REQUEST, "session_deletion_request"),
+    (MessageType::SESSION_DELETION_RESPONSE, "session_deletion_response"),
+];
+
+/// Everything the node counts.
+#[derive(Debug, Clone)]
+pub struct Counters {
+    /// Counters with one value each.
+    pub scalars: Scalars,
+    received: [u64; TYPES.len()],
+    sent: [u64; TYPES.len()],
+    refused: [u64; 256],
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            scalars: Scalars::default(),
+            received: [0; TYPES.len()],
+            sent: [0; TYPES.len()],
+            refused: [0; 256],
+        }
+    }
+}
+
+fn bump(values: &mut [u64; TYPES.len()], message_type: MessageType) {
+    if let Some(row) = TYPES.iter().position(|&(row, _)| row == message_type) {
+        values[row] += 1;
+    }
+}
+
+fn value(values: &[u64; TYPES.len()], message_type: MessageType) -> u64 {
+    TYPES.iter().position(|&(row, _)| row == message_type).map_or(0, |row| values[row])
+}
+
+impl Counters {
+    pub(crate) fn count_received(&mut self, message_type: MessageType) {
+        bump(&mut self.received, message_type);
+    }
+
+    pub(crate) fn count_sent(&mut self, message_type: MessageType) {
+        bump(&mut self.sent, message_type);
+    }
+
+    pub(crate) fn count_refused(&mut self, cause: Cause) {
+        self.refused[usize::from(cause.code())] += 1;
+    }
+
+    /// Messages of a type received with an intact header; retransmissions count.
+    #[must_use]
+    pub fn received(&self, message_type: MessageType) -> u64 {
+        value(&self.received, message_type)
+    }
+
+    /// Messages of a type sent; retransmissions and replays count.
+    #[must_use]
+    pub fn sent(&self, message_type: MessageType) -> u64 {
+        value(&self.sent, message_type)
+    }
+
+    /// Requests answered with a Cause that does not accept them.
+    #[must_use]
+    pub fn refused(&self, cause: Cause) -> u64 {
+        self.refused[usize::from(cause.code())]
+    }
+
+    /// All counters by name, in a fixed order; Causes that never occurred are left out.
+    #[must_use]
+    pub fn list(&self) -> Vec<(String, u64)> {
+        let mut all = Vec::new();
+        for (row, (_, name)) in TYPES.iter().enumerate() {
+            all.push((format!("received_{name}"), self.received[row]));
+            all.push((format!("sent_{name}"), self.sent[row]));
+        }
+        all.extend(self.scalars.list().map(|(name, value)| (name.to_owned(), value)));
+        let refused = self.refused.iter().enumerate().filter(|&(_, &count)| count > 0);
+        all.extend(refused.map(|(code, &count)| (format!("refused_cause_{code}"), count)));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn list_names_every_counter_once() {
+        let mut counters = Counters::default();
+        counters.count_received(MessageType::HEARTBEAT_REQUEST);
+        counters.count_sent(MessageType::HEARTBEAT_RESPONSE);
+        counters.count_refused(Cause::NoEstablishedAssociation);
+        counters.scalars.associations_up = 3;
+        let list = counters.list();
+        let get = |name: &str| list.iter().find(|(n, _)| n == name).map(|&(_, value)| value);
+        assert_eq!(get("received_heartbeat_request"), Some(1));
+        assert_eq!(get("sent_heartbeat_response"), Some(1));
+        assert_eq!(get("associations_up"), Some(3));
+        assert_eq!(get("refused_cause_72"), Some(1));
+        assert_eq!(get("refused_cause_73"), None);
+        let mut names: Vec<_> = list.iter().map(|(name, _)| name).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), list.len());
+    }
+}

@@ -1,0 +1,445 @@
+//! The node: its few doors, and how a message finds its procedure.
+//!
+//! Requests pass the response cache, then their procedure; accepted changes wait in `pending` for
+//! their publication. Spec: TS 29.244 §6.4, §7.6.
+
+use core::net::{IpAddr, SocketAddr};
+use std::collections::VecDeque;
+
+use adit_pfcp::{Cause, Datagram, Header, HeaderError, MessageBody, MessageType, RawMessage};
+use adit_rules::{DeltaId, RuleDelta};
+use adit_session::{SessionStore, StoreConfig};
+use adit_types::{Nanos, Seid, SessionIndex};
+use hashbrown::HashMap;
+
+use crate::association::{NodeEvent, NodeId, Peer};
+use crate::counters::Counters;
+use crate::response_cache::{RequestKey, Seen};
+use crate::setup::Setups;
+use crate::transaction::{Due, Purpose, Retransmission, Transactions};
+
+/// Octets of the longest message that we send: a response with 64 Created PDRs of two addresses
+/// each, or an association message with a Node ID of 255 octets, stays far below.
+const OWN_MESSAGE_BYTES_MAX: usize = 8192;
+
+/// What a node is made for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeConfig {
+    /// Our Node ID.
+    pub node_id: NodeId,
+    /// Our N4 address: the one in our F-SEIDs.
+    pub address: IpAddr,
+    /// CP functions that we set up an association with. At most one per address.
+    pub connect: Vec<SocketAddr>,
+    /// Time between two Heartbeat Requests to one peer.
+    pub heartbeat_interval: Nanos,
+    /// Time without a response before a request is sent again. Spec: TS 29.244 §6.4 (T1).
+    pub t1: Nanos,
+    /// How often a request is sent again before it has failed. Spec: TS 29.244 §6.4 (N1).
+    pub n1: u32,
+    /// When this node started. Unit: seconds since 1900-01-01 (NTP). Differs after every restart.
+    pub recovery_time_stamp: u32,
+    /// Start of our sequence numbers.
+    pub seed: u32,
+    /// The session store.
+    pub store: StoreConfig,
+}
+
+impl NodeConfig {
+    pub(crate) const fn retransmission(&self) -> Retransmission {
+        Retransmission { t1: self.t1, n1: self.n1 }
+    }
+}
+
+/// A datagram to send from the PFCP socket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transmit {
+    /// Where to.
+    pub to: SocketAddr,
+    /// The payload.
+    pub bytes: Vec<u8>,
+}
+
+/// A request under treatment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request<'a> {
+    pub now: Nanos,
+    pub from: SocketAddr,
+    pub header: Header,
+    pub body: &'a [u8],
+}
+
+impl Request<'_> {
+    pub fn peer(&self) -> IpAddr {
+        self.from.ip()
+    }
+
+    fn key(&self) -> RequestKey {
+        RequestKey {
+            port: self.from.port(),
+            message_type: self.header.message_type.0,
+            sequence: self.header.sequence,
+        }
+    }
+}
+
+/// An encoded response on its way.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub peer: IpAddr,
+    to: SocketAddr,
+    key: RequestKey,
+    message_type: MessageType,
+    bytes: Vec<u8>,
+}
+
+/// A change that is being published.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    session: SessionIndex,
+    pub answer: Option<Answer>,
+}
+
+/// An address by which a peer is known: IPv4 even if a dual-stack socket mapped it.
+pub(crate) fn canonical(addr: SocketAddr) -> SocketAddr {
+    SocketAddr::new(addr.ip().to_canonical(), addr.port())
+}
+
+/// A PFCP node in the role of a UP function.
+///
+/// After every `handle_*` call drain [`Node::poll_delta`], [`Node::poll_transmit`] and
+/// [`Node::poll_event`], and ask [`Node::poll_timeout`] when to call [`Node::handle_timeout`].
+#[derive(Debug)]
+pub struct Node {
+    pub(crate) config: NodeConfig,
+    pub(crate) store: SessionStore,
+    pub(crate) peers: HashMap<IpAddr, Peer>,
+    pub(crate) setups: Setups,
+    pub(crate) transactions: Transactions<Purpose>,
+    pub(crate) pending: HashMap<DeltaId, Pending>,
+    pub(crate) events: VecDeque<NodeEvent>,
+    pub(crate) counters: Counters,
+    pub(crate) last_owner: u32,
+    last_delta: u64,
+    transmits: VecDeque<Transmit>,
+    deltas: VecDeque<(DeltaId, RuleDelta)>,
+    scratch: Vec<u8>,
+}
+
+impl Node {
+    /// A node without peers. Its first [`Node::handle_timeout`] starts the configured setups.
+    #[must_use]
+    pub fn new(config: NodeConfig) -> Self {
+        Self {
+            store: SessionStore::new(config.store),
+            peers: HashMap::new(),
+            setups: Setups::new(&config.connect, config.t1),
+            transactions: Transactions::new(config.retransmission(), config.seed),
+            pending: HashMap::new(),
+            events: VecDeque::new(),
+            counters: Counters::default(),
+            last_owner: 0,
+            last_delta: 0,
+            transmits: VecDeque::new(),
+            deltas: VecDeque::new(),
+            scratch: vec![0; OWN_MESSAGE_BYTES_MAX],
+            config,
+        }
+    }
+
+    /// Takes a datagram that `from` sent to the PFCP socket. Never panics, whatever it contains.
+    ///
+    /// IPv4-mapped IPv6 addresses count as IPv4; [`Transmit::to`] is never a mapped one.
+    pub fn handle_datagram(&mut self, now: Nanos, from: SocketAddr, bytes: &[u8]) {
+        let from = canonical(from);
+        self.counters.scalars.datagrams_received += 1;
+        let mut datagram = Datagram::new(bytes);
+        loop {
+            let rest = datagram.remaining();
+            match datagram.next() {
+                None => return,
+                Some(Ok(message)) => self.handle_message(now, from, message),
+                Some(Err(error)) => {
+                    let start = bytes.len().saturating_sub(rest);
+                    self.handle_header_error(from, error, bytes.get(start..).unwrap_or_default());
+                }
+            }
+        }
+    }
+
+    /// Takes notice that all workers run the change `id`: its answer leaves, its leftovers are
+    /// freed. To be called in the order in which [`Node::poll_delta`] gave the changes.
+    pub fn handle_published(&mut self, now: Nanos, id: DeltaId) {
+        let Some(pending) = self.pending.remove(&id) else { return };
+        self.store.reclaim(pending.session);
+        if let Some(answer) = pending.answer {
+            self.deliver(now, answer);
+        }
+    }
+
+    /// Does what is due by `now`: retransmissions, heartbeats, setups, forgetting.
+    pub fn handle_timeout(&mut self, now: Nanos) {
+        while let Some(due) = self.transactions.poll_due(now) {
+            match due {
+                Due::Retransmit { to, bytes } => {
+                    self.counters.scalars.own_retransmissions += 1;
+                    if let Some(&message_type) = bytes.get(1) {
+                        self.counters.count_sent(MessageType(message_type));
+                    }
+                    self.transmits.push_back(Transmit { to, bytes });
+                }
+                Due::Failed(purpose) => {
+                    self.counters.scalars.own_requests_failed += 1;
+                    self.handle_own_failure(now, purpose);
+                }
+            }
+        }
+        self.send_due_heartbeats(now);
+        while let Some((position, to)) = self.setups.poll_due(now) {
+            self.request_association(now, position, to);
+        }
+        self.forget_idle_peers(now);
+    }
+
+    /// The next datagram to send.
+    pub fn poll_transmit(&mut self) -> Option<Transmit> {
+        self.transmits.pop_front()
+    }
+
+    /// The next change to publish, in order.
+    pub fn poll_delta(&mut self) -> Option<(DeltaId, RuleDelta)> {
+        self.deltas.pop_front()
+    }
+
+    /// The next change of state worth a log line.
+    pub fn poll_event(&mut self) -> Option<NodeEvent> {
+        self.events.pop_front()
+    }
+
+    /// When [`Node::handle_timeout`] has something to do next.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        let lifetime = self.config.retransmission().span();
+        let idle = self.peers.values().filter(|peer| peer.association.is_none());
+        let forget = idle.filter_map(|peer| Some(peer.cache.newest()? + lifetime)).min();
+        [
+            self.transactions.poll_timeout(),
+            self.setups.poll_timeout(),
+            self.next_heartbeat(),
+            forget,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// The sessions.
+    #[must_use]
+    pub fn store(&self) -> &SessionStore {
+        &self.store
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// What the node was made for.
+    #[must_use]
+    pub fn config(&self) -> &NodeConfig {
+        &self.config
+    }
+
+    /// Changes that wait for their publication.
+    #[must_use]
+    pub fn pending_len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Answered requests that are remembered for retransmissions, over all peers.
+    #[must_use]
+    pub fn response_cache_len(&self) -> usize {
+        self.peers.values().map(|peer| peer.cache.len()).sum()
+    }
+
+    fn handle_header_error(&mut self, from: SocketAddr, error: HeaderError, rest: &[u8]) {
+        let scalars = &mut self.counters.scalars;
+        match error {
+            HeaderError::Truncated
+            | HeaderError::LengthBeyondDatagram
+            | HeaderError::LengthTooShort => scalars.discarded_malformed_header += 1,
+            HeaderError::SeidAbsent { .. } => scalars.discarded_seid_absent += 1,
+            HeaderError::VersionNotSupported { version, sequence } => {
+                let answers = MessageType::VERSION_NOT_SUPPORTED_RESPONSE;
+                // NOTE: answering the answer of a peer of a later version would never end.
+                if version == 0 || rest.get(1) == Some(&answers.0) {
+                    scalars.discarded_version += 1;
+                    return;
+                }
+                // Spec: TS 29.244 §7.6.2.
+                let written = adit_pfcp::Writer::new(&mut self.scratch)
+                    .message(answers, None, sequence, |_| Ok(()));
+                let Ok(len) = written else { return };
+                let bytes = self.scratch.get(..len).unwrap_or_default().to_vec();
+                self.transmit(answers, from, bytes);
+            }
+        }
+    }
+
+    fn handle_message(&mut self, now: Nanos, from: SocketAddr, message: RawMessage<'_>) {
+        let RawMessage { header, body } = message;
+        self.counters.count_received(header.message_type);
+        let request = Request { now, from, header, body };
+        match header.message_type {
+            MessageType::HEARTBEAT_REQUEST => self.handle_heartbeat_request(&request),
+            MessageType::HEARTBEAT_RESPONSE => self.handle_heartbeat_response(&request),
+            MessageType::ASSOCIATION_SETUP_REQUEST => {
+                self.once(&request, Self::handle_association_setup);
+            }
+            MessageType::ASSOCIATION_SETUP_RESPONSE => {
+                self.handle_association_setup_response(&request);
+            }
+            MessageType::ASSOCIATION_UPDATE_REQUEST => {
+                self.once(&request, Self::handle_association_update);
+            }
+            MessageType::ASSOCIATION_RELEASE_REQUEST => {
+                self.once(&request, Self::handle_association_release);
+            }
+            MessageType::SESSION_ESTABLISHMENT_REQUEST => {
+                self.once(&request, Self::handle_session_establishment);
+            }
+            MessageType::SESSION_MODIFICATION_REQUEST => {
+                self.once(&request, Self::handle_session_modification);
+            }
+            MessageType::SESSION_DELETION_REQUEST => {
+                self.once(&request, Self::handle_session_deletion);
+            }
+            MessageType::PFD_MANAGEMENT_RESPONSE
+            | MessageType::ASSOCIATION_UPDATE_RESPONSE
+            | MessageType::ASSOCIATION_RELEASE_RESPONSE
+            | MessageType::VERSION_NOT_SUPPORTED_RESPONSE
+            | MessageType::NODE_REPORT_RESPONSE
+            | MessageType::SESSION_SET_DELETION_RESPONSE
+            | MessageType::SESSION_ESTABLISHMENT_RESPONSE
+            | MessageType::SESSION_MODIFICATION_RESPONSE
+            | MessageType::SESSION_DELETION_RESPONSE
+            | MessageType::SESSION_REPORT_RESPONSE => {
+                self.counters.scalars.discarded_unmatched_response += 1;
+            }
+            _ => self.counters.scalars.discarded_unknown_type += 1,
+        }
+    }
+
+    /// Runs `procedure` unless the request is a retransmission: that gets the same answer again,
+    /// or none while the answer waits for its publication. Spec: TS 29.244 §6.4.
+    fn once(&mut self, request: &Request<'_>, procedure: fn(&mut Self, &Request<'_>)) {
+        let lifetime = self.config.retransmission().span();
+        let Some(peer) = self.peers.get_mut(&request.peer()) else {
+            return procedure(self, request);
+        };
+        peer.cache.expire(request.now, lifetime);
+        match peer.cache.find(&request.key()) {
+            Seen::New if peer.cache.is_full_of_pending() => {
+                self.counters.scalars.discarded_pending_full += 1;
+            }
+            Seen::New => procedure(self, request),
+            Seen::InProgress => self.counters.scalars.retransmissions_in_progress += 1,
+            Seen::Answered(bytes) => {
+                let bytes = bytes.to_vec();
+                self.counters.scalars.retransmissions_replayed += 1;
+                let message_type = bytes.get(1).copied().unwrap_or_default();
+                self.transmit(MessageType(message_type), request.from, bytes);
+            }
+        }
+    }
+
+    /// Queues a change for publication.
+    pub(crate) fn publish(&mut self, delta: RuleDelta) -> DeltaId {
+        self.last_delta += 1;
+        let id = DeltaId(self.last_delta);
+        self.pending.insert(id, Pending { session: delta.session, answer: None });
+        self.deltas.push_back((id, delta));
+        id
+    }
+
+    /// Answers a request: at once, or when the change `after` is published.
+    pub(crate) fn respond<'m, M: MessageBody<'m>>(
+        &mut self,
+        request: &Request<'_>,
+        seid: Option<Seid>,
+        body: &M,
+        after: Option<DeltaId>,
+    ) {
+        let Some(bytes) = self.encode(seid, request.header.sequence, body) else { return };
+        let (peer, to, key) = (request.peer(), request.from, request.key());
+        let answer = Answer { peer, to, key, message_type: M::TYPE, bytes };
+        let Some(pending) = after.and_then(|id| self.pending.get_mut(&id)) else {
+            return self.deliver(request.now, answer);
+        };
+        pending.answer = Some(answer);
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            peer.cache.begin(key);
+        }
+    }
+
+    /// Sends an answer and remembers it for retransmissions, if the peer has a record.
+    fn deliver(&mut self, now: Nanos, answer: Answer) {
+        let Answer { peer, to, key, message_type, bytes } = answer;
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            self.counters.scalars.response_cache_evicted +=
+                peer.cache.answer(now, key, bytes.clone());
+        }
+        self.transmit(message_type, to, bytes);
+    }
+
+    /// Sends a request and keeps it until its response, or its failure.
+    pub(crate) fn send_request<'m, M: MessageBody<'m>>(
+        &mut self,
+        now: Nanos,
+        to: SocketAddr,
+        body: &M,
+        purpose: Purpose,
+    ) {
+        let sequence = self.transactions.reserve_sequence();
+        let Some(bytes) = self.encode(None, sequence, body) else { return };
+        self.transactions.insert(now, sequence, to, bytes.clone(), purpose);
+        self.transmit(M::TYPE, to, bytes);
+    }
+
+    pub(crate) fn count_refused(&mut self, cause: Cause) {
+        self.counters.count_refused(cause);
+    }
+
+    /// Sends bytes that need no response and are not remembered.
+    fn transmit(&mut self, message_type: MessageType, to: SocketAddr, bytes: Vec<u8>) {
+        self.counters.count_sent(message_type);
+        self.transmits.push_back(Transmit { to, bytes });
+    }
+
+    /// Answers without remembering: for requests that may safely run twice.
+    pub(crate) fn respond_unremembered<'m, M: MessageBody<'m>>(
+        &mut self,
+        request: &Request<'_>,
+        body: &M,
+    ) {
+        if let Some(bytes) = self.encode(None, request.header.sequence, body) {
+            self.transmit(M::TYPE, request.from, bytes);
+        }
+    }
+
+    fn encode<'m, M: MessageBody<'m>>(
+        &mut self,
+        seid: Option<Seid>,
+        sequence: u32,
+        body: &M,
+    ) -> Option<Vec<u8>> {
+        match adit_pfcp::encode(&mut self.scratch, seid, sequence, body) {
+            Ok(len) => Some(self.scratch.get(..len)?.to_vec()),
+            Err(adit_pfcp::NoRoom) => {
+                self.counters.scalars.responses_too_long += 1;
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Association setup by either side, update and release by the CP function.
+//!
+//! Spec: TS 29.244 §6.2.6 to §6.2.8, §7.4.4.
+
+use core::net::SocketAddr;
+
+use adit_pfcp::ie::RecoveryTimeStamp;
+use adit_pfcp::message::{
+    AssociationReleaseRequest, AssociationReleaseResponse, AssociationSetupRequest,
+    AssociationSetupResponse, AssociationUpdateRequest, AssociationUpdateResponse,
+};
+use adit_pfcp::{Cause, MessageBody};
+use adit_rules::DeltaId;
+use adit_types::Nanos;
+
+use crate::association::{DownReason, NoAssociation, NodeEvent, NodeId, PeerFacts, SetupFailure};
+use crate::features::up_function_features;
+use crate::node::{Node, Request};
+use crate::refusal::Rejected;
+use crate::transaction::Purpose;
+
+impl Node {
+    /// Sets up an association that a CP function asks for. One that exists with this address ends
+    /// first, with its sessions, whether the peer restarted or not: we keep no sessions over it.
+    /// Spec: TS 29.244 §6.2.6.2.2.
+    pub(crate) fn handle_association_setup(&mut self, request: &Request<'_>) {
+        match self.accept_association(request) {
+            Ok(last) => self.respond_to_setup(request, Cause::RequestAccepted, last),
+            Err(rejected) => {
+                self.count_refused(rejected.cause);
+                self.respond_to_setup(request, rejected.cause, None);
+            }
+        }
+    }
+
+    fn accept_association(&mut self, request: &Request<'_>) -> Result<Option<DeltaId>, Rejected> {
+        let message = AssociationSetupRequest::decode_body(request.body)?;
+        let facts = PeerFacts {
+            address: request.peer(),
+            node_id: NodeId::from_ie(&message.node_id),
+            recovery_time_stamp: message.recovery_time_stamp.0,
+            cp_function_features: message.cp_function_features.map_or(0, |f| u64::from(f.bits())),
+            requested_by_us: false,
+        };
+        self.bring_up(request.now, facts).map_err(|error| match error {
+            NoAssociation::NodeIdInUse => Rejected::new(Cause::RequestRejected),
+            NoAssociation::TooMany => Rejected::new(Cause::NoResourcesAvailable),
+        })
+    }
+
+    fn respond_to_setup(&mut self, request: &Request<'_>, cause: Cause, after: Option<DeltaId>) {
+        let node_id = self.config.node_id.clone();
+        let time_stamp = RecoveryTimeStamp(self.config.recovery_time_stamp);
+        let mut body =
+            AssociationSetupResponse::new(node_id.to_ie(), cause, time_stamp);
+        body.up_function_features = Some(up_function_features());
+        self.respond(request, None, &body, after);
+    }
+
+    /// Requests an association with a configured peer.
+    pub(crate) fn request_association(&mut self, now: Nanos, position: usize, to: SocketAddr) {
+        let node_id = self.config.node_id.clone();
+        let time_stamp = RecoveryTimeStamp(self.config.recovery_time_stamp);
+        let mut body = AssociationSetupRequest::new(node_id.to_ie(), time_stamp);
+        body.up_function_features = Some(up_function_features());
+        self.send_request(now, to, &body, Purpose::AssociationSetup { position });
+    }
+
+    /// Takes the response to our own association setup.
+    pub(crate) fn handle_association_setup_response(&mut self, response: &Request<'_>) {
+        let expects = |purpose: &Purpose| matches!(purpose, Purpose::AssociationSetup { .. });
+        let sequence = response.header.sequence;
+        let purpose = self.transactions.take(response.from, sequence, expects);
+        let Some(Purpose::AssociationSetup { position }) = purpose else {
+            self.counters.scalars.discarded_unmatched_response += 1;
+            return;
+        };
+        if let Err(failure) = self.conclude_setup(response) {
+            if failure == SetupFailure::Malformed {
+                self.counters.scalars.discarded_malformed_response += 1;
+            }
+            self.retry_setup(response.now, position, failure);
+        }
+    }
+
+    fn conclude_setup(&mut self, response: &Request<'_>) -> Result<(), SetupFailure> {
+        let message = AssociationSetupResponse::decode_body(response.body)
+            .map_err(|_| SetupFailure::Malformed)?;
+        if !message.cause.is_accepted() {
+            return Err(SetupFailure::Refused(message.cause.code()));
+        }
+        let facts = PeerFacts {
+            address: response.peer(),
+            node_id: NodeId::from_ie(&message.node_id),
+            recovery_time_stamp: message.recovery_time_stamp.0,
+            cp_function_features: message.cp_function_features.map_or(0, |f| u64::from(f.bits())),
+            requested_by_us: true,
+        };
+        match self.bring_up(response.now, facts) {
+            Ok(_) => Ok(()),
+            Err(NoAssociation::NodeIdInUse) => Err(SetupFailure::NodeIdInUse),
+            Err(NoAssociation::TooMany) => Err(SetupFailure::TooManyAssociations),
+        }
+    }
+
+    /// Gives up on an own request.
+    pub(crate) fn handle_own_failure(&mut self, now: Nanos, purpose: Purpose) {
+        match purpose {
+            Purpose::Heartbeat { owner } => self.lose_association(now, owner),
+            Purpose::AssociationSetup { position } => {
+                self.retry_setup(now, position, SetupFailure::NoResponse);
+            }
+        }
+    }
+
+    fn retry_setup(&mut self, now: Nanos, position: usize, failure: SetupFailure) {
+        if let Some((to, retry_after)) = self.setups.failed(now, position) {
+            self.events.push_back(NodeEvent::SetupFailed { to, failure, retry_after });
+        }
+    }
+
+    /// Takes the CP function's new features. Spec: TS 29.244 §6.2.7.2.2.
+    pub(crate) fn handle_association_update(&mut self, request: &Request<'_>) {
+        let cause = match self.update_association(request) {
+            Ok(()) => Cause::RequestAccepted,
+            Err(rejected) => {
+                self.count_refused(rejected.cause);
+                rejected.cause
+            }
+        };
+        let node_id = self.config.node_id.clone();
+        let mut body = AssociationUpdateResponse::new(node_id.to_ie(), cause);
+        body.up_function_features = cause.is_accepted().then(up_function_features);
+        self.respond(request, None, &body, None);
+    }
+
+    fn update_association(&mut self, request: &Request<'_>) -> Result<(), Rejected> {
+        let Some(association) = self.association_mut(request.peer()) else {
+            return Err(Rejected::new(Cause::NoEstablishedAssociation));
+        };
+        let message = AssociationUpdateRequest::decode_body(request.body)?;
+        if NodeId::from_ie(&message.node_id) != association.node_id {
+            return Err(Rejected::new(Cause::NoEstablishedAssociation));
+        }
+        if let Some(features) = message.cp_function_features {
+            association.cp_function_features = u64::from(features.bits());
+        }
+        Ok(())
+    }
+
+    /// Releases the association; the response follows when its sessions are gone.
+    /// Spec: TS 29.244 §6.2.8.2.
+    pub(crate) fn handle_association_release(&mut self, request: &Request<'_>) {
+        let (cause, last) = match self.release_association(request) {
+            Ok(last) => (Cause::RequestAccepted, last),
+            Err(rejected) => {
+                self.count_refused(rejected.cause);
+                (rejected.cause, None)
+            }
+        };
+        let node_id = self.config.node_id.clone();
+        let body = AssociationReleaseResponse::new(node_id.to_ie(), cause);
+        self.respond(request, None, &body, last);
+    }
+
+    fn release_association(&mut self, request: &Request<'_>) -> Result<Option<DeltaId>, Rejected> {
+        let Some(association) = self.association(request.peer()) else {
+            return Err(Rejected::new(Cause::NoEstablishedAssociation));
+        };
+        let message = AssociationReleaseRequest::decode_body(request.body)?;
+        if NodeId::from_ie(&message.node_id) != association.node_id {
+            return Err(Rejected::new(Cause::NoEstablishedAssociation));
+        }
+        Ok(self.bring_down(request.now, request.peer(), DownReason::Released))
+    }
+}

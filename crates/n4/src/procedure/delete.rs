@@ -1,0 +1,46 @@
+//! Session deletion. Spec: TS 29.244 §6.3.4, §7.5.6, §7.5.7.
+
+use adit_pfcp::ie::OffendingIe;
+use adit_pfcp::message::{SessionDeletionRequest, SessionDeletionResponse};
+use adit_pfcp::{Cause, MessageBody};
+use adit_rules::RuleDelta;
+
+use crate::node::{Node, Request};
+use crate::procedure::Refused;
+use crate::refusal::Rejected;
+
+impl Node {
+    /// Deletes a session; the response follows when its rules do not run any more.
+    pub(crate) fn handle_session_deletion(&mut self, request: &Request<'_>) {
+        let (cp_seid, deleted) = match self.session_of(request) {
+            Ok((up_seid, cp_seid)) => {
+                let deleted = SessionDeletionRequest::decode_body(request.body)
+                    .map_err(Rejected::from)
+                    .and_then(|_| Ok(self.store.delete(up_seid)?));
+                (cp_seid, deleted)
+            }
+            Err(Refused { seid, rejected }) => (seid, Err(rejected)),
+        };
+        let (body, after) = self.conclude_deletion(deleted);
+        self.respond(request, Some(cp_seid), &body, after);
+    }
+
+    fn conclude_deletion(
+        &mut self,
+        deleted: Result<RuleDelta, Rejected>,
+    ) -> (SessionDeletionResponse<'static>, Option<adit_rules::DeltaId>) {
+        match deleted {
+            Ok(delta) => {
+                self.counters.scalars.sessions_deleted += 1;
+                let id = self.publish(delta);
+                (SessionDeletionResponse::new(Cause::RequestAccepted), Some(id))
+            }
+            Err(rejected) => {
+                self.count_refused(rejected.cause);
+                let mut body = SessionDeletionResponse::new(rejected.cause);
+                body.offending_ie = rejected.offending_ie.map(OffendingIe::from);
+                (body, None)
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Session establishment. Spec: TS 29.244 §6.3.2, §7.5.2, §7.5.3.
+
+use adit_pfcp::ie::{self, FSeid, PfcpSeReqFlags};
+use adit_pfcp::message::{SessionEstablishmentRequest, SessionEstablishmentResponse};
+use adit_pfcp::{Cause, Ie, IeIter, IeType, MessageBody};
+use adit_session::{Change, CpFSeid, Established};
+use adit_types::Seid;
+
+use crate::node::{Node, Request};
+use crate::procedure::{created_pdr, demand, rule_decode};
+use crate::refusal::Rejected;
+
+impl Node {
+    /// Establishes a session; the response follows when its rules run.
+    pub(crate) fn handle_session_establishment(&mut self, request: &Request<'_>) {
+        // Without a readable CP F-SEID the response carries SEID 0. Spec: TS 29.244 §7.2.2.4.2.
+        let cp_seid = cp_f_seid(request.body).map_or(Seid(0), |cp| cp.seid);
+        match self.establish(request) {
+            Ok(established) => self.accept_establishment(request, cp_seid, established),
+            Err(rejected) => self.refuse_establishment(request, cp_seid, rejected),
+        }
+    }
+
+    fn establish(&mut self, request: &Request<'_>) -> Result<Established, Rejected> {
+        // INTEROP: the peer is known by its address; some SMFs name another of their Node IDs here.
+        let owner = self.association(request.peer()).map(|association| association.owner);
+        let owner = owner.ok_or(Rejected::new(Cause::NoEstablishedAssociation))?;
+        let message = SessionEstablishmentRequest::decode_body(request.body)?;
+        demand::check(request.body)?;
+        let flags = message.pfcp_se_req_flags.unwrap_or_default();
+        if flags.contains(PfcpSeReqFlags::RESTI) {
+            return Err(Rejected::unsupported(IeType::PFCPSEREQ_FLAGS));
+        }
+        let cp = message.cp_f_seid;
+        if cp.seid == Seid(0) {
+            return Err(Rejected::with_ie(Cause::MandatoryIeIncorrect, IeType::F_SEID));
+        }
+        let cp = CpFSeid { seid: cp.seid, v4: cp.v4, v6: cp.v6 };
+        let change = self.change_of_establishment(&message)?;
+        Ok(self.store.establish(owner, cp, change)?)
+    }
+
+    fn change_of_establishment(
+        &self,
+        message: &SessionEstablishmentRequest<'_>,
+    ) -> Result<Change, Rejected> {
+        let local = self.config.store.n3_addresses;
+        let mut change = Change::default();
+        for group in message.create_pdr {
+            change.create_pdrs.push(rule_decode::create_pdr(&group)?);
+        }
+        for group in message.create_far {
+            change.create_fars.push(rule_decode::create_far(&group, local)?);
+        }
+        for group in message.create_qer {
+            change.create_qers.push(rule_decode::create_qer(&group));
+        }
+        Ok(change)
+    }
+
+    fn accept_establishment(
+        &mut self,
+        request: &Request<'_>,
+        cp_seid: Seid,
+        established: Established,
+    ) {
+        self.counters.scalars.sessions_established += 1;
+        let id = self.publish(established.delta);
+        let created: Vec<_> = established.created.iter().map(created_pdr).collect();
+        let node_id = self.config.node_id.clone();
+        let mut body =
+            SessionEstablishmentResponse::new(node_id.to_ie(), Cause::RequestAccepted);
+        body.up_f_seid = Some(FSeid::new(established.up_seid, self.config.address));
+        body.created_pdr = created.as_slice().into();
+        self.respond(request, Some(cp_seid), &body, Some(id));
+    }
+
+    fn refuse_establishment(
+        &mut self,
+        request: &Request<'_>,
+        cp_seid: Seid,
+        rejected: Rejected,
+    ) {
+        self.count_refused(rejected.cause);
+        let node_id = self.config.node_id.clone();
+        let mut body = SessionEstablishmentResponse::new(node_id.to_ie(), rejected.cause);
+        body.offending_ie = rejected.offending_ie.map(ie::OffendingIe::from);
+        body.failed_rule_id = rejected.failed_rule;
+        self.respond(request, Some(cp_seid), &body, None);
+    }
+}
+
+/// The first readable F-SEID of a body.
+fn cp_f_seid(body: &[u8]) -> Option<FSeid> {
+    let ie = IeIter::new(body).flatten().find(|ie| ie.ie_type == IeType::F_SEID)?;
+    FSeid::decode(ie.value).ok()
+}

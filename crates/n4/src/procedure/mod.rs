@@ -1,0 +1,56 @@
+//! One file per PFCP procedure, and what several of them share.
+//!
+//! A procedure checks, changes the session store at most once, and responds; nothing fails after
+//! the change. Spec: TS 29.244 §6.2, §6.3.
+
+mod association;
+mod delete;
+mod demand;
+mod establish;
+mod modify;
+mod rule_decode;
+
+use adit_pfcp::Cause;
+use adit_pfcp::grouped::CreatedPdr;
+use adit_pfcp::ie::{FTeid, FTeidAddress};
+use adit_types::Seid;
+
+use crate::node::{Node, Request};
+use crate::refusal::Rejected;
+
+/// A refusal, and the SEID that the header of the response carries.
+struct Refused {
+    seid: Seid,
+    rejected: Rejected,
+}
+
+impl Node {
+    /// The session that a modification or deletion is about: our SEID and the CP function's.
+    ///
+    /// # Errors
+    /// Cause 72 without an association, Cause 65 without such a session of this peer; both with
+    /// SEID 0, because the peer's is not known. Spec: TS 29.244 §7.2.2.4.2.
+    fn session_of(&self, request: &Request<'_>) -> Result<(Seid, Seid), Refused> {
+        let refused = |cause| Refused { seid: Seid(0), rejected: Rejected::new(cause) };
+        let association = self.association(request.peer());
+        let association = association.ok_or(refused(Cause::NoEstablishedAssociation))?;
+        let session = request.header.seid.and_then(|up_seid| self.store.session(up_seid));
+        let session = session.filter(|session| session.owner() == association.owner);
+        let session = session.ok_or(refused(Cause::SessionContextNotFound))?;
+        Ok((session.up_seid(), session.cp_f_seid().seid))
+    }
+}
+
+/// The F-TEID that was chosen for a PDR. Spec: TS 29.244 §7.5.3.2.
+fn created_pdr(created: &adit_session::CreatedPdr) -> CreatedPdr<'static> {
+    let adit_session::FTeid { teid, v4, v6 } = created.f_teid;
+    let addr = match (v4, v6) {
+        (Some(v4), Some(v6)) => Some(FTeidAddress::V4V6(v4, v6)),
+        (Some(v4), None) => Some(FTeidAddress::V4(v4)),
+        (None, Some(v6)) => Some(FTeidAddress::V6(v6)),
+        (None, None) => None,
+    };
+    let mut group = CreatedPdr::new(created.pdr);
+    group.f_teid = addr.map(|addr| FTeid::Given { teid, addr });
+    group
+}

@@ -1,0 +1,91 @@
+//! Session modification. Spec: TS 29.244 §6.3.3, §7.5.4, §7.5.5.
+
+use adit_pfcp::ie::{OffendingIe, PfcpSmReqFlags};
+use adit_pfcp::message::{SessionModificationRequest, SessionModificationResponse};
+use adit_pfcp::{Cause, IeType, MessageBody};
+use adit_session::{Change, CpFSeid, Modified};
+use adit_types::Seid;
+
+use crate::node::{Node, Request};
+use crate::procedure::{Refused, created_pdr, demand, rule_decode};
+use crate::refusal::Rejected;
+
+impl Node {
+    /// Modifies a session; the response follows when its new rules run, or at once if nothing
+    /// changes for packets.
+    pub(crate) fn handle_session_modification(&mut self, request: &Request<'_>) {
+        let (up_seid, cp_seid) = match self.session_of(request) {
+            Ok(seids) => seids,
+            Err(Refused { seid, rejected }) => {
+                return self.refuse_modification(request, seid, rejected);
+            }
+        };
+        match self.modify(request, up_seid) {
+            Ok(modified) => self.accept_modification(request, up_seid, modified),
+            Err(rejected) => self.refuse_modification(request, cp_seid, rejected),
+        }
+    }
+
+    fn modify(&mut self, request: &Request<'_>, up_seid: Seid) -> Result<Modified, Rejected> {
+        let message = SessionModificationRequest::decode_body(request.body)?;
+        demand::check(request.body)?;
+        let flags = message.pfcp_sm_req_flags.unwrap_or_default();
+        if flags.intersects(PfcpSmReqFlags::SNDEM | PfcpSmReqFlags::DETEID) {
+            return Err(Rejected::unsupported(IeType::PFCPSMREQ_FLAGS));
+        }
+        let change = self.change_of_modification(&message)?;
+        Ok(self.store.modify(up_seid, change)?)
+    }
+
+    fn change_of_modification(
+        &self,
+        message: &SessionModificationRequest<'_>,
+    ) -> Result<Change, Rejected> {
+        let local = self.config.store.n3_addresses;
+        let mut change = Change::default();
+        if let Some(cp) = message.cp_f_seid {
+            if cp.seid == Seid(0) {
+                return Err(Rejected::with_ie(Cause::MandatoryIeIncorrect, IeType::F_SEID));
+            }
+            change.cp_f_seid = Some(CpFSeid { seid: cp.seid, v4: cp.v4, v6: cp.v6 });
+        }
+        change.remove_pdrs = message.remove_pdr.iter().map(|group| group.pdr_id).collect();
+        change.remove_fars = message.remove_far.iter().map(|group| group.far_id).collect();
+        change.remove_qers = message.remove_qer.iter().map(|group| group.qer_id).collect();
+        for group in message.create_pdr {
+            change.create_pdrs.push(rule_decode::create_pdr(&group)?);
+        }
+        for group in message.create_far {
+            change.create_fars.push(rule_decode::create_far(&group, local)?);
+        }
+        change.create_qers = message.create_qer.iter().map(|g| rule_decode::create_qer(&g)).collect();
+        for group in message.update_pdr {
+            change.update_pdrs.push(rule_decode::update_pdr(&group)?);
+        }
+        for group in message.update_far {
+            change.update_fars.push(rule_decode::update_far(&group, local)?);
+        }
+        change.update_qers = message.update_qer.iter().map(|g| rule_decode::update_qer(&g)).collect();
+        Ok(change)
+    }
+
+    fn accept_modification(&mut self, request: &Request<'_>, up_seid: Seid, modified: Modified) {
+        self.counters.scalars.sessions_modified += 1;
+        // A new CP F-SEID counts from this response on. Spec: TS 29.244 §7.5.4.1.
+        let session = self.store.session(up_seid);
+        let cp_seid = session.map_or(Seid(0), |session| session.cp_f_seid().seid);
+        let after = modified.delta.map(|delta| self.publish(delta));
+        let created: Vec<_> = modified.created.iter().map(created_pdr).collect();
+        let mut body = SessionModificationResponse::new(Cause::RequestAccepted);
+        body.created_pdr = created.as_slice().into();
+        self.respond(request, Some(cp_seid), &body, after);
+    }
+
+    fn refuse_modification(&mut self, request: &Request<'_>, seid: Seid, rejected: Rejected) {
+        self.count_refused(rejected.cause);
+        let mut body = SessionModificationResponse::new(rejected.cause);
+        body.offending_ie = rejected.offending_ie.map(OffendingIe::from);
+        body.failed_rule_id = rejected.failed_rule;
+        self.respond(request, Some(seid), &body, None);
+    }
+}

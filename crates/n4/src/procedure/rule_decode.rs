@@ -1,0 +1,271 @@
+//! IEs of PDRs, FARs and QERs to the words of the session store.
+//!
+//! Only form is judged here: whether rules fit each other is the store's to say.
+//! Spec: TS 29.244 §7.5.2, §7.5.4.
+
+use core::net::IpAddr;
+
+use adit_pfcp::grouped::{
+    CreateFar, CreatePdr, CreateQer, ForwardingParameters, Pdi, UpdateFar,
+    UpdateForwardingParameters, UpdatePdr, UpdateQer,
+};
+use adit_pfcp::ie::{self, GateState, OuterHeaderDescription, OuterHeaderRemovalDescription};
+use adit_pfcp::{Cause, IeType};
+use adit_rules::{
+    ApplyAction, DestinationInterface, Gate, GtpuTunnel, OuterHeaderCreation, OuterHeaderRemoval,
+    SourceInterface, UeAddresses,
+};
+use adit_session::{
+    FTeidSpec, Far, FarUpdate, Forwarding, ForwardingUpdate, GateStatus, LocalAddresses, PdiSpec,
+    PdrSpec, PdrUpdate, Qer, QerUpdate, Rates, RuleId, SdfSpec, UeMatch, UeSide,
+};
+use adit_types::Ipv6Prefix;
+
+use crate::refusal::Rejected;
+
+/// Bits of a UE's IPv6 prefix unless the IE says otherwise. Spec: TS 29.244 §8.2.62.
+const UE_PREFIX_BITS: u8 = 64;
+
+/// A value that is well-formed and not ours to act on: Cause 73.
+fn unusable(ie: IeType) -> Rejected {
+    Rejected::with_ie(Cause::RuleCreationModificationFailure, ie)
+}
+
+pub(super) fn create_pdr(group: &CreatePdr<'_>) -> Result<PdrSpec, Rejected> {
+    let id = group.pdr_id;
+    let spec = || {
+        Ok(PdrSpec {
+            id,
+            precedence: group.precedence,
+            pdi: pdi(&group.pdi)?,
+            outer_header_removal: group.outer_header_removal.map(removal).transpose()?,
+            far: group.far_id,
+            qers: group.qer_id.iter().collect(),
+        })
+    };
+    spec().map_err(|rejected: Rejected| rejected.in_rule(RuleId::Pdr(id)))
+}
+
+pub(super) fn update_pdr(group: &UpdatePdr<'_>) -> Result<PdrUpdate, Rejected> {
+    let id = group.pdr_id;
+    let update = || {
+        Ok(PdrUpdate {
+            id,
+            precedence: group.precedence,
+            pdi: group.pdi.as_ref().map(pdi).transpose()?,
+            outer_header_removal: group.outer_header_removal.map(removal).transpose()?,
+            far: group.far_id,
+            qers: (!group.qer_id.is_empty()).then(|| group.qer_id.iter().collect()),
+        })
+    };
+    update().map_err(|rejected: Rejected| rejected.in_rule(RuleId::Pdr(id)))
+}
+
+fn pdi(group: &Pdi<'_>) -> Result<PdiSpec, Rejected> {
+    Ok(PdiSpec {
+        source: source(group.source_interface)?,
+        f_teid: group.f_teid.map(f_teid),
+        network_instance: group.network_instance.map(network_instance),
+        ue: ue(group)?,
+        qfis: group.qfi.iter().collect(),
+        sdf: group.sdf_filter.iter().map(sdf).collect::<Result<_, _>>()?,
+    })
+}
+
+fn source(interface: ie::SourceInterface) -> Result<SourceInterface, Rejected> {
+    match interface {
+        ie::SourceInterface::Access => Ok(SourceInterface::Access),
+        ie::SourceInterface::Core => Ok(SourceInterface::Core),
+        ie::SourceInterface::SgiLanN6Lan => Ok(SourceInterface::SgiLanN6Lan),
+        ie::SourceInterface::CpFunction => Ok(SourceInterface::CpFunction),
+        ie::SourceInterface::FivegVnInternal | ie::SourceInterface::Unknown(_) => {
+            Err(unusable(IeType::SOURCE_INTERFACE))
+        }
+    }
+}
+
+fn f_teid(ie: ie::FTeid) -> FTeidSpec {
+    match ie {
+        ie::FTeid::Given { teid, addr } => FTeidSpec::Given { teid, v4: addr.v4(), v6: addr.v6() },
+        ie::FTeid::Choose { v4, v6, choose_id } => FTeidSpec::Choose { v4, v6, choose_id },
+    }
+}
+
+/// A network instance as text; octets outside UTF-8, such as lengths of labels above 127, show as
+/// replacement characters.
+fn network_instance(ie: ie::NetworkInstance<'_>) -> Box<str> {
+    String::from_utf8_lossy(ie.0).into()
+}
+
+fn ue(group: &Pdi<'_>) -> Result<Option<UeMatch>, Rejected> {
+    let mut addresses = group.ue_ip_address.iter();
+    let Some(ue) = addresses.next() else { return Ok(None) };
+    if addresses.next().is_some() || ue.choose_v4 || ue.choose_v6 {
+        return Err(Rejected::unsupported(IeType::UE_IP_ADDRESS));
+    }
+    let delegated = ue.v6_delegation_bits.map(|bits| UE_PREFIX_BITS.saturating_sub(bits));
+    let len = ue.v6_prefix_len.or(delegated).unwrap_or(UE_PREFIX_BITS);
+    let side = if ue.destination { UeSide::Destination } else { UeSide::Source };
+    let v6 = ue.v6.and_then(|addr| Ipv6Prefix::containing(addr, len));
+    Ok(Some(UeMatch { addresses: UeAddresses { v4: ue.v4, v6 }, side }))
+}
+
+fn sdf(filter: ie::SdfFilter<'_>) -> Result<SdfSpec, Rejected> {
+    let text = filter.flow_description.map(core::str::from_utf8).transpose();
+    let text = text.map_err(|_| unusable(IeType::SDF_FILTER))?;
+    Ok(SdfSpec {
+        flow_description: text.map(Box::from),
+        tos: filter.tos_traffic_class.map(|[value, mask]| (value, mask)),
+        spi: filter.security_parameter_index,
+        flow_label: filter.flow_label,
+        filter_id: filter.filter_id.map(|id| id.0),
+        bidirectional: filter.filter_id.is_some(),
+    })
+}
+
+fn removal(ie: ie::OuterHeaderRemoval) -> Result<OuterHeaderRemoval, Rejected> {
+    use OuterHeaderRemovalDescription as D;
+    match ie.description {
+        D::GtpuUdpIpv4 => Ok(OuterHeaderRemoval::GtpuUdpIpv4),
+        D::GtpuUdpIpv6 => Ok(OuterHeaderRemoval::GtpuUdpIpv6),
+        D::UdpIpv4 => Ok(OuterHeaderRemoval::UdpIpv4),
+        D::UdpIpv6 => Ok(OuterHeaderRemoval::UdpIpv6),
+        D::Ipv4 => Ok(OuterHeaderRemoval::Ipv4),
+        D::Ipv6 => Ok(OuterHeaderRemoval::Ipv6),
+        D::GtpuUdpIp => Ok(OuterHeaderRemoval::GtpuUdpIp),
+        D::VlanTag | D::VlanTags | D::Unknown(_) => Err(unusable(IeType::OUTER_HEADER_REMOVAL)),
+    }
+}
+
+pub(super) fn create_far(
+    group: &CreateFar<'_>,
+    local: LocalAddresses,
+) -> Result<Far, Rejected> {
+    let id = group.far_id;
+    let parameters = group.forwarding_parameters.as_ref();
+    let forwarding = parameters.map(|parameters| forwarding(parameters, local)).transpose();
+    let forwarding = forwarding.map_err(|rejected| rejected.in_rule(RuleId::Far(id)))?;
+    Ok(Far { id, action: action(group.apply_action), forwarding })
+}
+
+pub(super) fn update_far(
+    group: &UpdateFar<'_>,
+    local: LocalAddresses,
+) -> Result<FarUpdate, Rejected> {
+    let id = group.far_id;
+    let parameters = group.update_forwarding_parameters.as_ref();
+    let forwarding = parameters.map(|parameters| forwarding_update(parameters, local)).transpose();
+    let forwarding = forwarding.map_err(|rejected| rejected.in_rule(RuleId::Far(id)))?;
+    Ok(FarUpdate { id, action: group.apply_action.map(action), forwarding })
+}
+
+/// The store refuses flags that it does not know.
+fn action(ie: ie::ApplyAction) -> ApplyAction {
+    ApplyAction::from_bits_retain(ie.bits())
+}
+
+fn forwarding(
+    group: &ForwardingParameters<'_>,
+    local: LocalAddresses,
+) -> Result<Forwarding, Rejected> {
+    Ok(Forwarding {
+        destination: destination(group.destination_interface)?,
+        network_instance: group.network_instance.map(network_instance),
+        outer_header_creation: creation(group.outer_header_creation, local)?,
+        transport_level_marking: group.transport_level_marking.map(marking),
+    })
+}
+
+fn forwarding_update(
+    group: &UpdateForwardingParameters<'_>,
+    local: LocalAddresses,
+) -> Result<ForwardingUpdate, Rejected> {
+    let flags = group.pfcp_sm_req_flags.unwrap_or_default();
+    // End Markers are not sent yet, and EMPU is not offered. Spec: TS 29.244 §5.2.3.3.
+    if flags.contains(ie::PfcpSmReqFlags::SNDEM) {
+        return Err(Rejected::unsupported(IeType::PFCPSMREQ_FLAGS));
+    }
+    Ok(ForwardingUpdate {
+        destination: group.destination_interface.map(destination).transpose()?,
+        network_instance: group.network_instance.map(network_instance),
+        outer_header_creation: creation(group.outer_header_creation, local)?,
+        transport_level_marking: group.transport_level_marking.map(marking),
+    })
+}
+
+fn destination(interface: ie::DestinationInterface) -> Result<DestinationInterface, Rejected> {
+    match interface {
+        ie::DestinationInterface::Access => Ok(DestinationInterface::Access),
+        ie::DestinationInterface::Core => Ok(DestinationInterface::Core),
+        ie::DestinationInterface::SgiLanN6Lan => Ok(DestinationInterface::SgiLanN6Lan),
+        ie::DestinationInterface::CpFunction => Ok(DestinationInterface::CpFunction),
+        ie::DestinationInterface::LiFunction
+        | ie::DestinationInterface::FivegVnInternal
+        | ie::DestinationInterface::Unknown(_) => Err(unusable(IeType::DESTINATION_INTERFACE)),
+    }
+}
+
+/// Only GTP-U is created. Where both families are offered, IPv4 is taken if we have it on N3.
+fn creation(
+    ie: Option<ie::OuterHeaderCreation>,
+    local: LocalAddresses,
+) -> Result<Option<OuterHeaderCreation>, Rejected> {
+    let Some(ie) = ie else { return Ok(None) };
+    let (gtpu_v4, gtpu_v6) =
+        (OuterHeaderDescription::GTPU_UDP_IPV4, OuterHeaderDescription::GTPU_UDP_IPV6);
+    // N19 and N6 only tell what the tunnel is for.
+    let hints = OuterHeaderDescription::N19 | OuterHeaderDescription::N6;
+    let unusable = unusable(IeType::OUTER_HEADER_CREATION);
+    if !(gtpu_v4 | gtpu_v6 | hints).contains(ie.description) {
+        return Err(unusable);
+    }
+    let v4 = ie.v4.filter(|_| ie.description.contains(gtpu_v4)).map(IpAddr::V4);
+    let v6 = ie.v6.filter(|_| ie.description.contains(gtpu_v6)).map(IpAddr::V6);
+    let addr = if local.v4.is_some() { v4.or(v6) } else { v6.or(v4) };
+    match (ie.teid, addr) {
+        (Some(teid), Some(addr)) => Ok(Some(OuterHeaderCreation::Gtpu(GtpuTunnel { teid, addr }))),
+        _ => Err(unusable),
+    }
+}
+
+/// The octet to write: the value where the mask allows it.
+fn marking(ie: ie::TransportLevelMarking) -> u8 {
+    let [value, mask] = ie.0.to_be_bytes();
+    value & mask
+}
+
+pub(super) fn create_qer(group: &CreateQer<'_>) -> Qer {
+    Qer {
+        id: group.qer_id,
+        correlation: group.qer_correlation_id.map(|id| id.0),
+        gates: gates(group.gate_status),
+        mbr: group.mbr.map(|mbr| rates(mbr.0)),
+        gbr: group.gbr.map(|gbr| rates(gbr.0)),
+        qfi: group.qfi,
+        rqi: group.rqi.is_some_and(|rqi| rqi.contains(ie::Rqi::RQI)),
+    }
+}
+
+pub(super) fn update_qer(group: &UpdateQer<'_>) -> QerUpdate {
+    QerUpdate {
+        id: group.qer_id,
+        correlation: group.qer_correlation_id.map(|id| id.0),
+        gates: group.gate_status.map(gates),
+        mbr: group.mbr.map(|mbr| rates(mbr.0)),
+        gbr: group.gbr.map(|gbr| rates(gbr.0)),
+        qfi: group.qfi,
+        rqi: group.rqi.map(|rqi| rqi.contains(ie::Rqi::RQI)),
+    }
+}
+
+fn gates(ie: ie::GateStatus) -> GateStatus {
+    let gate = |state| match state {
+        GateState::Open => Gate::Open,
+        GateState::Closed => Gate::Closed,
+    };
+    GateStatus { uplink: gate(ie.uplink), downlink: gate(ie.downlink) }
+}
+
+fn rates(limits: ie::RateLimits) -> Rates {
+    Rates { uplink: limits.uplink, downlink: limits.downlink }
+}

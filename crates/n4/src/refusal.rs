@@ -1,0 +1,153 @@
+//! Why a request is refused, in the words of the protocol.
+//!
+//! The one place where a session [`Refusal`] becomes a Cause, an Offending IE and a Failed Rule
+//! ID. Spec: TS 29.244 §8.2.1, §8.2.22, §8.2.80.
+
+use adit_pfcp::ie::FailedRuleId;
+use adit_pfcp::{Cause, DecodeError, IeType};
+use adit_session::{Refusal, RuleId};
+
+/// What a response says about a refused request.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Rejected {
+    pub cause: Cause,
+    pub offending_ie: Option<IeType>,
+    pub failed_rule: Option<FailedRuleId>,
+}
+
+impl Rejected {
+    pub const fn new(cause: Cause) -> Self {
+        Self { cause, offending_ie: None, failed_rule: None }
+    }
+
+    pub const fn with_ie(cause: Cause, ie: IeType) -> Self {
+        Self { cause, offending_ie: Some(ie), failed_rule: None }
+    }
+
+    /// Cause 76: the IE demands something that we do not do.
+    pub const fn unsupported(ie: IeType) -> Self {
+        Self::with_ie(Cause::ServiceNotSupported, ie)
+    }
+
+    /// Names the rule at fault, unless a more precise one is named already.
+    pub fn in_rule(self, rule: RuleId) -> Self {
+        Self { failed_rule: self.failed_rule.or(Some(failed_rule(rule))), ..self }
+    }
+}
+
+impl From<DecodeError> for Rejected {
+    fn from(error: DecodeError) -> Self {
+        Self {
+            cause: error.cause(),
+            offending_ie: Some(error.offending_ie()),
+            failed_rule: error.rule,
+        }
+    }
+}
+
+impl From<Refusal> for Rejected {
+    fn from(refusal: Refusal) -> Self {
+        let (cause, offending_ie) = cause_and_ie(&refusal);
+        Self { cause, offending_ie, failed_rule: refusal.rule().map(failed_rule) }
+    }
+}
+
+const fn failed_rule(rule: RuleId) -> FailedRuleId {
+    match rule {
+        RuleId::Pdr(id) => FailedRuleId::Pdr(id),
+        RuleId::Far(id) => FailedRuleId::Far(id),
+        RuleId::Qer(id) => FailedRuleId::Qer(id),
+    }
+}
+
+const fn rule_id_ie(rule: RuleId) -> IeType {
+    match rule {
+        RuleId::Pdr(_) => IeType::PDR_ID,
+        RuleId::Far(_) => IeType::FAR_ID,
+        RuleId::Qer(_) => IeType::QER_ID,
+    }
+}
+
+fn cause_and_ie(refusal: &Refusal) -> (Cause, Option<IeType>) {
+    let rule = Cause::RuleCreationModificationFailure;
+    let missing = Cause::ConditionalIeMissing;
+    match refusal {
+        Refusal::UnknownSession { .. } => (Cause::SessionContextNotFound, None),
+        Refusal::SessionTableFull
+        | Refusal::TeidsExhausted
+        | Refusal::TooManyRules { .. }
+        | Refusal::TooManyKeys => (Cause::NoResourcesAvailable, None),
+        Refusal::DuplicateRule { rule: id } | Refusal::UnknownRule { rule: id } => {
+            (rule, Some(rule_id_ie(*id)))
+        }
+        Refusal::FarMissing { .. } => (missing, Some(IeType::FAR_ID)),
+        Refusal::UnknownFar { .. } => (rule, Some(IeType::FAR_ID)),
+        Refusal::TooManyQers { .. } | Refusal::UnknownQer { .. } => (rule, Some(IeType::QER_ID)),
+        Refusal::UnsupportedInterface { rule: RuleId::Far(_) } => {
+            (rule, Some(IeType::DESTINATION_INTERFACE))
+        }
+        Refusal::UnsupportedInterface { .. } => (rule, Some(IeType::SOURCE_INTERFACE)),
+        Refusal::UnsupportedOuterHeaderRemoval { .. } => {
+            (rule, Some(IeType::OUTER_HEADER_REMOVAL))
+        }
+        Refusal::FTeidZero { .. }
+        | Refusal::FTeidWithoutAddress { .. }
+        | Refusal::ForeignAddress { .. }
+        | Refusal::FTeidTaken { .. }
+        | Refusal::FTeidFamilyUnavailable { .. } => (rule, Some(IeType::F_TEID)),
+        Refusal::UeAddressMissing { .. }
+        | Refusal::UeAddressInvalid { .. }
+        | Refusal::UePrefixTooShort { .. }
+        | Refusal::UeSideUnsupported { .. }
+        | Refusal::UeAddressTaken { .. } => (rule, Some(IeType::UE_IP_ADDRESS)),
+        Refusal::TooManySdfFilters { .. }
+        | Refusal::SdfInvalid { .. }
+        | Refusal::SdfEmpty { .. }
+        | Refusal::SdfFlowLabelInvalid { .. }
+        | Refusal::SdfWithoutId { .. }
+        | Refusal::DuplicateSdfFilter { .. }
+        | Refusal::UnknownSdfFilter { .. } => (rule, Some(IeType::SDF_FILTER)),
+        Refusal::UnsupportedAction { .. } | Refusal::ContradictoryAction { .. } => {
+            (rule, Some(IeType::APPLY_ACTION))
+        }
+        Refusal::FarWithoutForwardingParameters { .. } => {
+            (missing, Some(IeType::FORWARDING_PARAMETERS))
+        }
+        Refusal::FarWithoutDestination { .. } => (missing, Some(IeType::DESTINATION_INTERFACE)),
+        Refusal::FarWithoutOuterHeader { .. } => (missing, Some(IeType::OUTER_HEADER_CREATION)),
+        Refusal::TunnelInvalid { .. } | Refusal::TunnelFamilyUnavailable { .. } => {
+            (rule, Some(IeType::OUTER_HEADER_CREATION))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use adit_types::{FarId, PdrId, Seid};
+
+    use super::*;
+
+    #[test]
+    fn refusal_names_cause_offending_ie_and_rule() {
+        let (pdr, far) = (PdrId(7), FarId(9));
+        let rejected = Rejected::from(Refusal::UnknownFar { pdr, far });
+        assert_eq!(rejected.cause, Cause::RuleCreationModificationFailure);
+        assert_eq!(rejected.offending_ie, Some(IeType::FAR_ID));
+        assert_eq!(rejected.failed_rule, Some(FailedRuleId::Pdr(pdr)));
+        let rejected = Rejected::from(Refusal::FarWithoutForwardingParameters { far });
+        assert_eq!(rejected.cause, Cause::ConditionalIeMissing);
+        assert_eq!(rejected.failed_rule, Some(FailedRuleId::Far(far)));
+    }
+
+    #[test]
+    fn refusal_without_a_rule_names_none() {
+        assert_eq!(
+            Rejected::from(Refusal::SessionTableFull),
+            Rejected::new(Cause::NoResourcesAvailable)
+        );
+        assert_eq!(
+            Rejected::from(Refusal::UnknownSession { up_seid: Seid(1) }),
+            Rejected::new(Cause::SessionContextNotFound)
+        );
+    }
+}

@@ -1,0 +1,183 @@
+//! Requests of one peer that were taken: in progress, or answered with exact bytes.
+//!
+//! A retransmitted request must not run twice and gets the same answer again. Entries live for the
+//! time over which a peer may retransmit, and are bounded in number; the oldest answered entry
+//! gives way when the bound is reached. Spec: TS 29.244 §6.4.
+
+use std::collections::VecDeque;
+
+use adit_types::Nanos;
+use adit_types::limits::{PENDING_PER_PEER_MAX, RESPONSE_CACHE_PER_PEER_MAX};
+use hashbrown::HashMap;
+
+/// What makes a request the same request. The peer's IP address is the cache's owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct RequestKey {
+    /// UDP source port of the request: sequence numbers are unique per source address and port.
+    pub port: u16,
+    /// Message type of the request.
+    pub message_type: u8,
+    /// Sequence number of the request.
+    pub sequence: u32,
+}
+
+/// What is known of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Seen<'a> {
+    /// Never seen, or long ago.
+    New,
+    /// Accepted; its answer waits for publication.
+    InProgress,
+    /// Answered with these bytes.
+    Answered(&'a [u8]),
+}
+
+#[derive(Debug)]
+enum Entry {
+    InProgress,
+    Answered { bytes: Vec<u8>, at: Nanos },
+}
+
+/// The requests of one peer.
+#[derive(Debug, Default)]
+pub(crate) struct ResponseCache {
+    entries: HashMap<RequestKey, Entry>,
+    /// Answered requests, oldest answer first.
+    answered: VecDeque<RequestKey>,
+    in_progress: usize,
+}
+
+impl ResponseCache {
+    /// What is known of `key`.
+    pub fn find(&self, key: &RequestKey) -> Seen<'_> {
+        match self.entries.get(key) {
+            None => Seen::New,
+            Some(Entry::InProgress) => Seen::InProgress,
+            Some(Entry::Answered { bytes, .. }) => Seen::Answered(bytes),
+        }
+    }
+
+    /// True when no further request may wait for publication.
+    pub fn is_full_of_pending(&self) -> bool {
+        self.in_progress >= PENDING_PER_PEER_MAX
+    }
+
+    /// Remembers that `key` runs. The caller checked [`Self::is_full_of_pending`] and that the
+    /// request is new.
+    pub fn begin(&mut self, key: RequestKey) {
+        debug_assert!(matches!(self.find(&key), Seen::New));
+        self.in_progress += 1;
+        self.entries.insert(key, Entry::InProgress);
+    }
+
+    /// Remembers the answer to `key`. Returns how many older answers gave way (0 or 1).
+    pub fn answer(&mut self, now: Nanos, key: RequestKey, bytes: Vec<u8>) -> u64 {
+        match self.entries.insert(key, Entry::Answered { bytes, at: now }) {
+            Some(Entry::InProgress) => self.in_progress -= 1,
+            // NOTE: the same key cannot be answered twice, because the second copy is replayed;
+            // should a caller do it all the same, the position in the queue stays the old one.
+            Some(Entry::Answered { .. }) => return 0,
+            None => {}
+        }
+        self.answered.push_back(key);
+        if self.answered.len() <= RESPONSE_CACHE_PER_PEER_MAX {
+            return 0;
+        }
+        if let Some(oldest) = self.answered.pop_front() {
+            self.entries.remove(&oldest);
+        }
+        1
+    }
+
+    /// Forgets answers older than `lifetime`.
+    pub fn expire(&mut self, now: Nanos, lifetime: Nanos) {
+        while let Some(oldest) = self.answered.front() {
+            match self.entries.get(oldest) {
+                Some(Entry::Answered { at, .. }) if now.since(*at) < lifetime => return,
+                _ => {}
+            }
+            if let Some(oldest) = self.answered.pop_front() {
+                self.entries.remove(&oldest);
+            }
+        }
+    }
+
+    /// When the last answer was given, if one is remembered.
+    pub fn newest(&self) -> Option<Nanos> {
+        match self.answered.back().and_then(|key| self.entries.get(key)) {
+            Some(Entry::Answered { at, .. }) => Some(*at),
+            _ => None,
+        }
+    }
+
+    /// True when nothing is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Requests remembered.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(sequence: u32) -> RequestKey {
+        RequestKey { port: 8805, message_type: 50, sequence }
+    }
+
+    #[test]
+    fn request_goes_from_new_over_in_progress_to_answered() {
+        let mut cache = ResponseCache::default();
+        assert_eq!(cache.find(&key(1)), Seen::New);
+        cache.begin(key(1));
+        assert_eq!(cache.find(&key(1)), Seen::InProgress);
+        assert_eq!(cache.answer(Nanos(0), key(1), vec![9]), 0);
+        assert_eq!(cache.find(&key(1)), Seen::Answered(&[9]));
+        assert_eq!(cache.find(&RequestKey { port: 1, ..key(1) }), Seen::New);
+        assert_eq!(cache.find(&RequestKey { message_type: 52, ..key(1) }), Seen::New);
+    }
+
+    #[test]
+    fn answer_expires_after_its_lifetime_and_pending_does_not() {
+        let mut cache = ResponseCache::default();
+        cache.begin(key(1));
+        cache.answer(Nanos(10), key(2), vec![]);
+        cache.expire(Nanos(19), Nanos(10));
+        assert_eq!(cache.len(), 2);
+        cache.expire(Nanos(20), Nanos(10));
+        assert_eq!(cache.find(&key(2)), Seen::New);
+        assert_eq!(cache.find(&key(1)), Seen::InProgress);
+        assert_eq!(cache.newest(), None);
+        assert!(!cache.is_empty());
+    }
+
+    #[test]
+    fn full_cache_forgets_the_oldest_answer_and_never_a_pending_request() {
+        let mut cache = ResponseCache::default();
+        cache.begin(key(0));
+        let mut evicted = 0;
+        let max = u32::try_from(RESPONSE_CACHE_PER_PEER_MAX).unwrap();
+        for sequence in 1..=max + 3 {
+            evicted += cache.answer(Nanos(0), key(sequence), vec![]);
+        }
+        assert_eq!(evicted, 3);
+        assert_eq!(cache.len(), RESPONSE_CACHE_PER_PEER_MAX + 1);
+        assert_eq!(cache.find(&key(3)), Seen::New);
+        assert_eq!(cache.find(&key(4)), Seen::Answered(&[]));
+        assert_eq!(cache.find(&key(0)), Seen::InProgress);
+    }
+
+    #[test]
+    fn pending_requests_are_bounded() {
+        let mut cache = ResponseCache::default();
+        for sequence in 0..u32::try_from(PENDING_PER_PEER_MAX).unwrap() {
+            assert!(!cache.is_full_of_pending());
+            cache.begin(key(sequence));
+        }
+        assert!(cache.is_full_of_pending());
+    }
+}

@@ -1,0 +1,130 @@
+//! Association setups that we request: one configured peer each, tried until it works.
+//!
+//! Spec: TS 29.244 §6.2.6.3.
+
+use core::net::{IpAddr, SocketAddr};
+
+use adit_pfcp::PFCP_PORT;
+use adit_types::Nanos;
+
+use crate::node::canonical;
+use crate::transaction::Purpose;
+
+/// The longest pause between two attempts.
+const PAUSE_MAX: Nanos = Nanos::from_secs(60);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    /// The next attempt starts at this instant.
+    Waiting(Nanos),
+    /// A request is in flight.
+    Requested,
+    /// The peer has an association, whoever asked for it.
+    Connected,
+}
+
+#[derive(Debug)]
+struct Setup {
+    to: SocketAddr,
+    progress: Progress,
+    pause: Nanos,
+}
+
+/// All configured peers.
+#[derive(Debug)]
+pub(crate) struct Setups {
+    setups: Vec<Setup>,
+    first_pause: Nanos,
+}
+
+impl Setups {
+    /// Peers to be tried at once. `first_pause` is the pause after the first failure; it doubles
+    /// with every further one up to [`PAUSE_MAX`].
+    pub fn new(peers: &[SocketAddr], first_pause: Nanos) -> Self {
+        let setup = |&to| Setup { to: canonical(to), progress: Progress::Waiting(Nanos(0)), pause: first_pause };
+        Self { setups: peers.iter().map(setup).collect(), first_pause }
+    }
+
+    /// The next peer whose attempt is due; it counts as requested from now on.
+    pub fn poll_due(&mut self, now: Nanos) -> Option<(usize, SocketAddr)> {
+        let due = |setup: &Setup| matches!(setup.progress, Progress::Waiting(at) if at <= now);
+        let position = self.setups.iter().position(due)?;
+        let setup = &mut self.setups[position];
+        setup.progress = Progress::Requested;
+        Some((position, setup.to))
+    }
+
+    /// When the next attempt is due.
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        let waiting = self.setups.iter().filter_map(|setup| match setup.progress {
+            Progress::Waiting(at) => Some(at),
+            Progress::Requested | Progress::Connected => None,
+        });
+        waiting.min()
+    }
+
+    /// The attempt failed. Returns the peer and the pause until the next attempt.
+    pub fn failed(&mut self, now: Nanos, position: usize) -> Option<(SocketAddr, Nanos)> {
+        let setup = self.setups.get_mut(position)?;
+        let pause = setup.pause;
+        setup.progress = Progress::Waiting(now + pause);
+        setup.pause = (pause + pause).min(PAUSE_MAX);
+        Some((setup.to, pause))
+    }
+
+    /// The peer at `address` has an association.
+    pub fn connected(&mut self, address: IpAddr) {
+        for setup in self.at(address) {
+            setup.progress = Progress::Connected;
+        }
+    }
+
+    /// The association of the peer at `address` ended.
+    pub fn disconnected(&mut self, now: Nanos, address: IpAddr) {
+        let first_pause = self.first_pause;
+        for setup in self.at(address) {
+            setup.pause = first_pause;
+            setup.progress = Progress::Waiting(now + first_pause);
+        }
+    }
+
+    /// True when `purpose` is an attempt at the peer at `address`.
+    pub fn is_attempt_at(&self, purpose: Purpose, address: IpAddr) -> bool {
+        let Purpose::AssociationSetup { position } = purpose else { return false };
+        self.setups.get(position).is_some_and(|setup| setup.to.ip() == address)
+    }
+
+    /// The UDP port that requests to `address` go to: the configured one, or PFCP's.
+    pub fn port_of(&self, address: IpAddr) -> u16 {
+        let setup = self.setups.iter().find(|setup| setup.to.ip() == address);
+        setup.map_or(PFCP_PORT, |setup| setup.to.port())
+    }
+
+    fn at(&mut self, address: IpAddr) -> impl Iterator<Item = &mut Setup> {
+        self.setups.iter_mut().filter(move |setup| setup.to.ip() == address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pause_doubles_up_to_a_minute_and_starts_over_after_a_connection() {
+        let peer: SocketAddr = "192.0.2.1:9000".parse().unwrap();
+        let mut setups = Setups::new(&[peer], Nanos::from_secs(3));
+        assert_eq!(setups.poll_due(Nanos(0)), Some((0, peer)));
+        assert_eq!(setups.poll_due(Nanos(0)), None);
+        let mut pauses = Vec::new();
+        for _ in 0..6 {
+            pauses.push(setups.failed(Nanos(0), 0).unwrap().1.0 / 1_000_000_000);
+        }
+        assert_eq!(pauses, [3, 6, 12, 24, 48, 60]);
+        setups.connected(peer.ip());
+        assert_eq!(setups.poll_timeout(), None);
+        setups.disconnected(Nanos(5), peer.ip());
+        assert_eq!(setups.poll_timeout(), Some(Nanos(5) + Nanos::from_secs(3)));
+        assert_eq!(setups.port_of(peer.ip()), 9000);
+        assert_eq!(setups.port_of("192.0.2.2".parse().unwrap()), 8805);
+    }
+}

@@ -1,0 +1,215 @@
+//! Own requests: sequence numbers, retransmission after T1, failure after N1 retransmissions.
+//!
+//! A request is kept as encoded bytes, so that a retransmission is identical. The
+//! caller's purpose travels along and comes back with the outcome.
+//! Spec: TS 29.244 §6.4.
+
+use core::net::SocketAddr;
+use std::collections::BTreeMap;
+
+use adit_pfcp::SEQUENCE_MAX;
+use adit_session::OwnerId;
+use adit_types::Nanos;
+
+/// What an own request is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Is the peer of this association alive?
+    Heartbeat {
+        /// The association.
+        owner: OwnerId,
+    },
+    /// An association with a configured peer.
+    AssociationSetup {
+        /// Its position in the configuration.
+        position: usize,
+    },
+}
+
+impl Purpose {
+    /// True for a heartbeat of the association.
+    pub fn is_heartbeat_of(self, association: OwnerId) -> bool {
+        matches!(self, Self::Heartbeat { owner } if owner == association)
+    }
+}
+
+/// T1 and N1. Spec: TS 29.244 §6.4.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Retransmission {
+    /// Time without a response before a request is sent again.
+    pub t1: Nanos,
+    /// How often a request is sent again before it has failed.
+    pub n1: u32,
+}
+
+impl Retransmission {
+    /// The longest time over which copies of one request are sent: T1 * (N1 + 1).
+    pub const fn span(self) -> Nanos {
+        Nanos(self.t1.0.saturating_mul(self.n1 as u64 + 1))
+    }
+}
+
+/// A request without a response yet.
+#[derive(Debug)]
+struct OwnRequest<P> {
+    to: SocketAddr,
+    bytes: Vec<u8>,
+    purpose: P,
+    retransmissions_left: u32,
+    due: Nanos,
+}
+
+/// What became due.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Due<P> {
+    /// Send these bytes again.
+    Retransmit {
+        /// The peer.
+        to: SocketAddr,
+        /// The request as sent before.
+        bytes: Vec<u8>,
+    },
+    /// No response after N1 retransmissions.
+    Failed(P),
+}
+
+/// All own requests in flight. The caller bounds their number: one per association and one per
+/// configured peer.
+#[derive(Debug)]
+pub(crate) struct Transactions<P> {
+    retransmission: Retransmission,
+    next_sequence: u32,
+    open: BTreeMap<u32, OwnRequest<P>>,
+}
+
+impl<P> Transactions<P> {
+    /// No requests; the first gets `first_sequence` (its low 24 bits).
+    pub fn new(retransmission: Retransmission, first_sequence: u32) -> Self {
+        Self {
+            retransmission,
+            next_sequence: first_sequence & SEQUENCE_MAX,
+            open: BTreeMap::new(),
+        }
+    }
+
+    /// A sequence number that no open request has.
+    pub fn reserve_sequence(&mut self) -> u32 {
+        debug_assert!(self.open.len() < 1 << 20, "own requests are few");
+        while self.open.contains_key(&self.next_sequence) {
+            self.next_sequence = (self.next_sequence + 1) & SEQUENCE_MAX;
+        }
+        let sequence = self.next_sequence;
+        self.next_sequence = (sequence + 1) & SEQUENCE_MAX;
+        sequence
+    }
+
+    /// Keeps a request that the caller sends now.
+    pub fn insert(
+        &mut self,
+        now: Nanos,
+        sequence: u32,
+        to: SocketAddr,
+        bytes: Vec<u8>,
+        purpose: P,
+    ) {
+        let Retransmission { t1, n1 } = self.retransmission;
+        self.open.insert(
+            sequence,
+            OwnRequest { to, bytes, purpose, retransmissions_left: n1, due: now + t1 },
+        );
+    }
+
+    /// The request that a response from `peer` with `sequence` and `response_type` answers, if
+    /// `expects` agrees that its purpose is answered by such a response; it is then closed.
+    pub fn take(
+        &mut self,
+        peer: SocketAddr,
+        sequence: u32,
+        expects: impl FnOnce(&P) -> bool,
+    ) -> Option<P> {
+        let request = self.open.get(&sequence)?;
+        if request.to != peer || !expects(&request.purpose) {
+            return None;
+        }
+        self.open.remove(&sequence).map(|request| request.purpose)
+    }
+
+    /// Gives up the requests that `which` names.
+    pub fn cancel(&mut self, which: impl Fn(&P) -> bool) {
+        self.open.retain(|_, request| !which(&request.purpose));
+    }
+
+    /// The next request that is due by `now`, if any; call until `None`.
+    pub fn poll_due(&mut self, now: Nanos) -> Option<Due<P>> {
+        let (&sequence, request) = self.open.iter_mut().find(|(_, request)| request.due <= now)?;
+        if request.retransmissions_left > 0 {
+            request.retransmissions_left -= 1;
+            request.due = now + self.retransmission.t1;
+            return Some(Due::Retransmit { to: request.to, bytes: request.bytes.clone() });
+        }
+        self.open.remove(&sequence).map(|request| Due::Failed(request.purpose))
+    }
+
+    /// When the next request becomes due.
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        self.open.values().map(|request| request.due).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const R: Retransmission = Retransmission { t1: Nanos(10), n1: 2 };
+
+    fn peer(port: u16) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, 1], port))
+    }
+
+    #[test]
+    fn request_without_response_is_sent_n1_times_again_and_then_fails() {
+        let mut transactions = Transactions::new(R, 5);
+        let sequence = transactions.reserve_sequence();
+        transactions.insert(Nanos(0), sequence, peer(8805), vec![1, 2], "purpose");
+        let mut log = Vec::new();
+        while let Some(at) = transactions.poll_timeout() {
+            while let Some(due) = transactions.poll_due(at) {
+                log.push((at.0, due));
+            }
+        }
+        let again = || Due::Retransmit { to: peer(8805), bytes: vec![1, 2] };
+        assert_eq!(log, [(10, again()), (20, again()), (30, Due::Failed("purpose"))]);
+        assert_eq!(R.span(), Nanos(30));
+    }
+
+    #[test]
+    fn response_matches_by_peer_port_sequence_and_kind_once() {
+        let mut transactions = Transactions::new(R, 7);
+        let sequence = transactions.reserve_sequence();
+        transactions.insert(Nanos(0), sequence, peer(8805), vec![], 'a');
+        assert_eq!(transactions.take(peer(8806), sequence, |_| true), None);
+        assert_eq!(transactions.take(peer(8805), sequence + 1, |_| true), None);
+        assert_eq!(transactions.take(peer(8805), sequence, |&p| p == 'b'), None);
+        assert_eq!(transactions.take(peer(8805), sequence, |&p| p == 'a'), Some('a'));
+        assert_eq!(transactions.take(peer(8805), sequence, |_| true), None);
+        assert_eq!(transactions.poll_timeout(), None);
+    }
+
+    #[test]
+    fn sequence_number_wraps_and_skips_open_requests() {
+        let mut transactions = Transactions::new(R, 0xffff_ffff);
+        assert_eq!(transactions.reserve_sequence(), 0x00ff_ffff);
+        transactions.insert(Nanos(0), 0, peer(1), vec![], ());
+        assert_eq!(transactions.reserve_sequence(), 1);
+    }
+
+    #[test]
+    fn cancelled_request_is_neither_due_nor_answered() {
+        let mut transactions = Transactions::new(R, 0);
+        transactions.insert(Nanos(0), 1, peer(1), vec![], 'a');
+        transactions.insert(Nanos(0), 2, peer(1), vec![], 'b');
+        transactions.cancel(|&p| p == 'a');
+        assert_eq!(transactions.take(peer(1), 1, |_| true), None);
+        assert_eq!(transactions.take(peer(1), 2, |_| true), Some('b'));
+    }
+}
