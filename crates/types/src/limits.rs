@@ -70,8 +70,8 @@ pub const GTPU_EXTENSIONS_MAX: usize = 8;
 pub const IPV6_EXTENSIONS_MAX: usize = 8;
 
 /// Octets in front of an inner packet that downlink encapsulation may need:
-/// Ethernet 14 + VLAN 4 + IPv6 40 + UDP 8 + GTP-U 12 + PDU Session Container 4.
-pub const ENCAPSULATION_BYTES_MAX: usize = 14 + 4 + 40 + 8 + 12 + 4;
+/// Ethernet 14 + VLAN 4 + IPv6 40 + UDP 8 + GTP-U 12 + PDU Session Container 8 (with PPI).
+pub const ENCAPSULATION_BYTES_MAX: usize = 14 + 4 + 40 + 8 + 12 + 8;
 
 const _: () = assert!(ENCAPSULATION_BYTES_MAX <= 128, "DPDK's default headroom is 128 octets");
 const _: () = assert!(NEIGHBOUR_PENDING_PER_HOP_MAX <= NEIGHBOUR_PENDING_PKTS_MAX);
