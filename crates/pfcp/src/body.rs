@@ -1,0 +1,408 @@
+//! The tables of messages and grouped IEs: one macro row per member drives decoder, encoder,
+//! documentation and the tables that can be queried.
+//!
+//! Presence decides what a defect means. A mandatory member that is absent refuses the message
+//! (Cause 66); an expected member with lying lengths refuses it (68); an incorrect value refuses
+//! it (69), except for an optional leaf directly in a message, which counts as absent. In groups
+//! an incorrect optional member refuses the message too: a rule that lost a filter would match
+//! more than it was meant to. Unknown and unexpected IEs and further copies of a member that may
+//! occur once are skipped, and remain visible in [`Ignored`].
+//! Spec: TS 29.244 §7.6.6 to §7.6.10.
+
+use core::fmt;
+
+use crate::error::{DecodeError, DecodeErrorKind, IeError};
+use crate::ie::{Ie, IeIter, IeType, RawIe};
+use crate::repeated::Repeated;
+
+/// Presence of a member in a message or grouped IE. Spec: TS 29.244 §7.1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// Always present; its absence is an error.
+    Mandatory,
+    /// Present under a condition that only the receiver's logic can check.
+    Conditional,
+    /// Present at the sender's will.
+    Optional,
+}
+
+/// One row of a message or grouped IE table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Member {
+    /// Type of the member.
+    pub ie: IeType,
+    /// Presence of the member.
+    pub presence: Presence,
+    /// True when it may occur several times.
+    pub repeatable: bool,
+}
+
+/// The IEs of a message or group that were skipped: unknown, unexpected there, from another
+/// enterprise, incorrect though optional, or surplus copies.
+#[derive(Clone, Copy)]
+pub struct Ignored<'a> {
+    octets: &'a [u8],
+    members: &'static [Member],
+    incorrect: u64,
+    count: u16,
+}
+
+impl<'a> Ignored<'a> {
+    /// Nothing was skipped.
+    pub const NONE: Ignored<'static> =
+        Ignored { octets: &[], members: &[], incorrect: 0, count: 0 };
+
+    /// `incorrect` has bit `i` set when member `i` was skipped for its value.
+    pub(crate) const fn new(
+        octets: &'a [u8],
+        members: &'static [Member],
+        incorrect: u64,
+        count: u16,
+    ) -> Self {
+        Self { octets, members, incorrect, count }
+    }
+
+    /// How many IEs were skipped.
+    #[must_use]
+    pub const fn count(&self) -> u16 {
+        self.count
+    }
+
+    /// The skipped IEs in order of arrival.
+    pub fn iter(&self) -> impl Iterator<Item = RawIe<'a>> + use<'a> {
+        let members = self.members;
+        let mut seen = self.incorrect;
+        let ies = if self.count == 0 { &[] } else { self.octets };
+        IeIter::new(ies).flatten().filter(move |ie| {
+            let Some(row) = members.iter().position(|m| m.ie == ie.ie_type) else { return true };
+            let surplus = !members[row].repeatable && (seen >> row) & 1 == 1;
+            seen |= 1 << row;
+            surplus
+        })
+    }
+}
+
+impl fmt::Debug for Ignored<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl PartialEq for Ignored<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.count == other.count && self.iter().eq(other.iter())
+    }
+}
+
+/// Progress of a walk over one body.
+#[derive(Debug, Default)]
+pub(crate) struct Walked {
+    pub ignored: u16,
+    pub incorrect: u64,
+}
+
+/// Where one IE stands in a body, and which row of the table it met.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found<'a> {
+    pub ie: RawIe<'a>,
+    pub start: usize,
+    pub end: usize,
+    pub row: u32,
+    pub lenient: bool,
+}
+
+impl Found<'_> {
+    #[cold]
+    fn error(&self, error: IeError) -> DecodeError {
+        DecodeError::from_ie(error, self.ie.ie_type, offset16(self.start))
+    }
+}
+
+#[cold]
+pub(crate) fn missing(ie: IeType, body: &[u8]) -> DecodeError {
+    DecodeError::new(DecodeErrorKind::MandatoryMissing, ie, offset16(body.len()))
+}
+
+pub(crate) fn offset16(offset: usize) -> u16 {
+    u16::try_from(offset).unwrap_or(u16::MAX)
+}
+
+/// Takes a member that may occur once.
+#[inline]
+pub(crate) fn take_one<'a, T: Ie<'a>>(
+    slot: &mut Option<T>,
+    found: Found<'a>,
+    walked: &mut Walked,
+) -> Result<(), DecodeError> {
+    if slot.is_some() || (walked.incorrect >> found.row) & 1 == 1 {
+        walked.ignored = walked.ignored.saturating_add(1);
+        return Ok(());
+    }
+    match T::decode(found.ie.value) {
+        Ok(value) => *slot = Some(value),
+        Err(IeError::Value) if found.lenient => {
+            walked.ignored = walked.ignored.saturating_add(1);
+            walked.incorrect |= 1 << found.row;
+        }
+        Err(error) => return Err(found.error(error)),
+    }
+    Ok(())
+}
+
+/// Where the occurrences of a repeatable member lie in a body.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Span {
+    start: usize,
+    end: usize,
+    count: u16,
+}
+
+impl Span {
+    pub(crate) fn list<'a, T: Ie<'a> + Copy>(self, body: &'a [u8], ie: IeType) -> Repeated<'a, T> {
+        if self.count == 0 {
+            return Repeated::new();
+        }
+        Repeated::from_wire(body.get(self.start..self.end).unwrap_or_default(), ie, self.count)
+    }
+
+    pub(crate) const fn is_empty(self) -> bool {
+        self.count == 0
+    }
+}
+
+/// Takes one more occurrence of a repeatable member.
+#[inline]
+pub(crate) fn take_several<'a, T: Ie<'a>>(
+    span: &mut Span,
+    found: Found<'a>,
+) -> Result<(), DecodeError> {
+    T::decode(found.ie.value).map_err(|error| found.error(error))?;
+    if span.count == 0 {
+        span.start = found.start;
+    }
+    span.end = found.end;
+    // 65,535 octets hold at most 16,383 IEs.
+    span.count = span.count.saturating_add(1);
+    Ok(())
+}
+
+/// Defines messages or grouped IEs. A row is `name: presence IE_CONST => Type`; presence is one of
+/// `M`, `C`, `O`, and `Ms`, `Cs`, `Os` for a member that may occur several times.
+macro_rules! bodies {
+    ($(
+        $(#[$doc:meta])*
+        $kind:ident $name:ident = $type:ident $(, rule $rule:ident)? {
+            $( $(#[$fdoc:meta])* $field:ident: $presence:ident $ie:ident => $ty:ty, )*
+        }
+    )*) => { $(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq)]
+        pub struct $name<'a> {
+            $(
+                #[doc = concat!("IE `", stringify!($ie), "`, presence ", stringify!($presence), ".")]
+                $(#[$fdoc])*
+                pub $field: $crate::body::bodies!(@type $presence $ty),
+            )*
+            /// The IEs that were skipped while decoding.
+            pub ignored: $crate::body::Ignored<'a>,
+        }
+
+        impl<'a> $name<'a> {
+            /// What this may contain.
+            pub const MEMBERS: &'static [$crate::body::Member] = &[ $(
+                $crate::body::bodies!(@member $presence $ie),
+            )* ];
+
+            $crate::body::bodies!(@new [] [] $( ($field $presence $ty) )*);
+
+            // A message without members leaves these unused.
+            #[allow(unused_variables)]
+            fn decode_members(body: &'a [u8], lenient: bool)
+                -> Result<Self, $crate::error::DecodeError>
+            {
+                #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+                #[repr(u32)]
+                enum Row { $( $field, )* Count }
+                const { assert!((Row::Count as u32) <= 64, "the mask of rows has 64 bits") };
+                $( let mut $field = $crate::body::bodies!(@slot $presence $ty); )*
+                let mut walked = $crate::body::Walked::default();
+                let mut ies = $crate::ie::IeIter::new(body);
+                loop {
+                    let start = ies.offset();
+                    let Some(ie) = ies.next() else { break };
+                    let ie = ie?;
+                    let end = ies.offset();
+                    match ie.ie_type {
+                        $(
+                            $crate::ie::IeType::$ie => {
+                                let found = $crate::body::Found {
+                                    ie, start, end, row: Row::$field as u32,
+                                    lenient: lenient && $crate::body::bodies!(@lenient $presence),
+                                };
+                                $crate::body::bodies!(
+                                    @take $presence $ty, $field, found, &mut walked)?;
+                            }
+                        )*
+                        _ => walked.ignored = walked.ignored.saturating_add(1),
+                    }
+                }
+                Ok(Self {
+                    $( $field: $crate::body::bodies!(@finish $presence $ie, $field, body), )*
+                    ignored: $crate::body::Ignored::new(
+                        body, Self::MEMBERS, walked.incorrect, walked.ignored),
+                })
+            }
+
+            fn encode_members(&self, w: &mut $crate::encode::Writer<'_>)
+                -> Result<(), $crate::encode::NoRoom>
+            {
+                $( $crate::body::bodies!(@put $presence $ie, self.$field, w); )*
+                for ie in self.ignored.iter() {
+                    w.raw(&ie)?;
+                }
+                Ok(())
+            }
+        }
+
+        $crate::body::bodies!(@impl $kind $name $type $($rule)?);
+    )* };
+
+    (@type M $ty:ty) => { $ty };
+    (@type C $ty:ty) => { Option<$ty> };
+    (@type O $ty:ty) => { Option<$ty> };
+    (@type $several:ident $ty:ty) => { $crate::repeated::Repeated<'a, $ty> };
+
+    (@member M $ie:ident) => { $crate::body::bodies!(@row Mandatory $ie false) };
+    (@member C $ie:ident) => { $crate::body::bodies!(@row Conditional $ie false) };
+    (@member O $ie:ident) => { $crate::body::bodies!(@row Optional $ie false) };
+    (@member Ms $ie:ident) => { $crate::body::bodies!(@row Mandatory $ie true) };
+    (@member Cs $ie:ident) => { $crate::body::bodies!(@row Conditional $ie true) };
+    (@member Os $ie:ident) => { $crate::body::bodies!(@row Optional $ie true) };
+    (@row $presence:ident $ie:ident $repeatable:literal) => {
+        $crate::body::Member {
+            ie: $crate::ie::IeType::$ie,
+            presence: $crate::body::Presence::$presence,
+            repeatable: $repeatable,
+        }
+    };
+
+    (@new [$($arg:tt)*] [$($init:tt)*] ($field:ident M $ty:ty) $($rest:tt)*) => {
+        $crate::body::bodies!(@new [$($arg)* $field: $ty,] [$($init)* $field,] $($rest)*);
+    };
+    (@new [$($arg:tt)*] [$($init:tt)*] ($field:ident Ms $ty:ty) $($rest:tt)*) => {
+        $crate::body::bodies!(@new
+            [$($arg)* $field: $crate::repeated::Repeated<'a, $ty>,] [$($init)* $field,] $($rest)*);
+    };
+    (@new [$($arg:tt)*] [$($init:tt)*] ($field:ident $other:ident $ty:ty) $($rest:tt)*) => {
+        $crate::body::bodies!(@new
+            [$($arg)*] [$($init)* $field: Default::default(),] $($rest)*);
+    };
+    (@new [$($arg:tt)*] [$($init:tt)*]) => {
+        /// With the mandatory members; all others absent.
+        #[must_use]
+        #[allow(clippy::too_many_arguments, clippy::new_without_default)]
+        pub fn new($($arg)*) -> Self {
+            Self { $($init)* ignored: $crate::body::Ignored::NONE }
+        }
+    };
+
+    (@slot M $ty:ty) => { None::<$ty> };
+    (@slot C $ty:ty) => { None::<$ty> };
+    (@slot O $ty:ty) => { None::<$ty> };
+    (@slot $several:ident $ty:ty) => { $crate::body::Span::default() };
+
+    (@lenient O) => { true };
+    (@lenient $other:ident) => { false };
+
+    (@take M $ty:ty, $slot:ident, $found:expr, $walked:expr) => {
+        $crate::body::take_one::<$ty>(&mut $slot, $found, $walked)
+    };
+    (@take C $ty:ty, $slot:ident, $found:expr, $walked:expr) => {
+        $crate::body::take_one::<$ty>(&mut $slot, $found, $walked)
+    };
+    (@take O $ty:ty, $slot:ident, $found:expr, $walked:expr) => {
+        $crate::body::take_one::<$ty>(&mut $slot, $found, $walked)
+    };
+    (@take $several:ident $ty:ty, $slot:ident, $found:expr, $walked:expr) => {
+        $crate::body::take_several::<$ty>(&mut $slot, $found)
+    };
+
+    (@finish M $ie:ident, $slot:ident, $body:ident) => {
+        $slot.ok_or_else(|| $crate::body::missing($crate::ie::IeType::$ie, $body))?
+    };
+    (@finish C $ie:ident, $slot:ident, $body:ident) => { $slot };
+    (@finish O $ie:ident, $slot:ident, $body:ident) => { $slot };
+    (@finish Ms $ie:ident, $slot:ident, $body:ident) => {{
+        if $slot.is_empty() {
+            return Err($crate::body::missing($crate::ie::IeType::$ie, $body));
+        }
+        $slot.list($body, $crate::ie::IeType::$ie)
+    }};
+    (@finish $several:ident $ie:ident, $slot:ident, $body:ident) => {
+        $slot.list($body, $crate::ie::IeType::$ie)
+    };
+
+    (@put M $ie:ident, $value:expr, $w:ident) => {
+        $w.put_as($crate::ie::IeType::$ie, &$value)?
+    };
+    (@put C $ie:ident, $value:expr, $w:ident) => {
+        if let Some(value) = &$value { $w.put_as($crate::ie::IeType::$ie, value)? }
+    };
+    (@put O $ie:ident, $value:expr, $w:ident) => {
+        if let Some(value) = &$value { $w.put_as($crate::ie::IeType::$ie, value)? }
+    };
+    (@put $several:ident $ie:ident, $value:expr, $w:ident) => {
+        for value in $value { $w.put_as($crate::ie::IeType::$ie, &value)? }
+    };
+
+    (@impl group $name:ident $type:ident $($rule:ident)?) => {
+        impl<'a> $crate::ie::Ie<'a> for $name<'a> {
+            const TYPE: $crate::ie::IeType = $crate::ie::IeType::$type;
+
+            fn decode(value: &'a [u8]) -> Result<Self, $crate::error::IeError> {
+                Self::decode_members(value, false).map_err(|error| {
+                    $( let error = $crate::body::with_rule(
+                        error, $crate::ie::FailedRuleId::$rule, value); )?
+                    $crate::error::IeError::Nested(error)
+                })
+            }
+
+            fn encode(&self, w: &mut $crate::encode::Writer<'_>)
+                -> Result<(), $crate::encode::NoRoom>
+            {
+                self.encode_members(w)
+            }
+        }
+    };
+    (@impl message $name:ident $type:ident) => {
+        impl<'a> $crate::message::MessageBody<'a> for $name<'a> {
+            const TYPE: $crate::message::MessageType = $crate::message::MessageType::$type;
+
+            fn decode_body(body: &'a [u8]) -> Result<Self, $crate::error::DecodeError> {
+                Self::decode_members(body, true)
+            }
+
+            fn encode_body(&self, w: &mut $crate::encode::Writer<'_>)
+                -> Result<(), $crate::encode::NoRoom>
+            {
+                self.encode_members(w)
+            }
+        }
+    };
+}
+
+pub(crate) use bodies;
+
+/// Names the rule that an error lies in, if its identifier can be read.
+#[cold]
+pub(crate) fn with_rule<'a, T: Ie<'a>>(
+    error: DecodeError,
+    wrap: impl Fn(T) -> crate::ie::FailedRuleId,
+    group: &'a [u8],
+) -> DecodeError {
+    let id = IeIter::new(group)
+        .flatten()
+        .find(|ie| ie.ie_type == T::TYPE)
+        .and_then(|ie| T::decode(ie.value).ok());
+    DecodeError { rule: error.rule.or_else(|| id.map(wrap)), ..error }
+}

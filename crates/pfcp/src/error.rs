@@ -1,0 +1,149 @@
+//! What can be wrong with bytes: headers, IEs, and the Cause that each defect turns into.
+
+use core::fmt;
+
+use crate::cause::Cause;
+use crate::ie::{FailedRuleId, IeType};
+use crate::message::MessageType;
+
+/// Why a datagram or a part of it is no PFCP message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeaderError {
+    /// Fewer octets than the header needs. The message is discarded silently.
+    /// Spec: TS 29.244 §7.6.3.
+    Truncated,
+    /// The length field reaches beyond the datagram. Discarded silently. Spec: TS 29.244 §7.6.3.
+    LengthBeyondDatagram,
+    /// The length field is smaller than the rest of the header. Discarded silently.
+    LengthTooShort,
+    /// A session related message without SEID in its header (S = 0). Discarded silently.
+    SeidAbsent {
+        /// Type of the message.
+        message_type: MessageType,
+        /// Sequence number of the message.
+        sequence: u32,
+    },
+    /// The version is not 1: the answer is a Version Not Supported Response.
+    /// Spec: TS 29.244 §7.6.2.
+    VersionNotSupported {
+        /// The version that the peer sent.
+        version: u8,
+        /// The sequence number, read as in version 1; the answer repeats it.
+        sequence: u32,
+    },
+}
+
+impl fmt::Display for HeaderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated => f.write_str("shorter than a PFCP header"),
+            Self::LengthBeyondDatagram => f.write_str("length field beyond the datagram"),
+            Self::LengthTooShort => f.write_str("length field shorter than the header"),
+            Self::SeidAbsent { message_type, .. } => write!(f, "{message_type} without SEID"),
+            Self::VersionNotSupported { version, .. } => write!(f, "PFCP version {version}"),
+        }
+    }
+}
+
+impl core::error::Error for HeaderError {}
+
+/// Why the value of one IE cannot be decoded; the walker adds type and offset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IeError {
+    /// Too few octets for what the IE says that it contains.
+    Length,
+    /// The octets are there and make no sense.
+    Value,
+    /// A defect of an IE inside this grouped IE.
+    Nested(DecodeError),
+}
+
+/// The class of a defect; each has one Cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DecodeErrorKind {
+    /// A mandatory IE is absent: Cause 66.
+    MandatoryMissing,
+    /// A conditional IE is absent although its condition holds: Cause 67.
+    ConditionalMissing,
+    /// A length field lies or an IE is too short: Cause 68.
+    InvalidLength,
+    /// An IE has a value that makes no sense: Cause 69.
+    Incorrect,
+}
+
+/// The first defect of a message, with what an error response needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DecodeError {
+    /// Class of the defect.
+    pub kind: DecodeErrorKind,
+    /// The IE at fault: the absent one, or the broken one.
+    pub ie: IeType,
+    /// Octets from the start of the message body to the IE at fault; for an absent IE, to the end
+    /// of the message or of the grouped IE that should contain it.
+    pub offset: u16,
+    /// The rule that contains the defect, when its identifier could be read.
+    pub rule: Option<FailedRuleId>,
+}
+
+impl DecodeError {
+    /// A defect of `ie` at `offset`.
+    #[must_use]
+    pub const fn new(kind: DecodeErrorKind, ie: IeType, offset: u16) -> Self {
+        Self { kind, ie, offset, rule: None }
+    }
+
+    /// A conditional IE is absent although the condition, known to the caller, holds.
+    #[must_use]
+    pub const fn conditional_missing(ie: IeType) -> Self {
+        Self::new(DecodeErrorKind::ConditionalMissing, ie, 0)
+    }
+
+    /// The Cause of an error response. Spec: TS 29.244 §8.2.1.
+    #[must_use]
+    pub const fn cause(&self) -> Cause {
+        match self.kind {
+            DecodeErrorKind::MandatoryMissing => Cause::MandatoryIeMissing,
+            DecodeErrorKind::ConditionalMissing => Cause::ConditionalIeMissing,
+            DecodeErrorKind::InvalidLength => Cause::InvalidLength,
+            DecodeErrorKind::Incorrect => Cause::MandatoryIeIncorrect,
+        }
+    }
+
+    /// The value of the Offending IE. Spec: TS 29.244 §8.2.22.
+    #[must_use]
+    pub const fn offending_ie(&self) -> IeType {
+        self.ie
+    }
+
+    /// The error of the IE at `offset` of an enclosing body.
+    #[cold]
+    pub(crate) fn from_ie(error: IeError, ie: IeType, offset: u16) -> Self {
+        match error {
+            IeError::Length => Self::new(DecodeErrorKind::InvalidLength, ie, offset),
+            IeError::Value => Self::new(DecodeErrorKind::Incorrect, ie, offset),
+            IeError::Nested(inner) => Self {
+                // 4: type and length of the grouped IE.
+                offset: offset.saturating_add(4).saturating_add(inner.offset),
+                ..inner
+            },
+        }
+    }
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.kind {
+            DecodeErrorKind::MandatoryMissing => "mandatory IE missing",
+            DecodeErrorKind::ConditionalMissing => "conditional IE missing",
+            DecodeErrorKind::InvalidLength => "invalid length",
+            DecodeErrorKind::Incorrect => "incorrect value",
+        };
+        write!(f, "{what}: {} at octet {}", self.ie, self.offset)?;
+        match self.rule {
+            Some(rule) => write!(f, " ({rule})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl core::error::Error for DecodeError {}

@@ -1,0 +1,54 @@
+//! Grouped IEs of associations, load and failures.
+
+use crate::body::bodies;
+use crate::cause::Cause;
+use crate::ie::{
+    CpPfcpEntityIpAddress, FailedRuleId, IpVersion, Metric, NetworkInstance, OciFlags, OffendingIe,
+    PfcpTimer, RemoteGtpuPeer, SNssai, SequenceNumber, UeIpAddressPoolIdentity,
+};
+
+bodies! {
+    /// Load of a node. Spec: TS 29.244 §7.5.3.3.
+    group LoadControlInformation = LOAD_CONTROL_INFORMATION {
+        sequence_number: M SEQUENCE_NUMBER => SequenceNumber,
+        load_metric: M METRIC => Metric,
+    }
+
+    /// Overload of a node. Spec: TS 29.244 §7.5.3.4.
+    group OverloadControlInformation = OVERLOAD_CONTROL_INFORMATION {
+        sequence_number: M SEQUENCE_NUMBER => SequenceNumber,
+        overload_reduction_metric: M METRIC => Metric,
+        period_of_validity: M TIMER => PfcpTimer,
+        oci_flags: C OCI_FLAGS => OciFlags,
+    }
+
+    /// A rule that failed in a request that was accepted in part. Spec: TS 29.244 §7.5.3.1.
+    group PartialFailureInformation = PARTIAL_FAILURE_INFORMATION {
+        failed_rule_id: M FAILED_RULE_ID => FailedRuleId,
+        failure_cause: M CAUSE => Cause,
+        offending_ies: Os OFFENDING_IE => OffendingIe,
+    }
+
+    /// Wish to retain sessions over a restart. Spec: TS 29.244 §7.4.4.1.
+    group SessionRetentionInformation = PFCP_SESSION_RETENTION_INFORMATION {
+        cp_pfcp_entity_ip_addresses: Os CP_PFCP_ENTITY_IP_ADDRESS => CpPfcpEntityIpAddress,
+    }
+
+    /// Pools of UE IP addresses. Spec: TS 29.244 §7.4.4.1.
+    group UeIpAddressPoolInformation = UE_IP_ADDRESS_POOL_INFORMATION {
+        pool_identities: Ms UE_IP_ADDRESS_POOL_IDENTITY => UeIpAddressPoolIdentity<'a>,
+        network_instance: O NETWORK_INSTANCE => NetworkInstance<'a>,
+        s_nssais: Os S_NSSAI => SNssai,
+        ip_version: O IP_VERSION => IpVersion,
+    }
+
+    /// GTP-U peers that do not answer. Spec: TS 29.244 §7.4.5.1.2.
+    group UserPlanePathFailureReport = USER_PLANE_PATH_FAILURE_REPORT {
+        remote_gtpu_peers: Ms REMOTE_GTP_U_PEER => RemoteGtpuPeer<'a>,
+    }
+
+    /// GTP-U peers that answer again. Spec: TS 29.244 §7.4.5.1.3.
+    group UserPlanePathRecoveryReport = USER_PLANE_PATH_RECOVERY_REPORT {
+        remote_gtpu_peers: Ms REMOTE_GTP_U_PEER => RemoteGtpuPeer<'a>,
+    }
+}

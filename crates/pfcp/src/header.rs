@@ -1,0 +1,155 @@
+//! The message header and the walk over messages bundled in one datagram.
+//!
+//! ```text
+//!            8 7 6 5 4 3 2 1
+//! octet 1    version|spare|FO|MP|S      version = 1
+//!       2    message type
+//!       3-4  length: octets that follow octet 4
+//!       5-12 SEID, only with S
+//!       next three octets: sequence number
+//!       last octet: message priority (bits 8-5) with MP, else spare
+//! ```
+//! Spec: TS 29.244 §7.2.2.
+
+use adit_types::Seid;
+
+use crate::encode::{NoRoom, Writer};
+use crate::error::HeaderError;
+use crate::message::MessageType;
+
+const FLAG_S: u8 = 0x01;
+const FLAG_MP: u8 = 0x02;
+const FLAG_FO: u8 = 0x04;
+const VERSION: u8 = 1;
+
+/// The largest sequence number: three octets.
+pub const SEQUENCE_MAX: u32 = 0x00ff_ffff;
+
+/// A decoded header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// Type of the message.
+    pub message_type: MessageType,
+    /// The receiver's SEID; present exactly with S = 1. Zero where the sender does not know it.
+    pub seid: Option<Seid>,
+    /// Sequence number, 0..=[`SEQUENCE_MAX`].
+    pub sequence: u32,
+    /// Message priority, 0..=15; present exactly with MP = 1.
+    pub priority: Option<u8>,
+    /// Another message follows in the same datagram (FO = 1).
+    pub follow_on: bool,
+}
+
+impl Header {
+    /// A header without message priority, last in its datagram. The sequence number is taken
+    /// modulo 2^24.
+    #[must_use]
+    pub const fn new(message_type: MessageType, seid: Option<Seid>, sequence: u32) -> Self {
+        Self {
+            message_type,
+            seid,
+            sequence: sequence & SEQUENCE_MAX,
+            priority: None,
+            follow_on: false,
+        }
+    }
+
+    pub(crate) fn flags(&self) -> u8 {
+        (VERSION << 5)
+            | if self.seid.is_some() { FLAG_S } else { 0 }
+            | if self.priority.is_some() { FLAG_MP } else { 0 }
+            | if self.follow_on { FLAG_FO } else { 0 }
+    }
+
+    pub(crate) fn encode_tail(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        if let Some(seid) = self.seid {
+            w.u64(seid.0)?;
+        }
+        w.u24(self.sequence)?;
+        w.u8((self.priority.unwrap_or(0) & 0x0f) << 4)
+    }
+}
+
+/// A message whose header is decoded and whose body is bounded, not yet decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RawMessage<'a> {
+    /// The header.
+    pub header: Header,
+    /// The IEs.
+    pub body: &'a [u8],
+}
+
+/// Iterates over the messages of one UDP payload: one, or several with Follow On.
+///
+/// After an error that leaves no trustworthy length the walk ends. Octets behind the last message
+/// are ignored; [`Datagram::remaining`] tells how many.
+#[derive(Debug, Clone)]
+pub struct Datagram<'a> {
+    rest: &'a [u8],
+    more: bool,
+}
+
+impl<'a> Datagram<'a> {
+    /// The messages of `payload`. An empty payload yields one [`HeaderError::Truncated`].
+    #[must_use]
+    pub const fn new(payload: &'a [u8]) -> Self {
+        Self { rest: payload, more: true }
+    }
+
+    /// Octets not consumed yet.
+    #[must_use]
+    pub const fn remaining(&self) -> usize {
+        self.rest.len()
+    }
+
+    fn step(&mut self) -> Result<RawMessage<'a>, HeaderError> {
+        let (&[flags, message_type, len_hi, len_lo], after) =
+            self.rest.split_first_chunk::<4>().ok_or(HeaderError::Truncated)?;
+        let header_len = if flags & FLAG_S == 0 { 4 } else { 12 };
+        let (seid, tail) = match after.split_first_chunk::<8>() {
+            Some((seid, tail)) if header_len == 12 => (Some(Seid(u64::from_be_bytes(*seid))), tail),
+            _ => (None, after),
+        };
+        let &[s0, s1, s2, priority] = tail.first_chunk::<4>().ok_or(HeaderError::Truncated)?;
+        if header_len > after.len() {
+            return Err(HeaderError::Truncated);
+        }
+        let sequence = u32::from_be_bytes([0, s0, s1, s2]);
+        let version = flags >> 5;
+        if version != VERSION {
+            return Err(HeaderError::VersionNotSupported { version, sequence });
+        }
+        let len = usize::from(u16::from_be_bytes([len_hi, len_lo]));
+        let message = after.get(..len).ok_or(HeaderError::LengthBeyondDatagram)?;
+        let body = message.get(header_len..).ok_or(HeaderError::LengthTooShort)?;
+        self.rest = after.get(len..).unwrap_or_default();
+        self.more = flags & FLAG_FO != 0;
+        let message_type = MessageType(message_type);
+        if seid.is_none() && message_type.is_session_related() {
+            return Err(HeaderError::SeidAbsent { message_type, sequence });
+        }
+        let header = Header {
+            message_type,
+            seid,
+            sequence,
+            priority: (flags & FLAG_MP != 0).then_some(priority >> 4),
+            follow_on: self.more,
+        };
+        Ok(RawMessage { header, body })
+    }
+}
+
+impl<'a> Iterator for Datagram<'a> {
+    type Item = Result<RawMessage<'a>, HeaderError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if !self.more {
+            return None;
+        }
+        let step = self.step();
+        if !matches!(step, Ok(_) | Err(HeaderError::SeidAbsent { .. })) {
+            self.more = false;
+        }
+        Some(step)
+    }
+}

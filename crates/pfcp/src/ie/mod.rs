@@ -1,0 +1,135 @@
+//! Information elements: the table, the walk, and a type for every leaf IE.
+//!
+//! Regular IEs (one integer, one set of flags, one code point, one string of octets) are rows of
+//! macros in `scalar.rs`, `flags.rs`, `code.rs` and `octets.rs`; irregular ones have a file.
+//! Decoding ignores octets behind the known ones, which later releases add, and spare bits.
+
+mod address;
+mod code;
+mod ethernet;
+mod flags;
+mod flow;
+mod header_creation;
+mod iter;
+mod node_id;
+mod octets;
+mod pfd;
+mod policy;
+mod rate;
+mod reader;
+mod rule_id;
+mod scalar;
+mod table;
+mod user_id;
+mod volume;
+
+use crate::encode::{NoRoom, Writer};
+use crate::error::IeError;
+
+pub use address::{
+    AlternativeSmfIpAddress, CpPfcpEntityIpAddress, FSeid, FTeid, FTeidAddress, RemoteGtpuPeer,
+    SourceIpAddress, UeIpAddress, UserPlaneIpResourceInformation,
+};
+pub(crate) use code::code_points;
+pub use code::{
+    DestinationInterface, FramedRouting, InterfaceType, PdnType, RatType, SourceInterface,
+};
+pub use ethernet::{CTag, EthernetFilterId, Ethertype, MacAddressFields, STag, VlanTag};
+pub use flags::{
+    ApplyAction, AssociationReleaseRequest, CpFunctionFeatures, DataStatus,
+    EthernetFilterProperties, EthernetPduSessionInformation, IpVersion, MeasurementInformation,
+    MeasurementMethod, MtEdtControlInformation, NodeReportType, OciFlags, PfcpAsReqFlags,
+    PfcpAsRspFlags, PfcpAuReqFlags, PfcpSdRspFlags, PfcpSeReqFlags, PfcpSmReqFlags, PfcpSrReqFlags,
+    PfcpSrRspFlags, Proxying, QerControlIndications, QerIndications, ReportType, ReportingTriggers,
+    Rqi, UpFunctionFeatures, UsageInformation, UsageReportTrigger,
+};
+pub use flow::{FlowDirection, FlowInformation, SdfFilter, SdfFilterId};
+pub use header_creation::{
+    OuterHeaderCreation, OuterHeaderDescription, OuterHeaderRemoval, OuterHeaderRemovalDescription,
+};
+pub use iter::{IeIter, RawIe};
+pub use node_id::{Fqdn, NodeId};
+pub use octets::{
+    ActivatePredefinedRules, ApnDnn, ApplicationId, ApplicationInstanceId,
+    DataNetworkAccessIdentifier, DeactivatePredefinedRules, FqCsid, FramedIpv6Route, FramedRoute,
+    GroupId, NetworkInstance, NfInstanceId, SmfSetId, TraceInformation, UeIpAddressPoolIdentity,
+};
+pub use pfd::PfdContents;
+pub use policy::{ForwardingPolicy, HeaderEnrichment, RedirectAddressType, RedirectInformation};
+pub use rate::{
+    DlFlowLevelMarking, GateState, GateStatus, Gbr, Mbr, PacketRate, PacketRateLimit,
+    PacketRateStatus, RateLimits,
+};
+pub(crate) use reader::Reader;
+pub use rule_id::FailedRuleId;
+pub use scalar::{
+    ActivationTime, AdditionalUsageReportsInformation, AggregatedUrrId, AveragingWindow,
+    DeactivationTime, DlBufferingDuration, DlBufferingSuggestedPacketCount, DlDataPacketsSize,
+    DownlinkDataNotificationDelay, DownlinkDataServiceInformation, DurationMeasurement, EndTime,
+    EthernetInactivityTimer, EventQuota, EventThreshold, EventTimeStamp, GracefulReleasePeriod,
+    InactivityDetectionTime, LinkedUrrId, MarId, MeasurementPeriod, Metric, MonitoringTime,
+    Multiplier, NumberOfReports, OffendingIe, PagingPolicyIndicator, PfcpTimer, QerCorrelationId,
+    QueryUrrReference, QuotaHoldingTime, QuotaValidityTime, RecoveryTimeStamp, SNssai,
+    SequenceNumber, SrrId, StartTime, SubsequentEventQuota, SubsequentEventThreshold,
+    SubsequentTimeQuota, SubsequentTimeThreshold, SuggestedBufferingPacketsCount,
+    TimeOfFirstPacket, TimeOfLastPacket, TimeQuota, TimeQuotaMechanism, TimeThreshold, Timer,
+    TrafficEndpointId, TransportLevelMarking, UrSeqn, UserPlaneInactivityTimer, ValidityTimer,
+};
+pub use table::{IE_TABLE, IeInfo, IeType, NullLength, Shape, Status};
+pub use user_id::UserId;
+pub use volume::{
+    DroppedDlTrafficThreshold, SubsequentVolumeQuota, SubsequentVolumeThreshold, VolumeMeasurement,
+    VolumeQuota, VolumeThreshold,
+};
+
+/// A typed IE, leaf or grouped.
+pub trait Ie<'a>: Sized {
+    /// Its type; [`Writer::put_as`] writes the same contents under another one.
+    const TYPE: IeType;
+
+    /// Decodes a value (the octets behind type and length).
+    ///
+    /// # Errors
+    /// [`IeError`] with the class of the first defect.
+    fn decode(value: &'a [u8]) -> Result<Self, IeError>;
+
+    /// Appends the value, without type and length.
+    ///
+    /// # Errors
+    /// [`NoRoom`] when the buffer is full.
+    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom>;
+}
+
+/// An IE that may have length zero, which withdraws what an earlier message set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nullable<T> {
+    /// Length zero.
+    Null,
+    /// A value.
+    Value(T),
+}
+
+impl<T> Nullable<T> {
+    /// The value, `None` for length zero.
+    pub fn value(self) -> Option<T> {
+        match self {
+            Self::Null => None,
+            Self::Value(value) => Some(value),
+        }
+    }
+}
+
+impl<'a, T: Ie<'a>> Ie<'a> for Nullable<T> {
+    const TYPE: IeType = T::TYPE;
+
+    fn decode(value: &'a [u8]) -> Result<Self, IeError> {
+        if value.is_empty() { Ok(Self::Null) } else { T::decode(value).map(Self::Value) }
+    }
+
+    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        match self {
+            Self::Null => Ok(()),
+            Self::Value(value) => value.encode(w),
+        }
+    }
+}

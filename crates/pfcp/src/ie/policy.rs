@@ -1,0 +1,109 @@
+//! Redirect Information, Forwarding Policy and Header Enrichment.
+
+use crate::encode::{NoRoom, Writer};
+use crate::error::IeError;
+use crate::ie::{Ie, IeType, Reader};
+
+crate::ie::code_points! {
+    /// What a redirect address is. Spec: TS 29.244 §8.2.20.
+    RedirectAddressType, REDIRECT_INFORMATION, mask 0x0f {
+        0 Ipv4 "IPv4 address",
+        1 Ipv6 "IPv6 address",
+        2 Url "URL",
+        3 SipUri "SIP URI",
+        4 Ipv4AndIpv6 "IPv4 and IPv6 addresses",
+        5 Port "Port",
+        6 Ipv4AndPort "IPv4 address and Port",
+        7 Ipv6AndPort "IPv6 address and Port",
+        8 Ipv4AndIpv6AndPort "IPv4 and IPv6 addresses and Port",
+    }
+}
+
+impl RedirectAddressType {
+    const fn has_port(self) -> bool {
+        matches!(
+            self,
+            Self::Port | Self::Ipv4AndPort | Self::Ipv6AndPort | Self::Ipv4AndIpv6AndPort
+        )
+    }
+}
+
+/// Where uplink traffic is redirected to. Addresses are text. Spec: TS 29.244 §8.2.20.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RedirectInformation<'a> {
+    /// What the addresses are.
+    pub address_type: RedirectAddressType,
+    /// The address; empty with type Port.
+    pub address: &'a [u8],
+    /// The IPv6 address where both are given, else empty.
+    pub other_address: &'a [u8],
+    /// The port, with the types that have one.
+    pub port: Option<u16>,
+}
+
+impl<'a> Ie<'a> for RedirectInformation<'a> {
+    const TYPE: IeType = IeType::REDIRECT_INFORMATION;
+
+    fn decode(value: &'a [u8]) -> Result<Self, IeError> {
+        let mut r = Reader::new(value);
+        let address_type = RedirectAddressType::from_code(r.u8()? & 0x0f);
+        let address = r.bytes_len16()?;
+        // INTEROP: senders of early releases leave the second length out.
+        let other_address = if r.rest().is_empty() { &[][..] } else { r.bytes_len16()? };
+        let port = r.when(address_type.has_port(), Reader::u16)?;
+        Ok(Self { address_type, address, other_address, port })
+    }
+
+    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        w.u8(self.address_type.code() & 0x0f)?;
+        w.bytes_len16(self.address)?;
+        w.bytes_len16(self.other_address)?;
+        if self.address_type.has_port() {
+            w.u16(self.port.unwrap_or(0))?;
+        }
+        Ok(())
+    }
+}
+
+/// Identifier of a policy that the UP function knows. Spec: TS 29.244 §8.2.23.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ForwardingPolicy<'a>(pub &'a [u8]);
+
+impl<'a> Ie<'a> for ForwardingPolicy<'a> {
+    const TYPE: IeType = IeType::FORWARDING_POLICY;
+
+    fn decode(value: &'a [u8]) -> Result<Self, IeError> {
+        Reader::new(value).bytes_len8().map(Self)
+    }
+
+    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        w.bytes_len8(self.0)
+    }
+}
+
+/// A header field to add to uplink requests. Spec: TS 29.244 §8.2.67.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct HeaderEnrichment<'a> {
+    /// Header type: 0 is HTTP.
+    pub header_type: u8,
+    /// Name of the field.
+    pub name: &'a [u8],
+    /// Value of the field.
+    pub value: &'a [u8],
+}
+
+impl<'a> Ie<'a> for HeaderEnrichment<'a> {
+    const TYPE: IeType = IeType::HEADER_ENRICHMENT;
+
+    fn decode(value: &'a [u8]) -> Result<Self, IeError> {
+        let mut r = Reader::new(value);
+        let header_type = r.u8()? & 0x1f;
+        Ok(Self { header_type, name: r.bytes_len8()?, value: r.bytes_len8()? })
+    }
+
+    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        w.u8(self.header_type & 0x1f)?;
+        w.bytes_len8(self.name)?;
+        w.bytes_len8(self.value)
+    }
+}

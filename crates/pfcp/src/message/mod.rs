@@ -1,0 +1,110 @@
+//! Messages: the table of types, the typed bodies, and the sum of them.
+
+mod node;
+mod session;
+mod table;
+
+use crate::encode::{NoRoom, Writer};
+use crate::error::DecodeError;
+use crate::header::RawMessage;
+
+pub use node::{
+    AssociationReleaseRequest, AssociationReleaseResponse, AssociationSetupRequest,
+    AssociationSetupResponse, AssociationUpdateRequest, AssociationUpdateResponse,
+    HeartbeatRequest, HeartbeatResponse, NodeReportRequest, NodeReportResponse,
+    SessionSetDeletionRequest, SessionSetDeletionResponse, VersionNotSupportedResponse,
+};
+pub use session::{
+    SessionDeletionRequest, SessionDeletionResponse, SessionEstablishmentRequest,
+    SessionEstablishmentResponse, SessionModificationRequest, SessionModificationResponse,
+    SessionReportRequest, SessionReportResponse,
+};
+pub use table::{MESSAGE_TABLE, MessageInfo, MessageType, Relation};
+
+/// The typed body of one message type.
+pub trait MessageBody<'a>: Sized {
+    /// The type.
+    const TYPE: MessageType;
+
+    /// Decodes the IEs behind the header.
+    ///
+    /// # Errors
+    /// The first [`DecodeError`]; it knows the Cause, the Offending IE and the failing rule.
+    fn decode_body(body: &'a [u8]) -> Result<Self, DecodeError>;
+
+    /// Appends the IEs.
+    ///
+    /// # Errors
+    /// [`NoRoom`] when the buffer is full.
+    fn encode_body(&self, w: &mut Writer<'_>) -> Result<(), NoRoom>;
+}
+
+macro_rules! messages {
+    ($( $name:ident, )*) => {
+        /// A decoded message body.
+        #[derive(Debug, Clone, Copy, PartialEq)]
+        #[allow(clippy::large_enum_variant, reason = "nothing here may allocate")]
+        pub enum Message<'a> {
+            $( #[doc = concat!("[`", stringify!($name), "`]")] $name($name<'a>), )*
+            /// A type that Release 17 does not define or that has no typed form here; the body
+            /// is in the [`RawMessage`].
+            Unsupported(MessageType),
+        }
+
+        impl<'a> Message<'a> {
+            /// Decodes the body of a message by its type.
+            ///
+            /// # Errors
+            /// The first defect, as [`MessageBody::decode_body`].
+            pub fn decode(raw: &RawMessage<'a>) -> Result<Self, DecodeError> {
+                match raw.header.message_type {
+                    $( <$name<'_> as MessageBody<'_>>::TYPE =>
+                        $name::decode_body(raw.body).map(Self::$name), )*
+                    other => Ok(Self::Unsupported(other)),
+                }
+            }
+
+            /// The type of the message.
+            #[must_use]
+            pub fn message_type(&self) -> MessageType {
+                match self {
+                    $( Self::$name(_) => <$name<'_> as MessageBody<'_>>::TYPE, )*
+                    Self::Unsupported(other) => *other,
+                }
+            }
+        }
+
+        /// What a message may contain; empty for types without a typed form here.
+        #[must_use]
+        pub fn members(message_type: MessageType) -> &'static [crate::body::Member] {
+            match message_type {
+                $( <$name<'_> as MessageBody<'_>>::TYPE => $name::MEMBERS, )*
+                _ => &[],
+            }
+        }
+    };
+}
+
+messages! {
+    HeartbeatRequest,
+    HeartbeatResponse,
+    AssociationSetupRequest,
+    AssociationSetupResponse,
+    AssociationUpdateRequest,
+    AssociationUpdateResponse,
+    AssociationReleaseRequest,
+    AssociationReleaseResponse,
+    VersionNotSupportedResponse,
+    NodeReportRequest,
+    NodeReportResponse,
+    SessionSetDeletionRequest,
+    SessionSetDeletionResponse,
+    SessionEstablishmentRequest,
+    SessionEstablishmentResponse,
+    SessionModificationRequest,
+    SessionModificationResponse,
+    SessionDeletionRequest,
+    SessionDeletionResponse,
+    SessionReportRequest,
+    SessionReportResponse,
+}

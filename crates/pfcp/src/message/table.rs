@@ -1,0 +1,118 @@
+//! The one table of message types. Spec: TS 29.244 §7.3, table 7.3-1.
+
+use core::fmt;
+
+/// Type of a message: the second octet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct MessageType(pub u8);
+
+/// What a message is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Relation {
+    /// Two nodes: no SEID in the header.
+    Node,
+    /// One PFCP session: a SEID in the header.
+    Session,
+}
+
+/// What the table says about one message type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MessageInfo {
+    /// The number.
+    pub message_type: MessageType,
+    /// The name in the specification.
+    pub name: &'static str,
+    /// What it is about.
+    pub relation: Relation,
+    /// True for requests, false for responses.
+    pub is_request: bool,
+}
+
+macro_rules! message_table {
+    ($( $number:literal $const:ident $name:literal $relation:ident $request:literal; )*) => {
+        impl MessageType {
+            $(
+                #[doc = $name]
+                pub const $const: Self = Self($number);
+            )*
+        }
+
+        /// Every message type of Release 17, ascending.
+        pub static MESSAGE_TABLE: &[MessageInfo] = &[ $(
+            MessageInfo {
+                message_type: MessageType($number),
+                name: $name,
+                relation: Relation::$relation,
+                is_request: $request,
+            },
+        )* ];
+    };
+}
+
+message_table! {
+    1 HEARTBEAT_REQUEST "PFCP Heartbeat Request" Node true;
+    2 HEARTBEAT_RESPONSE "PFCP Heartbeat Response" Node false;
+    3 PFD_MANAGEMENT_REQUEST "PFCP PFD Management Request" Node true;
+    4 PFD_MANAGEMENT_RESPONSE "PFCP PFD Management Response" Node false;
+    5 ASSOCIATION_SETUP_REQUEST "PFCP Association Setup Request" Node true;
+    6 ASSOCIATION_SETUP_RESPONSE "PFCP Association Setup Response" Node false;
+    7 ASSOCIATION_UPDATE_REQUEST "PFCP Association Update Request" Node true;
+    8 ASSOCIATION_UPDATE_RESPONSE "PFCP Association Update Response" Node false;
+    9 ASSOCIATION_RELEASE_REQUEST "PFCP Association Release Request" Node true;
+    10 ASSOCIATION_RELEASE_RESPONSE "PFCP Association Release Response" Node false;
+    11 VERSION_NOT_SUPPORTED_RESPONSE "PFCP Version Not Supported Response" Node false;
+    12 NODE_REPORT_REQUEST "PFCP Node Report Request" Node true;
+    13 NODE_REPORT_RESPONSE "PFCP Node Report Response" Node false;
+    14 SESSION_SET_DELETION_REQUEST "PFCP Session Set Deletion Request" Node true;
+    15 SESSION_SET_DELETION_RESPONSE "PFCP Session Set Deletion Response" Node false;
+    16 SESSION_SET_MODIFICATION_REQUEST "PFCP Session Set Modification Request" Node true;
+    17 SESSION_SET_MODIFICATION_RESPONSE "PFCP Session Set Modification Response" Node false;
+    50 SESSION_ESTABLISHMENT_REQUEST "PFCP Session Establishment Request" Session true;
+    51 SESSION_ESTABLISHMENT_RESPONSE "PFCP Session Establishment Response" Session false;
+    52 SESSION_MODIFICATION_REQUEST "PFCP Session Modification Request" Session true;
+    53 SESSION_MODIFICATION_RESPONSE "PFCP Session Modification Response" Session false;
+    54 SESSION_DELETION_REQUEST "PFCP Session Deletion Request" Session true;
+    55 SESSION_DELETION_RESPONSE "PFCP Session Deletion Response" Session false;
+    56 SESSION_REPORT_REQUEST "PFCP Session Report Request" Session true;
+    57 SESSION_REPORT_RESPONSE "PFCP Session Report Response" Session false;
+}
+
+impl MessageType {
+    /// What the table says, `None` for a type that Release 17 does not define.
+    #[must_use]
+    pub fn info(self) -> Option<&'static MessageInfo> {
+        let row = MESSAGE_TABLE.binary_search_by_key(&self, |info| info.message_type).ok()?;
+        MESSAGE_TABLE.get(row)
+    }
+
+    /// The name in the specification, `"unknown message"` outside the table.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.info().map_or("unknown message", |info| info.name)
+    }
+
+    /// True for types whose header carries a SEID: 50 to 99. Spec: TS 29.244 §7.3.
+    #[must_use]
+    pub const fn is_session_related(self) -> bool {
+        self.0 >= 50 && self.0 <= 99
+    }
+
+    /// True for requests of the table.
+    #[must_use]
+    pub fn is_request(self) -> bool {
+        self.info().is_some_and(|info| info.is_request)
+    }
+
+    /// The type of the response to a request, `None` for all else.
+    #[must_use]
+    pub fn response(self) -> Option<Self> {
+        self.is_request().then_some(Self(self.0 + 1))
+    }
+}
+
+impl fmt::Display for MessageType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.name(), self.0)
+    }
+}

@@ -1,0 +1,143 @@
+//! Lists of IEs of one type, without storage of their own.
+
+use core::fmt;
+
+use crate::ie::{Ie, IeIter, IeType};
+
+/// All IEs of one type in a message or group, in order of arrival.
+///
+/// A decoded list borrows the octets that contain it; every item was decoded once while the
+/// message was, so that iteration cannot fail, and is decoded again when iterated.
+/// A list to encode borrows a slice of items: `Repeated::from(&items[..])`.
+#[derive(Clone, Copy)]
+pub struct Repeated<'a, T> {
+    source: Source<'a, T>,
+}
+
+#[derive(Clone, Copy)]
+enum Source<'a, T> {
+    Items(&'a [T]),
+    Wire { octets: &'a [u8], ie_type: IeType, count: u16 },
+}
+
+impl<'a, T: Ie<'a> + Copy> Repeated<'a, T> {
+    /// No items.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { source: Source::Items(&[]) }
+    }
+
+    /// `octets` are whole IEs, and every one of `ie_type` among them decodes as a `T`.
+    pub(crate) const fn from_wire(octets: &'a [u8], ie_type: IeType, count: u16) -> Self {
+        Self { source: Source::Wire { octets, ie_type, count } }
+    }
+
+    /// How many items.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self.source {
+            Source::Items(items) => items.len(),
+            Source::Wire { count, .. } => usize::from(count),
+        }
+    }
+
+    /// True without items.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The first item.
+    #[must_use]
+    pub fn first(&self) -> Option<T> {
+        self.iter().next()
+    }
+
+    /// The items in order.
+    #[must_use]
+    pub fn iter(&self) -> RepeatedIter<'a, T> {
+        RepeatedIter(match self.source {
+            Source::Items(items) => Walk::Items(items.iter()),
+            Source::Wire { octets, ie_type, .. } => Walk::Wire(IeIter::new(octets), ie_type),
+        })
+    }
+}
+
+impl<'a, T: Ie<'a> + Copy> Default for Repeated<'a, T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<'a, T> From<&'a [T]> for Repeated<'a, T> {
+    fn from(items: &'a [T]) -> Self {
+        Self { source: Source::Items(items) }
+    }
+}
+
+impl<'a, T, const N: usize> From<&'a [T; N]> for Repeated<'a, T> {
+    fn from(items: &'a [T; N]) -> Self {
+        Self { source: Source::Items(items) }
+    }
+}
+
+impl<'a, T: Ie<'a> + Copy + fmt::Debug> fmt::Debug for Repeated<'a, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl<'a, T: Ie<'a> + Copy + PartialEq> PartialEq for Repeated<'a, T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl<'a, T: Ie<'a> + Copy> IntoIterator for Repeated<'a, T> {
+    type Item = T;
+    type IntoIter = RepeatedIter<'a, T>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<'a, T: Ie<'a> + Copy> IntoIterator for &Repeated<'a, T> {
+    type Item = T;
+    type IntoIter = RepeatedIter<'a, T>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+/// Iterator of [`Repeated`].
+#[derive(Clone)]
+pub struct RepeatedIter<'a, T>(Walk<'a, T>);
+
+#[derive(Clone)]
+enum Walk<'a, T> {
+    Items(core::slice::Iter<'a, T>),
+    Wire(IeIter<'a>, IeType),
+}
+
+impl<T> fmt::Debug for RepeatedIter<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RepeatedIter")
+    }
+}
+
+impl<'a, T: Ie<'a> + Copy> Iterator for RepeatedIter<'a, T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        match &mut self.0 {
+            Walk::Items(items) => items.next().copied(),
+            Walk::Wire(ies, ie_type) => {
+                let ie = ies.by_ref().flatten().find(|ie| ie.ie_type == *ie_type)?;
+                match T::decode(ie.value) {
+                    Ok(item) => Some(item),
+                    Err(_) => unreachable!("the same octets were decoded with the message"),
+                }
+            }
+        }
+    }
+}
