@@ -17,12 +17,12 @@ const LIBRARIES: [&str; 5] = ["rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring
 /// short.
 const FUNCTIONS: [&str; 10] = [
     "rte_(openlog_stream|log_set_global_level|log_get_global_level|version|strerror|get_tsc_hz|rdtsc)",
-    "rte_eal_(init|cleanup|hotplug_add|hotplug_remove|has_hugepages|process_type)",
+    "rte_eal_(init|cleanup|hotplug_add|hotplug_remove|has_hugepages|process_type|get_runtime_dir)",
     "rte_(lcore_id|socket_id|lcore_count|thread_register|thread_unregister)",
     "rte_eth_dev_(count_avail|get_port_by_name|get_name_by_port|info_get|configure|start|stop|close)",
     "rte_eth_dev_(adjust_nb_rx_tx_desc|set_mtu|get_mtu|socket_id|is_valid_port|set_link_up)",
     "rte_eth_(find_next|rx_queue_setup|tx_queue_setup|rx_burst|tx_burst|macaddr_get|link_get_nowait)",
-    "rte_eth_(stats_get|stats_reset|xstats_get|xstats_get_names|promiscuous_enable|promiscuous_get)",
+    "rte_eth_(stats_get|stats_reset|xstats_get|xstats_get_names|promiscuous_(enable|disable|get))",
     "rte_pktmbuf_(pool_create|alloc|alloc_bulk|free|free_bulk)|rte_mempool_(free|avail_count|lookup)",
     "rte_ring_(create|free|count|enqueue_burst|dequeue_burst|mp_enqueue_burst|mc_dequeue_burst)",
     "adit_rte_errno",

@@ -1,7 +1,8 @@
 //! A wire between two ports: whatever one receives, the other sends. Shows whether device strings
 //! work on this machine.
 //!
-//! `wire DEVICE DEVICE [no-huge|huge] [MTU] [SECONDS]`
+//! `wire DEVICE DEVICE [no-huge|huge] [MTU] [SECONDS]`; `QUEUES` and `DATA_ROOM` in the environment
+//! set the queues of each port (1) and the bytes of a buffer (2176).
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -45,16 +46,17 @@ fn run(args: &[String]) -> Result<(), AnyError> {
     if let Some(notice) = eal.notice() {
         println!("notice: {notice}");
     }
-    let data_room_bytes = if mtu_bytes > 1800 { 9216 } else { 2048 + 128 };
+    let data_room_bytes = std::env::var("DATA_ROOM").map_or(Ok(2048 + 128), |text| text.parse())?;
     let pool = MempoolConfig { data_room_bytes, ..MempoolConfig::default() };
     let pool = Mempool::create(&eal, &pool)?;
     let mut ports = Vec::new();
-    let mut queues = Vec::new();
+    let count: u16 = std::env::var("QUEUES").map_or(Ok(1), |text| text.parse())?;
+    let mut workers: Vec<Vec<WorkerPort>> = (0..count).map(|_| Vec::new()).collect();
     for device in &devices {
         let config = PortConfig {
             device,
-            rx_queues: 1,
-            tx_queues: 1,
+            rx_queues: count,
+            tx_queues: count,
             rx_descriptors: 1024,
             tx_descriptors: 1024,
             mtu_bytes,
@@ -63,27 +65,29 @@ fn run(args: &[String]) -> Result<(), AnyError> {
         };
         let (port, rx, tx) = Port::open(&eal, &config)?;
         println!("{device}: {:?}", port.details()?);
-        queues.extend(rx.into_iter().zip(tx).map(|(rx, tx)| WorkerPort {
-            rx,
-            tx,
-            info: port.info(),
-        }));
+        for ((rx, tx), worker) in rx.into_iter().zip(tx).zip(&mut workers) {
+            worker.push(WorkerPort { rx, tx, info: port.info() });
+        }
         ports.push(port);
     }
-    forward(&mut WorkerIo::new(queues, pool.clone()), Duration::from_secs(seconds));
+    let workers = workers.into_iter().map(|queues| WorkerIo::new(queues, pool.clone()));
+    forward(&mut workers.collect::<Vec<_>>(), Duration::from_secs(seconds));
     for port in &ports {
         println!("{:?}", port.stats()?);
     }
     Ok(())
 }
 
-fn forward(io: &mut WorkerIo, duration: Duration) {
+fn forward(workers: &mut [WorkerIo], duration: Duration) {
     let end = Instant::now() + duration;
     let mut refused = 0;
     let mut longest = 0;
     while Instant::now() < end {
         let mut received = 0;
-        for (from, to) in [(PortId(0), PortId(1)), (PortId(1), PortId(0))] {
+        let ways = [(PortId(0), PortId(1)), (PortId(1), PortId(0))];
+        let turns = (0..workers.len()).flat_map(|worker| ways.map(|way| (worker, way)));
+        for (worker, (from, to)) in turns {
+            let io = &mut workers[worker];
             let mut burst = Burst::new();
             received += io.rx_burst(from, BURST_DEFAULT.min(BURST_MAX), &mut burst);
             for packet in &burst {

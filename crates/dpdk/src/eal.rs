@@ -185,6 +185,8 @@ struct Inner {
     registered_threads: AtomicUsize,
     arguments: Vec<String>,
     notice: Option<EalNotice>,
+    /// DPDK makes this folder even when it puts nothing there.
+    runtime_folder: Option<String>,
 }
 
 impl Eal {
@@ -213,7 +215,7 @@ impl Eal {
         // only call of `rte_eal_init` in it.
         let (code, log) = log::capture(|| unsafe { sys::rte_eal_init(count, argv.as_mut_ptr()) });
         if code < 0 {
-            return Err(EalError::Init { errno: Errno::of_return(code), log });
+            return Err(EalError::Init { errno: Errno::last(), log });
         }
         log::pass_on(&log);
         let inner = Inner {
@@ -221,6 +223,7 @@ impl Eal {
             registered_threads: AtomicUsize::new(0),
             arguments,
             notice,
+            runtime_folder: runtime_folder(),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -254,8 +257,10 @@ impl Eal {
     /// DPDK's version as text.
     #[must_use]
     pub fn version(&self) -> String {
-        // SAFETY: returns a C string that lives as long as the process.
-        let text = unsafe { core::ffi::CStr::from_ptr(sys::rte_version()) };
+        // SAFETY: takes nothing, returns a constant.
+        let text = unsafe { sys::rte_version() };
+        // SAFETY: a C string that lives as long as the process.
+        let text = unsafe { core::ffi::CStr::from_ptr(text) };
         text.to_string_lossy().into_owned()
     }
 
@@ -275,11 +280,26 @@ impl Eal {
     }
 }
 
+fn runtime_folder() -> Option<String> {
+    // SAFETY: the EAL runs.
+    let text = unsafe { sys::rte_eal_get_runtime_dir() };
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: a C string in the EAL's static memory.
+    let text = unsafe { core::ffi::CStr::from_ptr(text) };
+    text.to_str().ok().map(str::to_owned)
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
         // SAFETY: every pool and port holds a handle, so none is left that points into DPDK's
         // memory; a pool that could not be freed has leaked its handle and we do not get here.
         unsafe { sys::rte_eal_cleanup() };
+        if let Some(folder) = &self.runtime_folder {
+            // Best effort: removes the folder only when it is empty.
+            drop(std::fs::remove_dir(folder));
+        }
     }
 }
 

@@ -4,17 +4,21 @@ use core::fmt;
 
 use adit_dpdk_sys as sys;
 
-/// An error number as DPDK calls return it, positive.
+/// An error number as DPDK calls return it, positive; zero when a driver gave none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Errno(i32);
 
 impl Errno {
     /// The error of a call that returned `code`, a negative error number or a bare -1.
     ///
-    /// For -1 the reason is in DPDK's thread-local `rte_errno`, when it set one.
+    /// Drivers answer with a bare -1 when they have no number to give; it does not mean `EPERM`.
     pub(crate) fn of_return(code: i32) -> Self {
-        let last = Self::last();
-        if code == -1 && last.0 != 0 { last } else { Self(code.saturating_abs()) }
+        if code == -1 { Self(0) } else { Self(code.saturating_abs()) }
+    }
+
+    /// The C library's thread-local error number.
+    pub(crate) fn last_os() -> Self {
+        Self(std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
     }
 
     /// DPDK's thread-local `rte_errno`.
@@ -23,12 +27,7 @@ impl Errno {
         Self(unsafe { sys::adit_rte_errno() })
     }
 
-    /// The C library's thread-local error number, when set.
-    pub(crate) fn last_os() -> Option<Self> {
-        std::io::Error::last_os_error().raw_os_error().filter(|value| *value != 0).map(Self)
-    }
-
-    /// The number, positive.
+    /// The number, positive; zero when DPDK gave none.
     #[must_use]
     pub fn value(self) -> i32 {
         self.0
@@ -37,7 +36,10 @@ impl Errno {
 
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", std::io::Error::from_raw_os_error(self.0))
+        match self.0 {
+            0 => f.write_str("the driver gave no error number"),
+            value => write!(f, "{}", std::io::Error::from_raw_os_error(value)),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod attach;
 mod error;
 mod ffi;
+mod frame;
 
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -20,9 +21,6 @@ use crate::mempool::Mempool;
 use crate::queue::{RxQueue, TxQueue};
 use attach::Attached;
 pub use error::PortError;
-
-/// Octets of a frame around an IP packet of MTU size: Ethernet header, two VLAN tags, FCS.
-const FRAME_OVERHEAD_BYTES: u32 = 14 + 2 * 4 + 4;
 
 /// How to open a port.
 #[derive(Debug, Clone, Copy)]
@@ -101,6 +99,7 @@ pub struct Port {
 pub(crate) struct Running {
     /// Dropped after the port was stopped, and before the pool handle.
     attached: Attached,
+    promiscuous: bool,
     _pool: Mempool,
 }
 
@@ -112,6 +111,10 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        if self.promiscuous {
+            // SAFETY: takes any number. A kernel interface would stay promiscuous otherwise.
+            unsafe { sys::rte_eth_promiscuous_disable(self.id()) };
+        }
         // SAFETY: the port was started, and no queue handle is left.
         unsafe { sys::rte_eth_dev_stop(self.id()) };
     }
@@ -129,7 +132,7 @@ impl Port {
         let (opened, log) = log::capture(|| Self::start(eal, config));
         let running = Arc::new(opened.map_err(|error| error.with_log(&log))?);
         log::pass_on(&log);
-        let info = Self::fixed_info(config.device, &running)?;
+        let info = Self::fixed_info(config, &running)?;
         let rx = (0..config.rx_queues).map(|queue| RxQueue::new(&running, queue)).collect();
         let tx = (0..config.tx_queues).map(|queue| TxQueue::new(&running, queue)).collect();
         Ok((Self { running, info, not_sync: PhantomData }, rx, tx))
@@ -161,26 +164,27 @@ impl Port {
                 .map_err(fail("set up a transmit queue of"))?;
         }
         ffi::start(id).map_err(fail("start"))?;
-        let running = Running { attached, _pool: config.mempool.clone() };
-        if config.promiscuous {
+        let promiscuous = config.promiscuous;
+        let running = Running { attached, promiscuous, _pool: config.mempool.clone() };
+        if promiscuous {
             ffi::promiscuous(id).map_err(fail("set promiscuous mode of"))?;
         }
         Ok(running)
     }
 
-    fn fixed_info(device: &Device, running: &Running) -> Result<PortInfo, PortError> {
+    fn fixed_info(config: &PortConfig<'_>, running: &Running) -> Result<PortInfo, PortError> {
         let id = running.id();
         let read = || -> Result<PortInfo, Errno> {
             let offer = ffi::dev_info(id)?;
             let checksum = u64::from(sys::RTE_ETH_RX_OFFLOAD_IPV4_CKSUM);
             Ok(PortInfo {
                 mac: ffi::mac(id)?,
-                mtu_bytes: ffi::mtu(id)?,
+                mtu_bytes: config.mtu_bytes,
                 rx_ipv4_checksum: offer.rx_offload_capa & checksum != 0,
             })
         };
         read().map_err(|errno| PortError::Refused {
-            device: device.to_string(),
+            device: config.device.to_string(),
             operation: "describe",
             errno,
             log: String::new(),
@@ -210,7 +214,7 @@ impl Port {
         Ok(PortDetails {
             driver: ffi::driver_name(&offer),
             mac: ffi::mac(id)?,
-            mtu_bytes: ffi::mtu(id)?,
+            mtu_bytes: self.info.mtu_bytes,
             rx_queues_max: offer.max_rx_queues,
             tx_queues_max: offer.max_tx_queues,
             link_up,
@@ -248,12 +252,12 @@ fn check_offer(config: &PortConfig<'_>, offer: &sys::rte_eth_dev_info) -> Result
         });
     }
     let mtu_bytes = config.mtu_bytes;
-    if mtu_bytes < offer.min_mtu || mtu_bytes > offer.max_mtu {
-        let (min, max) = (offer.min_mtu, offer.max_mtu);
+    let (min, max) = (offer.min_mtu, offer.max_mtu.min(frame::mtu_max(config.device)));
+    if mtu_bytes < min || mtu_bytes > max {
         return Err(PortError::Mtu { device: device(), mtu_bytes, min, max });
     }
     let room_bytes = config.mempool.data_room_bytes();
-    let need_bytes = u32::from(mtu_bytes) + FRAME_OVERHEAD_BYTES + sys::RTE_PKTMBUF_HEADROOM;
+    let need_bytes = frame::data_room(config.device, mtu_bytes);
     if need_bytes > u32::from(room_bytes) {
         return Err(PortError::DataRoom { device: device(), mtu_bytes, need_bytes, room_bytes });
     }

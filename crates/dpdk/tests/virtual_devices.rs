@@ -1,7 +1,13 @@
-#![allow(clippy::cast_possible_truncation, reason = "counts far below 65536")]
 //! The safe layer over DPDK's own virtual devices, without hugepages or privileges.
 //!
 //! One test, since the EAL starts once in a process.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::cast_possible_truncation,
+    reason = "test code"
+)]
 
 use adit_dpdk::{
     Device, Eal, EalConfig, EalError, HugepageMode, Mbuf, Mempool, MempoolConfig, MempoolError,

@@ -67,24 +67,38 @@ fn make(device: &Device, name: &CString) -> Result<(), PortError> {
             return Err(PortError::InterfaceMissing { device, iface });
         }
     }
-    ffi::add_virtual(name, &c_string(device.arguments())).map_err(|errno| match errno {
-        errno if errno.value() == libc::EEXIST => PortError::InUse { device: device.to_string() },
-        errno => PortError::Attach {
-            device: device.to_string(),
-            errno: reason(errno),
-            log: String::new(),
-        },
+    let refused =
+        |errno| PortError::Attach { device: device.to_string(), errno, log: String::new() };
+    if let Some(family) = family(device) {
+        try_socket(family).map_err(refused)?;
+    }
+    ffi::add_virtual(name, &c_string(device.arguments())).map_err(|errno| match errno.value() {
+        libc::EEXIST => PortError::InUse { device: device.to_string() },
+        _ => refused(errno),
     })
 }
 
 /// Drivers whose `iface=` names an interface that is there already; `net_tap` makes its own.
 fn needs_interface(device: &Device) -> bool {
-    ["net_af_packet", "net_af_xdp"].iter().any(|driver| device.is_driver(driver))
+    family(device).is_some()
 }
 
-/// The kernel's reason where the driver answered with a bare -1.
-fn reason(errno: Errno) -> Errno {
-    if errno.value() == 1 { Errno::last_os().unwrap_or(errno) } else { errno }
+/// The address family of the sockets that the driver will open.
+fn family(device: &Device) -> Option<i32> {
+    let families = [("net_af_packet", libc::AF_PACKET), ("net_af_xdp", libc::AF_XDP)];
+    families.iter().find(|(driver, _)| device.is_driver(driver)).map(|(_, family)| *family)
+}
+
+/// Opens and closes a socket of the driver's kind: the drivers hide the kernel's reason.
+fn try_socket(family: i32) -> Result<(), Errno> {
+    // SAFETY: takes three numbers.
+    let descriptor = unsafe { libc::socket(family, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if descriptor < 0 {
+        return Err(Errno::last_os());
+    }
+    // SAFETY: closes the descriptor that was just opened and given to nobody.
+    unsafe { libc::close(descriptor) };
+    Ok(())
 }
 
 fn c_string(text: &str) -> CString {

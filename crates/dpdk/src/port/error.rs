@@ -62,7 +62,10 @@ pub enum PortError {
         tx_max: u16,
     },
     /// The device cannot carry packets of this size.
-    #[error("device {device} takes an MTU of {min} to {max} bytes, not {mtu_bytes}")]
+    #[error(
+        "device {device} takes an MTU of {min} to {max} bytes, not {mtu_bytes}; net_af_packet takes \
+         more with `framesz=4096`, net_memif with `bsize=4096`"
+    )]
     Mtu {
         /// The device.
         device: String,
@@ -128,9 +131,13 @@ fn attach_hint(errno: Errno) -> &'static str {
         libc::EBUSY => "another program holds the interface's queue or an XDP program on it",
         libc::ENODEV => "check the driver name and whether its DPDK package is installed",
         libc::EOPNOTSUPP | libc::EPROTONOSUPPORT | libc::EAFNOSUPPORT | libc::ENOPROTOOPT => {
-            "the kernel lacks the feature (CONFIG_XDP_SOCKETS, CONFIG_PACKET, CONFIG_TUN)"
+            "the device or the kernel (CONFIG_XDP_SOCKETS, CONFIG_PACKET, CONFIG_TUN) lacks the \
+             feature"
         }
         libc::ENOMEM => "raise the configured memory",
-        _ => "check the device arguments; the driver's lines follow",
+        _ => {
+            "check the device arguments, and that no other program uses the interface's queue; the \
+             driver's lines follow"
+        }
     }
 }

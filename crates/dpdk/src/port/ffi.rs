@@ -9,7 +9,7 @@ use core::mem::MaybeUninit;
 use adit_dpdk_sys as sys;
 use adit_types::MacAddr;
 
-use super::{PortConfig, PortStats};
+use super::{PortConfig, PortStats, frame};
 use crate::errno::Errno;
 use crate::mempool::Mempool;
 
@@ -96,7 +96,7 @@ pub(super) fn configure(
 ) -> Result<(), Errno> {
     // SAFETY: numbers and pointers only; zero selects every default.
     let mut conf: sys::rte_eth_conf = unsafe { zeroed() };
-    conf.rxmode.mtu = u32::from(config.mtu_bytes);
+    conf.rxmode.mtu = frame::nominal_mtu(config, offer);
     conf.rxmode.offloads = offer.rx_offload_capa & u64::from(sys::RTE_ETH_RX_OFFLOAD_IPV4_CKSUM);
     let hashes = offer.flow_type_rss_offloads & RSS_FIELDS;
     if config.rx_queues > 1 && hashes != 0 {
@@ -174,13 +174,6 @@ pub(super) fn mac(id: u16) -> Result<MacAddr, Errno> {
     // SAFETY: writes one structure.
     check(unsafe { sys::rte_eth_macaddr_get(id, &raw mut addr) })?;
     Ok(MacAddr(addr.addr_bytes))
-}
-
-pub(super) fn mtu(id: u16) -> Result<u16, Errno> {
-    let mut mtu = 0;
-    // SAFETY: writes one number.
-    check(unsafe { sys::rte_eth_dev_get_mtu(id, &raw mut mtu) })?;
-    Ok(mtu)
 }
 
 /// Whether the link is up, and its speed in Mb/s when known.
