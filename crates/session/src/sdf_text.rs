@@ -175,3 +175,128 @@ fn address(word: Option<&str>, error: SdfTextError) -> Result<AddrMatch, SdfText
 fn number<N: core::str::FromStr>(word: &str) -> Option<N> {
     if word.starts_with(|c: char| c.is_ascii_digit()) { word.parse().ok() } else { None }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn v4(text: &str) -> AddrMatch {
+        AddrMatch::V4(text.parse().unwrap())
+    }
+
+    fn range(first: u16, last: u16) -> PortRange {
+        PortRange { first, last }
+    }
+
+    #[test]
+    fn flow_description_yields_protocol_addresses_and_ports() {
+        let text = "permit out 17 from 1.2.3.0/24 53,1000-2000 to assigned 80";
+        let expected = SdfFilter {
+            protocol: Some(17),
+            remote: v4("1.2.3.0/24"),
+            remote_ports: vec![range(53, 53), range(1000, 2000)],
+            local_ports: vec![range(80, 80)],
+            ..SdfFilter::ANY
+        };
+        assert_eq!(parse(text), Ok(expected));
+        assert_eq!(parse("permit out ip from any to assigned"), Ok(SdfFilter::ANY));
+    }
+
+    #[test]
+    fn flow_description_tolerates_white_space_and_host_bits() {
+        let text = "  permit\tout  6 from 10.0.0.9/8   80 , 443 ,1-2 to   10.1.1.1\n";
+        let filter = parse(text).unwrap();
+        assert_eq!(filter.remote, v4("10.0.0.0/8"));
+        assert_eq!(filter.local, v4("10.1.1.1/32"));
+        assert_eq!(filter.remote_ports, [range(80, 80), range(443, 443), range(1, 2)]);
+    }
+
+    #[test]
+    fn flow_description_of_ipv6_is_understood() {
+        let filter = parse("permit out 58 from 2001:db8::/32 to 2001:db8:1::5").unwrap();
+        assert_eq!(filter.remote, AddrMatch::V6("2001:db8::/32".parse().unwrap()));
+        assert_eq!(filter.local, AddrMatch::V6("2001:db8:1::5/128".parse().unwrap()));
+    }
+
+    #[test]
+    fn flow_description_outside_the_subset_is_refused_by_name() {
+        use SdfTextError as E;
+        let many = vec!["1"; PORT_RANGES_MAX + 1].join(",");
+        let cases = [
+            ("", E::Action),
+            ("deny out ip from any to any", E::Action),
+            ("permit in ip from any to any", E::Direction),
+            ("permit out", E::Protocol),
+            ("permit out tcp from any to any", E::Protocol),
+            ("permit out 256 from any to any", E::Protocol),
+            ("permit out +6 from any to any", E::Protocol),
+            ("permit out ip any to any", E::From),
+            ("permit out ip from", E::Source),
+            ("permit out ip from 1.2.3.4/33 to any", E::Source),
+            ("permit out ip from 1.2.3 to any", E::Source),
+            ("permit out ip from !1.2.3.4 to any", E::Negation),
+            ("permit out ip from any 80, to any", E::SourcePorts),
+            ("permit out ip from any ,80 to any", E::SourcePorts),
+            ("permit out ip from any 80 81 to any", E::SourcePorts),
+            ("permit out ip from any 2-1 to any", E::SourcePorts),
+            ("permit out ip from any 65536 to any", E::SourcePorts),
+            ("permit out ip from any http to any", E::To),
+            ("permit out ip from any", E::To),
+            ("permit out ip from any to", E::Destination),
+            ("permit out ip from any to ::/129", E::Destination),
+            ("permit out ip from any to any 80-", E::DestinationPorts),
+            ("permit out ip from any to any frag", E::Option),
+            ("permit out ip from 1.2.3.4 to ::1", E::FamilyMismatch),
+        ];
+        for (text, error) in cases {
+            assert_eq!(parse(text), Err(error), "{text}");
+        }
+        let text = format!("permit out ip from any {many} to any");
+        assert_eq!(parse(&text), Err(E::TooManyPorts));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_parsed_or_refused(text in "\\PC{0,80}") {
+            let _ = parse(&text);
+        }
+
+        #[test]
+        fn any_sequence_of_words_is_parsed_or_refused(words in prop::collection::vec(
+            prop::sample::select(vec![
+                "permit", "out", "ip", "6", "from", "to", "any", "assigned", "1.2.3.4/8", "::/0",
+                "!", ",", "-", "80", "80-90", "9-", "\u{a0}", "/", "99999999999999999999",
+            ]), 0..14)) {
+            let text = words.join(" ");
+            if let Ok(filter) = parse(&text) {
+                prop_assert!(filter.remote_ports.len() <= PORT_RANGES_MAX);
+                prop_assert!(text.starts_with("permit out"));
+            }
+        }
+
+        #[test]
+        fn printed_filter_is_parsed_back(
+            protocol: Option<u8>,
+            addr: u32,
+            len in 0..=32u8,
+            ports in prop::collection::vec((0..=u16::MAX, 0..=u16::MAX), 0..4),
+        ) {
+            let prefix = Ipv4Prefix::containing(addr.into(), len).unwrap();
+            let ranges: Vec<PortRange> =
+                ports.into_iter().map(|(a, b)| range(a.min(b), a.max(b))).collect();
+            let list: Vec<String> =
+                ranges.iter().map(|r| format!("{}-{}", r.first, r.last)).collect();
+            let protocol_text = protocol.map_or("ip".to_owned(), |number| number.to_string());
+            let text =
+                format!("permit out {protocol_text} from {prefix} {} to any", list.join(", "));
+            let expected = SdfFilter {
+                protocol,
+                remote: AddrMatch::V4(prefix),
+                remote_ports: ranges,
+                ..SdfFilter::ANY
+            };
+            prop_assert_eq!(parse(&text), Ok(expected));
+        }
+    }
+}

@@ -195,3 +195,79 @@ impl TeidAllocator {
 fn position(slot: u32) -> usize {
     usize::try_from(slot).unwrap_or(usize::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SESSION: SessionIndex = SessionIndex(7);
+
+    fn take(teids: &mut TeidAllocator) -> Teid {
+        let plan = teids.plan(1, |_| false).unwrap();
+        let teid = plan.teids()[0];
+        teids.commit(plan, SESSION);
+        teid
+    }
+
+    #[test]
+    fn teid_positions_are_dense_and_reused_in_order_of_release() {
+        let mut teids = TeidAllocator::new(2, 1);
+        assert_eq!(teids.slot_bits(), 2);
+        let first: Vec<Teid> = (0..4).map(|_| take(&mut teids)).collect();
+        let positions: Vec<u32> = first.iter().map(|&teid| teids.slot_of(teid)).collect();
+        assert_eq!(positions, [0, 1, 2, 3]);
+        assert!(teids.plan(1, |_| false).is_none(), "all positions are in use");
+
+        for at in [2, 0] {
+            assert!(teids.retire(first[at]));
+            assert!(teids.plan(1, |_| false).is_none(), "not before the reclaim");
+        }
+        for at in [2, 0] {
+            teids.reclaim(first[at]);
+        }
+        for at in [2, 0] {
+            let again = take(&mut teids);
+            assert_eq!(teids.slot_of(again), teids.slot_of(first[at]));
+            assert_ne!(again, first[at], "another tag than in the previous life");
+        }
+    }
+
+    #[test]
+    fn teid_plan_changes_nothing_until_committed() {
+        let teids = TeidAllocator::new(8, 1);
+        let before = teids.clone();
+        let plan = teids.plan(3, |_| false).unwrap();
+        assert_eq!(teids, before);
+        assert_eq!(plan.teids(), before.plan(3, |_| false).unwrap().teids());
+    }
+
+    #[test]
+    fn teid_given_or_avoided_is_not_chosen() {
+        let mut teids = TeidAllocator::new(8, 1);
+        let first = teids.plan(1, |_| false).unwrap().teids()[0];
+        assert_ne!(teids.plan(1, |teid| teid == first).unwrap().teids()[0], first);
+        teids.ensure_given(first, SESSION);
+        assert_eq!(teids.holder(first), Holder::Session(SESSION));
+        assert_ne!(take(&mut teids), first);
+        assert!(!teids.retire(first), "a given TEID needs no reclaim");
+        assert_eq!(teids.holder(first), Holder::Nobody);
+    }
+
+    #[test]
+    fn position_without_a_free_tag_is_passed_over() {
+        let mut teids = TeidAllocator::new(adit_types::limits::SESSIONS_MAX, 1);
+        let position = |teid: Teid| teid.0 & 0xff_ffff;
+        let plan = teids.plan(1, |teid| position(teid) == 0).unwrap();
+        assert_eq!(position(plan.teids()[0]), 1);
+        teids.commit(plan, SESSION);
+        assert_eq!(teids.free, [0], "the position passed over stays free");
+        assert_eq!(position(take(&mut teids)), 2);
+        assert_eq!(teids.reserved_count(), 2);
+    }
+
+    #[test]
+    fn teid_keeps_random_bits_at_the_largest_capacity() {
+        let teids = TeidAllocator::new(adit_types::limits::SESSIONS_MAX, 1);
+        assert_eq!(teids.slot_bits(), 24);
+    }
+}

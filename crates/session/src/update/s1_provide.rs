@@ -202,10 +202,8 @@ fn provide_sdf(pdr: PdrId, spec: SdfSpec) -> Result<Sdf, Refusal> {
 fn update_far(far: &mut Far, update: FarUpdate) -> Result<(), Refusal> {
     far.action = update.action.unwrap_or(far.action);
     let Some(parts) = update.forwarding else { return Ok(()) };
-    far.forwarding = Some(
-        update_forwarding(far.forwarding.take(), parts)
-            .ok_or({ Refusal::FarWithoutDestination { far: update.id } })?,
-    );
+    let forwarding = update_forwarding(far.forwarding.take(), parts);
+    far.forwarding = Some(forwarding.ok_or(Refusal::FarWithoutDestination { far: update.id })?);
     Ok(())
 }
 

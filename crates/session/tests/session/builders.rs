@@ -1,0 +1,115 @@
+//! Rules with sensible parts, to be varied by the tests.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use adit_rules::{
+    ApplyAction, DestinationInterface, GtpuTunnel, OuterHeaderCreation, OuterHeaderRemoval,
+    SourceInterface, UeAddresses,
+};
+use adit_session::{
+    Change, CpFSeid, FTeidSpec, Far, Forwarding, LocalAddresses, OwnerId, PdiSpec, PdrSpec, Qer,
+    SdfSpec, SessionStore, StoreConfig, UeMatch, UeSide,
+};
+use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, Seid, Teid};
+
+pub const N3: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+pub const GNB: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+pub const OWNER: OwnerId = OwnerId(1);
+pub const CP: CpFSeid = CpFSeid { seid: Seid(9), v4: None, v6: None };
+pub const CHOOSE: FTeidSpec = FTeidSpec::Choose { v4: true, v6: false, choose_id: None };
+
+pub fn store(sessions_max: usize) -> SessionStore {
+    let n3_addresses = LocalAddresses { v4: Some(N3), v6: None };
+    SessionStore::new(StoreConfig { sessions_max, n3_addresses, seed: 1 })
+}
+
+pub fn ue(last: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 45, 0, last)
+}
+
+pub fn ue_match(last: u8, side: UeSide) -> UeMatch {
+    UeMatch { addresses: UeAddresses { v4: Some(ue(last)), v6: None }, side }
+}
+
+pub fn given(teid: u32) -> FTeidSpec {
+    FTeidSpec::Given { teid: Teid(teid), v4: Some(N3), v6: None }
+}
+
+pub fn pdi(source: SourceInterface) -> PdiSpec {
+    PdiSpec {
+        source,
+        f_teid: None,
+        network_instance: None,
+        ue: None,
+        qfis: Vec::new(),
+        sdf: Vec::new(),
+    }
+}
+
+/// PDR 1 (uplink, chosen F-TEID) with FAR 1.
+pub fn uplink(last: u8) -> PdrSpec {
+    PdrSpec {
+        id: PdrId(1),
+        precedence: Precedence(100),
+        pdi: PdiSpec {
+            f_teid: Some(CHOOSE),
+            ue: Some(ue_match(last, UeSide::Source)),
+            qfis: vec![Qfi::new(9).unwrap()],
+            ..pdi(SourceInterface::Access)
+        },
+        outer_header_removal: Some(OuterHeaderRemoval::GtpuUdpIpv4),
+        far: Some(FarId(1)),
+        qers: vec![QerId(1)],
+    }
+}
+
+/// PDR 2 (downlink) with FAR 2.
+pub fn downlink(last: u8) -> PdrSpec {
+    PdrSpec {
+        id: PdrId(2),
+        precedence: Precedence(100),
+        pdi: PdiSpec {
+            ue: Some(ue_match(last, UeSide::Destination)),
+            ..pdi(SourceInterface::Core)
+        },
+        outer_header_removal: None,
+        far: Some(FarId(2)),
+        qers: vec![QerId(1)],
+    }
+}
+
+pub fn far(id: u32, destination: DestinationInterface) -> Far {
+    let outer_header_creation = (destination == DestinationInterface::Access).then(|| tunnel(5));
+    Far {
+        id: FarId(id),
+        action: ApplyAction::FORW,
+        forwarding: Some(Forwarding {
+            destination,
+            network_instance: None,
+            outer_header_creation,
+            transport_level_marking: None,
+        }),
+    }
+}
+
+pub fn tunnel(teid: u32) -> OuterHeaderCreation {
+    OuterHeaderCreation::Gtpu(GtpuTunnel { teid: Teid(teid), addr: IpAddr::V4(GNB) })
+}
+
+pub fn qer(id: u32) -> Qer {
+    Qer { id: QerId(id), qfi: Qfi::new(9), ..Qer::default() }
+}
+
+/// The usual session of one UE: a PDR, FAR per direction and a QER.
+pub fn session(last: u8) -> Change {
+    Change {
+        create_pdrs: vec![uplink(last), downlink(last)],
+        create_fars: vec![far(1, DestinationInterface::Core), far(2, DestinationInterface::Access)],
+        create_qers: vec![qer(1)],
+        ..Change::default()
+    }
+}
+
+pub fn flow(text: &str) -> SdfSpec {
+    SdfSpec { flow_description: Some(text.into()), ..SdfSpec::default() }
+}

@@ -1,0 +1,10 @@
+//! Tests of the room through its public doors, one module per stage, and a comparison with a naive
+//! model under random sequences of changes.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod builders;
+mod model;
+mod s1_provide;
+mod s2_resolve;
+mod s3_compile;
+mod s4_commit;

@@ -1,0 +1,195 @@
+//! Stage 1: creations, updates and removals of single rules.
+
+use adit_rules::{ApplyAction, DestinationInterface, Gate, SdfFilter, SourceInterface};
+use adit_session::{
+    Change, CpFSeid, FarUpdate, ForwardingUpdate, GateStatus, PdrUpdate, QerUpdate, Rates, Refusal,
+    RuleId, SdfSpec, SdfTextError,
+};
+use adit_types::{BitRate, FarId, PdrId, Precedence, QerId, Qfi, Seid};
+
+use crate::builders::*;
+
+#[test]
+fn pdr_update_changes_only_the_parts_present() {
+    let mut store = store(4);
+    let up_seid = store.establish(OWNER, CP, session(1)).unwrap().up_seid;
+    let before = store.session(up_seid).unwrap().pdrs()[0].clone();
+    let update =
+        PdrUpdate { id: PdrId(1), precedence: Some(Precedence(7)), ..PdrUpdate::default() };
+    store.modify(up_seid, Change { update_pdrs: vec![update], ..Change::default() }).unwrap();
+    let mut expected = before;
+    expected.precedence = Precedence(7);
+    assert_eq!(store.session(up_seid).unwrap().pdrs()[0], expected);
+}
+
+#[test]
+fn far_update_switches_from_drop_to_forward_towards_the_gnb() {
+    let mut store = store(4);
+    let mut change = session(1);
+    change.create_fars[1].action = ApplyAction::DROP;
+    change.create_fars[1].forwarding = None;
+    let up_seid = store.establish(OWNER, CP, change).unwrap().up_seid;
+    let update = FarUpdate {
+        id: FarId(2),
+        action: Some(ApplyAction::FORW),
+        forwarding: Some(ForwardingUpdate {
+            destination: Some(DestinationInterface::Access),
+            outer_header_creation: Some(tunnel(77)),
+            ..ForwardingUpdate::default()
+        }),
+    };
+    let change = Change { update_fars: vec![update], ..Change::default() };
+    let delta = store.modify(up_seid, change).unwrap().delta.unwrap();
+    assert!(delta.keys.is_empty());
+    let far = &delta.rules.unwrap().fars[1];
+    assert_eq!(far.action, ApplyAction::FORW);
+    assert_eq!(far.outer_header_creation, Some(tunnel(77)));
+}
+
+#[test]
+fn far_update_of_the_tunnel_keeps_action_and_destination() {
+    let mut store = store(4);
+    let up_seid = store.establish(OWNER, CP, session(1)).unwrap().up_seid;
+    let parts =
+        ForwardingUpdate { outer_header_creation: Some(tunnel(8)), ..ForwardingUpdate::default() };
+    let update = FarUpdate { id: FarId(2), action: None, forwarding: Some(parts) };
+    store.modify(up_seid, Change { update_fars: vec![update], ..Change::default() }).unwrap();
+    let mut expected = far(2, DestinationInterface::Access);
+    expected.forwarding.as_mut().unwrap().outer_header_creation = Some(tunnel(8));
+    assert_eq!(store.session(up_seid).unwrap().fars()[1], expected);
+}
+
+#[test]
+fn qer_update_changes_gates_and_keeps_rates() {
+    let mut store = store(4);
+    let mut change = session(1);
+    let rates = Rates { uplink: BitRate::from_kbps(1), downlink: BitRate::from_kbps(2) };
+    change.create_qers[0].mbr = Some(rates);
+    let up_seid = store.establish(OWNER, CP, change).unwrap().up_seid;
+    let gates = GateStatus { uplink: Gate::Closed, downlink: Gate::Open };
+    let update = QerUpdate {
+        id: QerId(1),
+        gates: Some(gates),
+        qfi: Qfi::new(3),
+        rqi: Some(true),
+        ..QerUpdate::default()
+    };
+    store.modify(up_seid, Change { update_qers: vec![update], ..Change::default() }).unwrap();
+    let qer = &store.session(up_seid).unwrap().qers()[0];
+    assert_eq!((qer.mbr, qer.gates, qer.qfi, qer.rqi), (Some(rates), gates, Qfi::new(3), true));
+}
+
+#[test]
+fn rule_removed_and_created_in_one_change_is_replaced() {
+    let mut store = store(4);
+    let up_seid = store.establish(OWNER, CP, session(1)).unwrap().up_seid;
+    let change = Change {
+        remove_qers: vec![QerId(1)],
+        create_qers: vec![adit_session::Qer { qfi: Qfi::new(5), ..qer(1) }],
+        ..Change::default()
+    };
+    store.modify(up_seid, change).unwrap();
+    assert_eq!(store.session(up_seid).unwrap().qers()[0].qfi, Qfi::new(5));
+}
+
+#[test]
+fn rule_unknown_or_repeated_is_refused_by_kind_and_identifier() {
+    let pdr = PdrUpdate { id: PdrId(9), ..PdrUpdate::default() };
+    let known = PdrUpdate { id: PdrId(1), ..PdrUpdate::default() };
+    let far_9 = FarUpdate { id: FarId(9), ..FarUpdate::default() };
+    let qer_9 = QerUpdate { id: QerId(9), ..QerUpdate::default() };
+    let none = Change::default;
+    let cases = [
+        (Change { update_pdrs: vec![pdr], ..none() }, false, RuleId::Pdr(PdrId(9))),
+        (Change { update_fars: vec![far_9], ..none() }, false, RuleId::Far(FarId(9))),
+        (Change { update_qers: vec![qer_9], ..none() }, false, RuleId::Qer(QerId(9))),
+        (Change { remove_pdrs: vec![PdrId(9)], ..none() }, false, RuleId::Pdr(PdrId(9))),
+        (Change { remove_fars: vec![FarId(9)], ..none() }, false, RuleId::Far(FarId(9))),
+        (Change { remove_qers: vec![QerId(9)], ..none() }, false, RuleId::Qer(QerId(9))),
+        (Change { create_pdrs: vec![uplink(1)], ..none() }, true, RuleId::Pdr(PdrId(1))),
+        (Change { create_qers: vec![qer(1)], ..none() }, true, RuleId::Qer(QerId(1))),
+        (Change { create_qers: vec![qer(2), qer(2)], ..none() }, true, RuleId::Qer(QerId(2))),
+        (Change { update_pdrs: vec![known.clone(), known], ..none() }, true, RuleId::Pdr(PdrId(1))),
+        (Change { remove_fars: vec![FarId(1); 2], ..none() }, true, RuleId::Far(FarId(1))),
+    ];
+    let mut store = store(4);
+    let up_seid = store.establish(OWNER, CP, session(1)).unwrap().up_seid;
+    let before = store.clone();
+    for (change, is_duplicate, rule) in cases {
+        let expected = if is_duplicate {
+            Refusal::DuplicateRule { rule }
+        } else {
+            Refusal::UnknownRule { rule }
+        };
+        assert_eq!(store.modify(up_seid, change), Err(expected));
+        assert_eq!(expected.rule(), Some(rule));
+        assert_eq!(store, before);
+    }
+}
+
+#[test]
+fn sdf_filter_that_cannot_be_used_is_refused() {
+    let pdr = PdrId(2);
+    let cases = [
+        (
+            flow("permit in ip from any to any"),
+            Refusal::SdfInvalid { pdr, error: SdfTextError::Direction },
+        ),
+        (SdfSpec::default(), Refusal::SdfEmpty { pdr }),
+        (
+            SdfSpec { flow_label: Some(1 << 20), ..SdfSpec::default() },
+            Refusal::SdfFlowLabelInvalid { pdr, flow_label: 1 << 20 },
+        ),
+        (SdfSpec { bidirectional: true, ..SdfSpec::default() }, Refusal::SdfWithoutId { pdr }),
+    ];
+    for (sdf, refusal) in cases {
+        let mut store = store(4);
+        let mut change = session(1);
+        change.create_pdrs[1].pdi.sdf.push(sdf);
+        assert_eq!(store.establish(OWNER, CP, change), Err(refusal));
+    }
+}
+
+#[test]
+fn sdf_filter_keeps_its_other_conditions() {
+    let mut store = store(4);
+    let mut change = session(1);
+    let spec = SdfSpec {
+        tos: Some((0xb8, 0xfc)),
+        spi: Some(4),
+        flow_label: Some(0xf_ffff),
+        ..flow("permit out 50 from any to any")
+    };
+    change.create_pdrs[1].pdi.sdf.push(spec);
+    let delta = store.establish(OWNER, CP, change).unwrap().delta;
+    let expected = SdfFilter {
+        protocol: Some(50),
+        tos: Some((0xb8, 0xfc)),
+        spi: Some(4),
+        flow_label: Some(0xf_ffff),
+        ..SdfFilter::ANY
+    };
+    assert_eq!(delta.rules.unwrap().downlink[0].sdf, [expected]);
+}
+
+#[test]
+fn cp_f_seid_changes_without_a_delta() {
+    let mut store = store(4);
+    let up_seid = store.establish(OWNER, CP, session(1)).unwrap().up_seid;
+    let cp = CpFSeid { seid: Seid(77), ..CP };
+    let modified =
+        store.modify(up_seid, Change { cp_f_seid: Some(cp), ..Change::default() }).unwrap();
+    assert_eq!(modified.delta, None);
+    assert_eq!(store.session(up_seid).unwrap().cp_f_seid(), cp);
+}
+
+#[test]
+fn pdi_update_replaces_the_whole_detection_information() {
+    let mut store = store(4);
+    let up_seid = store.establish(OWNER, CP, session(1)).unwrap().up_seid;
+    let update =
+        PdrUpdate { id: PdrId(1), pdi: Some(pdi(SourceInterface::Access)), ..PdrUpdate::default() };
+    store.modify(up_seid, Change { update_pdrs: vec![update], ..Change::default() }).unwrap();
+    let pdi = &store.session(up_seid).unwrap().pdrs()[0].pdi;
+    assert!(pdi.f_teid.is_none() && pdi.ue.is_none() && pdi.qfis.is_empty());
+}

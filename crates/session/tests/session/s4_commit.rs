@@ -1,0 +1,122 @@
+//! Stage 4: deltas, reserved identifiers, reclaim.
+
+use std::collections::BTreeSet;
+
+use adit_rules::{KeyChange, SessionKey};
+use adit_session::{
+    Change, LocalAddresses, OwnerId, PdrUpdate, QerUpdate, Rates, Refusal, Reserved, SessionStore,
+    StoreConfig,
+};
+use adit_types::{BitRate, PdrId, QerId, Seid, SessionIndex};
+
+use crate::builders::*;
+
+#[test]
+fn deletion_removes_all_keys_and_keeps_identifiers_until_reclaimed() {
+    let mut store = store(4);
+    let established = store.establish(OWNER, CP, session(1)).unwrap();
+    store.reclaim(established.index);
+    let teid = established.created[0].f_teid.teid;
+    let delta = store.delete(established.up_seid).unwrap();
+    assert_eq!(
+        delta.keys,
+        [KeyChange::Remove(SessionKey::Teid(teid)), KeyChange::Remove(SessionKey::UeIpv4(ue(1)))]
+    );
+    assert_eq!(delta.rules, None);
+    assert!(store.is_empty() && store.session(established.up_seid).is_none());
+    assert_eq!(store.reserved(), Reserved { sessions: 1, seids: 1, teids: 1 });
+    store.reclaim(delta.session);
+    assert_eq!(store.reserved(), Reserved::default());
+}
+
+#[test]
+fn index_is_not_reused_before_the_deletion_is_reclaimed() {
+    let mut store = store(1);
+    let first = store.establish(OWNER, CP, session(1)).unwrap();
+    assert_eq!(store.establish(OWNER, CP, session(2)), Err(Refusal::SessionTableFull));
+    store.delete(first.up_seid).unwrap();
+    store.reclaim(first.index);
+    assert_eq!(
+        store.establish(OWNER, CP, session(2)),
+        Err(Refusal::SessionTableFull),
+        "that was the establishment's delta"
+    );
+    store.reclaim(first.index);
+    assert_eq!(store.establish(OWNER, CP, session(2)).unwrap().index, SessionIndex(0));
+}
+
+#[test]
+fn ue_address_is_free_at_once() {
+    let mut store = store(4);
+    let first = store.establish(OWNER, CP, session(1)).unwrap();
+    store.delete(first.up_seid).unwrap();
+    assert!(store.establish(OWNER, CP, session(1)).is_ok());
+}
+
+#[test]
+fn teid_replaced_by_a_modification_waits_for_that_reclaim() {
+    let mut store = store(4);
+    let established = store.establish(OWNER, CP, session(1)).unwrap();
+    let old = established.created[0].f_teid.teid;
+    let update = PdrUpdate { id: PdrId(1), pdi: Some(uplink(1).pdi), ..PdrUpdate::default() };
+    let change = Change { update_pdrs: vec![update], ..Change::default() };
+    let modified = store.modify(established.up_seid, change).unwrap();
+    let new = modified.created[0].f_teid.teid;
+    assert_eq!(
+        modified.delta.unwrap().keys,
+        [KeyChange::Remove(SessionKey::Teid(old)), KeyChange::Add(SessionKey::Teid(new))]
+    );
+    store.reclaim(established.index);
+    assert_eq!(store.reserved().teids, 2, "the establishment's delta frees nothing");
+    store.reclaim(established.index);
+    assert_eq!(store.reserved().teids, 1);
+    let before = store.clone();
+    store.reclaim(established.index);
+    assert_eq!(store, before, "no delta is left to reclaim");
+}
+
+#[test]
+fn change_without_meaning_for_packets_yields_no_delta() {
+    let mut store = store(4);
+    let up_seid = store.establish(OWNER, CP, session(1)).unwrap().up_seid;
+    let mbr = Rates { uplink: BitRate::from_kbps(5), downlink: BitRate::from_kbps(5) };
+    let update = QerUpdate { id: QerId(1), mbr: Some(mbr), ..QerUpdate::default() };
+    let change = Change { update_qers: vec![update], ..Change::default() };
+    assert_eq!(store.modify(up_seid, change).unwrap().delta, None);
+    assert_eq!(store.session(up_seid).unwrap().qers()[0].mbr, Some(mbr));
+}
+
+#[test]
+fn sessions_of_one_owner_are_deleted_together() {
+    let mut store = store(8);
+    for last in 1..=4 {
+        store.establish(OwnerId(u32::from(last % 2)), CP, session(last)).unwrap();
+    }
+    let deltas = store.delete_owned(OwnerId(1));
+    assert_eq!(deltas.iter().map(|delta| delta.session.0).collect::<Vec<_>>(), [0, 2]);
+    assert!(store.sessions().all(|session| session.owner() == OwnerId(0)));
+    assert_eq!(store.len(), 2);
+}
+
+#[test]
+fn seids_are_distinct_and_follow_the_seed() {
+    let seids = |seed| -> BTreeSet<Seid> {
+        let n3_addresses = LocalAddresses { v4: Some(N3), v6: None };
+        let mut store = SessionStore::new(StoreConfig { sessions_max: 32, n3_addresses, seed });
+        (1..=32).map(|last| store.establish(OWNER, CP, session(last)).unwrap().up_seid).collect()
+    };
+    assert_eq!(seids(1).len(), 32);
+    assert_eq!(seids(1), seids(1));
+    assert!(seids(1).is_disjoint(&seids(2)));
+}
+
+#[test]
+fn teids_of_live_sessions_differ_in_their_low_bits() {
+    let mut store = store(100);
+    let mask = (1 << store.slot_bits()) - 1;
+    let low: BTreeSet<u32> = (1..=100)
+        .map(|last| store.establish(OWNER, CP, session(last)).unwrap().created[0].f_teid.teid.0)
+        .map(|teid| teid & mask)
+        .collect();
+    assert_eq!(low.len(), 100);
+}
