@@ -8,6 +8,7 @@
 //! next one (quiescent-state-based reclamation, [`publish`]).
 //!
 //! Does not live here: which sessions exist (`session`), what happens to packets (`datapath`).
+#![deny(unsafe_code)]
 
 mod config;
 mod counters;
@@ -15,7 +16,9 @@ mod foreign;
 mod hash;
 mod neighbour;
 mod next_hop;
+#[allow(unsafe_code, reason = "prefetch intrinsics")]
 mod prefetch;
+#[allow(unsafe_code, reason = "reclamation of what readers may still see")]
 pub mod publish;
 mod publisher;
 mod reader;

@@ -1,4 +1,5 @@
 //! The neighbor cache under virtual time.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")]
 
 mod support;
 

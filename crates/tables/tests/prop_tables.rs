@@ -1,0 +1,229 @@
+//! Tables against naive models under random operations.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")]
+
+mod support;
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use adit_rules::{KeyChange, RuleDelta, SessionKey};
+use adit_tables::publish::published;
+use adit_tables::{IpPrefix, KeyRefused, KeyWriter, Route, TablesConfig, Via, build};
+use adit_types::{InterfaceRole, Ipv4Prefix, Ipv6Prefix, SessionIndex, Teid};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use support::{N6, config, id, ip, rules};
+
+#[derive(Debug, Clone)]
+enum KeyOp {
+    Insert(u64, u32),
+    Remove(u64),
+    /// The reader passes a boundary and the writer frees.
+    Observe,
+}
+
+fn key_op() -> impl Strategy<Value = KeyOp> {
+    // Few keys, so that they are inserted, replaced and removed again and again.
+    let key = 0_u64..96;
+    prop_oneof![
+        4 => (key.clone(), 0_u32..1000).prop_map(|(key, value)| KeyOp::Insert(key, value)),
+        4 => key.prop_map(KeyOp::Remove),
+        1 => Just(KeyOp::Observe),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn key_table_agrees_with_a_map(ops in vec(key_op(), 1..400), seed: u64) {
+        let (mut epochs, mut readers) = published::<u8>(0, 1);
+        readers[0].observe();
+        let mut writer = KeyWriter::new(64, seed, 0);
+        let table = writer.table().clone();
+        let mut model = HashMap::new();
+        for op in ops {
+            match op {
+                KeyOp::Insert(key, value) => match writer.insert(key, value) {
+                    Ok(before) => prop_assert_eq!(before, model.insert(key, value)),
+                    Err(refused) => {
+                        prop_assert_eq!(refused, KeyRefused::Full);
+                        prop_assert!(!model.contains_key(&key), "a known key is always replaced");
+                    }
+                },
+                KeyOp::Remove(key) => {
+                    let value = model.remove(&key);
+                    let removed = writer.remove(key, value.unwrap_or(0), epochs.next_epoch());
+                    prop_assert_eq!(removed, value.is_some());
+                    epochs.advance();
+                }
+                KeyOp::Observe => {
+                    readers[0].observe();
+                    writer.reclaim(epochs.passed(), epochs.next_epoch());
+                }
+            }
+            prop_assert_eq!(table.len(), model.len());
+        }
+        let keys: Vec<u64> = (0..96).collect();
+        let mut out = vec![SessionIndex(0); keys.len()];
+        table.lookup_bulk(&keys, &mut out);
+        for (key, found) in keys.iter().zip(out) {
+            let expected = model.get(key).map_or(SessionIndex::NONE, |value| SessionIndex(*value));
+            prop_assert_eq!(found, expected);
+            prop_assert_eq!(table.lookup(*key), model.get(key).copied());
+        }
+    }
+
+    #[test]
+    fn teids_agree_with_a_map(
+        ops in vec((any::<bool>(), 0_u32..64, 0_u32..512), 1..200),
+    ) {
+        let (mut publisher, mut readers) = build(config(1)).unwrap();
+        let mut model = BTreeMap::new();
+        for (n, (add, session, teid)) in (0..).zip(ops) {
+            let key = SessionKey::Teid(Teid(teid));
+            let change = if add {
+                model.insert(teid, session);
+                KeyChange::Add(key)
+            } else {
+                if model.get(&teid) == Some(&session) {
+                    model.remove(&teid);
+                }
+                KeyChange::Remove(key)
+            };
+            let rules = Some(Box::new(rules(n, &[])));
+            publisher.apply(
+                id(n),
+                RuleDelta { session: SessionIndex(session), keys: vec![change], rules },
+            );
+            readers[0].observe();
+            prop_assert_eq!(publisher.poll_observed(), Some(id(n)));
+        }
+        prop_assert_eq!(publisher.counters().keys_refused, 0);
+        let teids: Vec<_> = (0..600).map(Teid).collect();
+        let mut out = vec![SessionIndex(0); teids.len()];
+        readers[0].observe().lookup_teids(&teids, &mut out);
+        for (teid, found) in teids.iter().zip(out) {
+            let expected = model.get(&teid.0).map_or(SessionIndex::NONE, |s| SessionIndex(*s));
+            prop_assert_eq!(found, expected, "TEID {}", teid);
+        }
+    }
+
+    #[test]
+    fn routes_agree_with_a_scan(
+        v4 in vec((any::<u32>(), 0_u8..=32), 0..40),
+        v6 in vec((any::<u128>(), 0_u8..=128), 0..40),
+        addrs in vec(any::<u128>(), 1..60),
+    ) {
+        // Addresses from a narrow space, so that prefixes nest and are hit.
+        let narrow_v4 = |bits: u32| Ipv4Addr::from_bits(bits & 0x8000_0703);
+        let narrow_v6 = |bits: u128| Ipv6Addr::from_bits(bits & 0x3 << 126 | bits & 0x703);
+        let prefixes = v4
+            .iter()
+            .map(|(bits, len)| IpPrefix::V4(Ipv4Prefix::containing(narrow_v4(*bits), *len).unwrap()))
+            .chain(v6.iter().map(|(bits, len)| {
+                IpPrefix::V6(Ipv6Prefix::containing(narrow_v6(*bits), *len).unwrap())
+            }));
+        let mut model: BTreeMap<IpPrefix, IpAddr> = BTreeMap::new();
+        for (n, prefix) in prefixes.enumerate() {
+            let gateway = match prefix {
+                IpPrefix::V4(_) => ip(&format!("198.51.100.{}", n % 100 + 2)),
+                IpPrefix::V6(_) => ip(&format!("2001:db8:6::{:x}", n % 100 + 2)),
+            };
+            model.insert(prefix, gateway);
+        }
+        let routes = model
+            .iter()
+            .map(|(prefix, next_hop)| Route { interface: N6, prefix: *prefix, next_hop: *next_hop })
+            .collect();
+        let config = TablesConfig { routes, next_hops_max: 256, ..config(1) };
+        let mut readers = build(config).unwrap().1;
+        let view = readers[0].observe();
+        for bits in addrs {
+            let v4 = narrow_v4(u32::try_from(bits & 0xffff_ffff).unwrap());
+            for addr in [IpAddr::V4(v4), IpAddr::V6(narrow_v6(bits))] {
+                let expected = naive_route(&model, addr);
+                let found = view.route(InterfaceRole::N6, addr).map(|found| match found.via {
+                    Via::Known(index) => view.next_hop(index).unwrap().addr,
+                    Via::Unknown(addr) => panic!("{addr} is on no link"),
+                });
+                prop_assert_eq!(found, expected, "{}", addr);
+            }
+        }
+    }
+}
+
+fn naive_route(model: &BTreeMap<IpPrefix, IpAddr>, addr: IpAddr) -> Option<IpAddr> {
+    let matching = model.iter().filter_map(|(prefix, gateway)| match (prefix, addr) {
+        (IpPrefix::V4(prefix), IpAddr::V4(addr)) if prefix.contains(addr) => {
+            Some((prefix.len(), *gateway))
+        }
+        (IpPrefix::V6(prefix), IpAddr::V6(addr)) if prefix.contains(addr) => {
+            Some((prefix.len(), *gateway))
+        }
+        _ => None,
+    });
+    matching.max_by_key(|(len, _)| *len).map(|(_, gateway)| gateway)
+}
+
+#[test]
+fn key_table_under_churn_keeps_room_for_its_capacity() {
+    const CAPACITY: u64 = 1000;
+    let (mut epochs, mut readers) = published::<u8>(0, 1);
+    let mut writer = KeyWriter::new(usize::try_from(CAPACITY).unwrap(), 3, 0);
+    // A window of keys that slides: every round replaces one key by a new one.
+    for key in 0..CAPACITY * 200 {
+        assert_eq!(writer.insert(key, 1), Ok(None), "key {key}");
+        if let Some(old) = key.checked_sub(CAPACITY - 1) {
+            assert!(writer.remove(old, 1, epochs.next_epoch()));
+            epochs.advance();
+        }
+        readers[0].observe();
+        writer.reclaim(epochs.passed(), epochs.next_epoch());
+    }
+    assert_eq!(writer.table().len(), usize::try_from(CAPACITY).unwrap() - 1);
+}
+
+#[test]
+fn key_table_refuses_the_reserved_key_and_more_than_it_holds() {
+    let mut writer = KeyWriter::new(4, 9, 0);
+    assert_eq!(writer.insert(u64::MAX, 1), Err(KeyRefused::Reserved));
+    assert_eq!(writer.table().lookup(u64::MAX), None);
+    let held = (0..1000).filter(|key| writer.insert(*key, 1).is_ok()).count();
+    assert!((4..1000).contains(&held));
+    assert_eq!(writer.table().len(), held);
+}
+
+#[test]
+fn place_of_a_removed_key_is_not_reused_before_readers_passed_a_boundary() {
+    let (mut epochs, mut readers) = published::<u8>(0, 1);
+    readers[0].observe();
+    let mut writer = KeyWriter::new(4, 9, 0);
+    let held: Vec<u64> = (0..1000).filter(|key| writer.insert(*key, 1).is_ok()).collect();
+    for key in &held {
+        assert!(writer.remove(*key, 1, epochs.next_epoch()));
+    }
+    epochs.advance();
+    writer.reclaim(epochs.passed(), epochs.next_epoch());
+    let early = held.iter().filter(|key| writer.insert(**key, 2).is_ok()).count();
+    assert_eq!(early, 0, "the reader may still be looking at every place");
+    readers[0].observe();
+    writer.reclaim(epochs.passed(), epochs.next_epoch());
+    epochs.advance();
+    readers[0].observe();
+    writer.reclaim(epochs.passed(), epochs.next_epoch());
+    assert!(held.iter().all(|key| writer.insert(*key, 2).is_ok()));
+}
+
+#[test]
+fn keys_that_follow_a_pattern_spread_over_the_buckets() {
+    // Sequential, strided and bit-reversed keys fill a table to its capacity with no refusal.
+    for seed in 0..20 {
+        let patterns: [fn(u64) -> u64; 4] =
+            [|n| n, |n| n << 20, u64::reverse_bits, |n| n.wrapping_mul(0x1_0001)];
+        for key_of in patterns {
+            let mut writer = KeyWriter::new(20_000, seed, 0);
+            for n in 0..20_000 {
+                assert_eq!(writer.insert(key_of(n), 1), Ok(None), "seed {seed}, n {n}");
+            }
+        }
+    }
+}
