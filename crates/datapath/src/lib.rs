@@ -1,1 +1,24 @@
-//! Placeholder until the room opens.
+//! The packet path: bursts from `pktio` ports through numbered stages and out again.
+//!
+//! A [`Worker`] owns one turn: receive → parse → look up → classify → enforce → account → apply →
+//! transmit, then the slow path. Stages are functions over the columns of a burst; they hold no
+//! state. Rules come from `tables`, header layouts from `wire`; no device, clock, thread or log is
+//! known here.
+//!
+//! Invariant: every received packet has exactly one outcome, and
+//! received = transmitted + Σ drops + Σ punts + buffered after every step.
+//!
+//! Spec: TS 29.244 §5.2.1; TS 29.281; TS 38.415; RFC 791, 792, 826, 1812, 4443, 4861, 8200.
+#![forbid(unsafe_code)]
+
+mod columns;
+mod interfaces;
+mod outbound;
+mod pending;
+mod reason;
+mod slow;
+mod stage;
+mod tally;
+mod worker;
+
+pub use worker::{StepReport, Worker, WorkerConfig};

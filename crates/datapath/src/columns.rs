@@ -1,0 +1,226 @@
+//! The columns of one burst: what each stage knows about each packet.
+//!
+//! A lane is the part of a burst that takes the same way: one direction, one kind of key. Row *i* of
+//! every column belongs to the same packet. A stage appends its own column or turns a verdict into a
+//! drop; rows stay until `s6_apply` consumes the lane.
+
+use adit_rules::{
+    DropReason, FarEntry, OuterHeaderRemoval, PdrEntry, SessionRules, SourceInterface,
+};
+use adit_tables::View;
+use adit_types::limits::BURST_MAX;
+use adit_types::{Direction, Qfi, SessionIndex, Teid};
+use adit_wire::IpPacket;
+use arrayvec::ArrayVec;
+
+/// A column: at most one value per packet of a burst.
+pub(crate) type Column<T> = ArrayVec<T, BURST_MAX>;
+
+/// Outer header that a packet arrived with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OuterHeader {
+    /// None: plain IP.
+    None,
+    /// GTP-U over UDP over IPv4.
+    GtpuUdpIpv4,
+    /// GTP-U over UDP over IPv6.
+    GtpuUdpIpv6,
+}
+
+impl OuterHeader {
+    /// True when `removal` takes off exactly this header.
+    ///
+    /// Spec: TS 29.244 §8.2.64. A tunneled packet whose PDR removes nothing would leave with the
+    /// outer header of the previous hop, which names us as its destination: it does not fit either.
+    #[inline]
+    pub const fn fits(self, removal: Option<OuterHeaderRemoval>) -> bool {
+        match self {
+            Self::None => removal.is_none(),
+            Self::GtpuUdpIpv4 => matches!(
+                removal,
+                Some(OuterHeaderRemoval::GtpuUdpIpv4 | OuterHeaderRemoval::GtpuUdpIp)
+            ),
+            Self::GtpuUdpIpv6 => matches!(
+                removal,
+                Some(OuterHeaderRemoval::GtpuUdpIpv6 | OuterHeaderRemoval::GtpuUdpIp)
+            ),
+        }
+    }
+}
+
+/// How a packet arrived; written by `s1_parse`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Arrival {
+    /// Where the user's IP packet begins in the frame. Unit: octets.
+    pub ip_offset: u16,
+    /// What was in front of it.
+    pub outer: OuterHeader,
+    /// The tunnel it came in, zero without one.
+    pub teid: Teid,
+    /// QoS flow that the outer header named.
+    pub qfi: Option<Qfi>,
+}
+
+/// The rules that treat a packet.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Matched<'v> {
+    /// All rules of the session.
+    pub rules: &'v SessionRules,
+    /// The PDR that matched.
+    pub pdr: &'v PdrEntry,
+    /// Its FAR.
+    pub far: &'v FarEntry,
+}
+
+/// What becomes of a packet; written by `s3_classify`, turned to `Drop` by later stages.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Verdict<'v> {
+    /// It is treated by these rules.
+    Pass(Matched<'v>),
+    /// It goes no further.
+    Drop(DropReason),
+}
+
+/// One way through the pipeline; chosen outside the packet loops.
+pub(crate) trait Side {
+    /// What its sessions are found by.
+    type Key: Copy;
+    /// Direction of its traffic.
+    const DIRECTION: Direction;
+    /// Why a packet without a session is dropped.
+    const UNKNOWN: DropReason;
+    /// True when `source` is a side that packets of this lane come from.
+    fn comes_from(source: SourceInterface) -> bool;
+    /// Finds the sessions of `keys`; `SessionIndex::NONE` on a miss.
+    fn lookup(view: &View<'_>, keys: &[Self::Key], sessions: &mut [SessionIndex]);
+}
+
+/// G-PDUs, by TEID.
+#[derive(Debug)]
+pub(crate) struct Uplink;
+
+/// Plain IPv4 packets, by UE address.
+#[derive(Debug)]
+pub(crate) struct DownlinkV4;
+
+/// Plain IPv6 packets, by the upper half of the UE address.
+#[derive(Debug)]
+pub(crate) struct DownlinkV6;
+
+impl Side for Uplink {
+    type Key = Teid;
+    const DIRECTION: Direction = Direction::Uplink;
+    const UNKNOWN: DropReason = DropReason::TeidUnknown;
+
+    #[inline]
+    fn comes_from(source: SourceInterface) -> bool {
+        source.direction() == Direction::Uplink
+    }
+
+    #[inline]
+    fn lookup(view: &View<'_>, keys: &[Teid], sessions: &mut [SessionIndex]) {
+        view.lookup_teids(keys, sessions);
+    }
+}
+
+impl Side for DownlinkV4 {
+    type Key = u32;
+    const DIRECTION: Direction = Direction::Downlink;
+    const UNKNOWN: DropReason = DropReason::UeUnknown;
+
+    #[inline]
+    fn comes_from(source: SourceInterface) -> bool {
+        source.direction() == Direction::Downlink
+    }
+
+    #[inline]
+    fn lookup(view: &View<'_>, keys: &[u32], sessions: &mut [SessionIndex]) {
+        view.lookup_ues_v4(keys, sessions);
+    }
+}
+
+impl Side for DownlinkV6 {
+    type Key = u64;
+    const DIRECTION: Direction = Direction::Downlink;
+    const UNKNOWN: DropReason = DropReason::UeUnknown;
+
+    #[inline]
+    fn comes_from(source: SourceInterface) -> bool {
+        source.direction() == Direction::Downlink
+    }
+
+    #[inline]
+    fn lookup(view: &View<'_>, keys: &[u64], sessions: &mut [SessionIndex]) {
+        view.lookup_ues_v6(keys, sessions);
+    }
+}
+
+/// The columns of one lane.
+pub(crate) struct Lane<'v, B, S: Side> {
+    /// The packets. Written by `s1_parse`, consumed by `s6_apply`.
+    pub bufs: Column<B>,
+    /// How they arrived. Written by `s1_parse`.
+    pub arrivals: Column<Arrival>,
+    /// The user's IP headers. Written by `s1_parse`.
+    pub ips: Column<IpPacket>,
+    /// Lookup keys. Written by `s1_parse`.
+    pub keys: Column<S::Key>,
+    /// Sessions, `SessionIndex::NONE` on a miss. Written by `s2_lookup`.
+    pub sessions: Column<SessionIndex>,
+    /// Verdicts. Written by `s3_classify`, narrowed by `s4_enforce`.
+    pub verdicts: Column<Verdict<'v>>,
+}
+
+impl<B, S: Side> Lane<'_, B, S> {
+    /// An empty lane.
+    #[inline]
+    pub fn new() -> Self {
+        Self {
+            bufs: Column::new(),
+            arrivals: Column::new(),
+            ips: Column::new(),
+            keys: Column::new(),
+            sessions: Column::new(),
+            verdicts: Column::new(),
+        }
+    }
+
+    /// Appends one parsed packet. At most `BURST_MAX` are appended: a lane is part of one burst.
+    #[inline]
+    pub fn push(&mut self, buf: B, arrival: Arrival, ip: IpPacket, key: S::Key) {
+        self.bufs.push(buf);
+        self.arrivals.push(arrival);
+        self.ips.push(ip);
+        self.keys.push(key);
+    }
+
+    /// Packets in the lane.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// True without packets.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+}
+
+/// The lanes of one burst.
+pub(crate) struct Lanes<'v, B> {
+    /// G-PDUs.
+    pub uplink: Lane<'v, B, Uplink>,
+    /// Plain IPv4.
+    pub downlink_v4: Lane<'v, B, DownlinkV4>,
+    /// Plain IPv6.
+    pub downlink_v6: Lane<'v, B, DownlinkV6>,
+}
+
+impl<B> Lanes<'_, B> {
+    /// Empty lanes.
+    #[inline]
+    pub fn new() -> Self {
+        Self { uplink: Lane::new(), downlink_v4: Lane::new(), downlink_v6: Lane::new() }
+    }
+}

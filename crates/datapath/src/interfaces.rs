@@ -1,0 +1,144 @@
+//! Logical interfaces as the packet path needs them: (port, VLAN) → link, interface → way out.
+//!
+//! Built once from the tables' interfaces and never changed. A link is what shares one port and one
+//! VLAN: usually one interface, two when N3 and N6 share it.
+
+use core::net::IpAddr;
+
+use adit_tables::Interface;
+use adit_types::{InterfaceId, InterfaceRole, MacAddr, PortId, VlanId};
+
+/// The interfaces that share one port and VLAN.
+#[derive(Debug)]
+pub(crate) struct Link {
+    /// The VLAN, or untagged.
+    pub vlan: VlanId,
+    /// Hardware address that frames to us carry.
+    pub mac: MacAddr,
+    /// The interfaces, in configuration order; never empty.
+    pub interfaces: Vec<Interface>,
+    /// The interface towards the data network, if there is one among them.
+    pub n6: Option<InterfaceId>,
+}
+
+impl Link {
+    /// The interface that owns `addr`.
+    #[inline]
+    pub fn owner(&self, addr: IpAddr) -> Option<&Interface> {
+        self.interfaces.iter().find(|interface| interface.owns(addr))
+    }
+
+    /// The interface on whose subnet `addr` is another station.
+    pub fn side_of(&self, addr: IpAddr) -> Option<&Interface> {
+        self.interfaces.iter().find(|interface| interface.is_neighbour(addr))
+    }
+
+    /// The interface that frames are counted on when no address tells.
+    #[inline]
+    pub fn first(&self) -> Option<InterfaceId> {
+        self.interfaces.first().map(|interface| interface.id)
+    }
+}
+
+/// Where a link stands in [`Interfaces`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LinkId {
+    port: PortId,
+    position: u8,
+}
+
+/// The links of one port.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PortLinks<'a> {
+    port: PortId,
+    links: &'a [Link],
+}
+
+impl<'a> PortLinks<'a> {
+    /// The link of `vlan`.
+    ///
+    /// Cost: a scan over the VLANs of one port, of which there are few.
+    #[inline]
+    pub fn find(self, vlan: VlanId) -> Option<(LinkId, &'a Link)> {
+        let at = self.links.iter().position(|link| link.vlan == vlan)?;
+        let position = u8::try_from(at).ok()?;
+        Some((LinkId { port: self.port, position }, &self.links[at]))
+    }
+}
+
+/// All interfaces, by both ways of looking for one.
+#[derive(Debug)]
+pub(crate) struct Interfaces {
+    ports: Vec<Vec<Link>>,
+    by_id: Vec<Interface>,
+}
+
+impl Interfaces {
+    /// Arranges `interfaces`, whose ids are their positions.
+    pub fn new(interfaces: &[Interface]) -> Self {
+        let mut all = Self { ports: Vec::new(), by_id: interfaces.to_vec() };
+        for interface in interfaces {
+            all.link(*interface);
+        }
+        all
+    }
+
+    fn link(&mut self, interface: Interface) {
+        let port = usize::from(interface.port.0);
+        if self.ports.len() <= port {
+            self.ports.resize_with(port + 1, Vec::new);
+        }
+        let n6 = (interface.role == InterfaceRole::N6).then_some(interface.id);
+        let links = &mut self.ports[port];
+        match links.iter_mut().find(|link| link.vlan == interface.vlan) {
+            Some(link) => {
+                link.n6 = link.n6.or(n6);
+                link.interfaces.push(interface);
+            }
+            None => links.push(Link {
+                vlan: interface.vlan,
+                mac: interface.mac,
+                interfaces: vec![interface],
+                n6,
+            }),
+        }
+    }
+
+    /// One more than the highest port in use.
+    pub fn port_count(&self) -> usize {
+        self.ports.len()
+    }
+
+    /// The links of `port`.
+    pub fn of_port(&self, port: PortId) -> PortLinks<'_> {
+        let links = self.ports.get(usize::from(port.0)).map_or(&[][..], Vec::as_slice);
+        PortLinks { port, links }
+    }
+
+    /// The link that `id` names.
+    pub fn at(&self, id: LinkId) -> Option<&Link> {
+        self.ports.get(usize::from(id.port.0))?.get(usize::from(id.position))
+    }
+
+    /// The interface of `id`.
+    #[inline]
+    pub fn get(&self, id: InterfaceId) -> Option<&Interface> {
+        self.by_id.get(usize::from(id.0))
+    }
+
+    /// The address, of the family of `ue`, that errors to a UE come from: the first towards a data
+    /// network.
+    pub fn n6_source(&self, ue: IpAddr) -> Option<IpAddr> {
+        let mut n6 = self.by_id.iter().filter(|interface| interface.role == InterfaceRole::N6);
+        n6.find_map(|interface| source_addr(interface, ue))
+    }
+}
+
+/// The address of `interface` that packets of the family of `family` leave with.
+#[inline]
+pub(crate) fn source_addr(interface: &Interface, family: IpAddr) -> Option<IpAddr> {
+    match family {
+        IpAddr::V4(_) => interface.v4.map(|(addr, _)| IpAddr::V4(addr)),
+        IpAddr::V6(_) => interface.v6.map(|(addr, _)| IpAddr::V6(addr)),
+    }
+}

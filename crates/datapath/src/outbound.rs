@@ -1,0 +1,81 @@
+//! What leaves a step: frames for the ports, packets that wait, work for the slow path, events.
+
+use adit_pktio::{PacketBuf, PacketIo};
+use adit_rules::WorkerEvent;
+use rtrb::Producer;
+
+use crate::pending::Pending;
+use crate::slow::SlowQueue;
+use crate::stage::egress::{Env, Way};
+pub(crate) use crate::stage::transmit::Origin;
+use crate::stage::transmit::TxQueues;
+use crate::tally::Tally;
+
+/// Events to the control thread; a full ring loses and counts them.
+pub(crate) struct Events(Producer<WorkerEvent>);
+
+impl Events {
+    /// Events into `ring`.
+    pub fn new(ring: Producer<WorkerEvent>) -> Self {
+        Self(ring)
+    }
+
+    /// Sends one event.
+    pub fn push(&mut self, tally: &mut Tally, event: WorkerEvent) {
+        if self.0.push(event).is_err() {
+            tally.lose_event();
+        }
+    }
+}
+
+/// Everything that stages hand over.
+pub(crate) struct Outbound<B> {
+    /// Frames for the ports.
+    pub queues: TxQueues<B>,
+    /// Frames that wait for a link-layer address.
+    pub pending: Pending<B>,
+    /// Packets for the slow path.
+    pub slow: SlowQueue<B>,
+    /// Events to the control thread.
+    pub events: Events,
+    /// The step's counts.
+    pub tally: Tally,
+}
+
+impl<B: PacketBuf> Outbound<B> {
+    /// Nothing handed over yet. `ports` is one more than the highest port.
+    pub fn new(ports: usize, events: Producer<WorkerEvent>) -> Self {
+        Self {
+            queues: TxQueues::new(ports),
+            pending: Pending::new(),
+            slow: SlowQueue::new(),
+            events: Events::new(events),
+            tally: Tally::new(),
+        }
+    }
+
+    /// Sends the frame in `buf` on `way`, or holds it until the station's address is known. What
+    /// Adit made itself does not wait: whoever misses it asks again.
+    #[inline]
+    pub fn send<Io: PacketIo<Buf = B>>(
+        &mut self,
+        env: &Env<'_>,
+        io: &mut Io,
+        buf: B,
+        way: &Way<'_>,
+        origin: Origin,
+    ) {
+        if way.mac.is_some() {
+            let exit = (way.interface.port, way.interface.id);
+            self.queues.push(io, &mut self.tally, exit, buf, origin);
+            return;
+        }
+        match origin {
+            Origin::Received(direction) => {
+                let Self { pending, events, tally, .. } = self;
+                pending.hold(env.now, buf, way, direction, events, tally);
+            }
+            Origin::Own => self.tally.lose_originated(),
+        }
+    }
+}

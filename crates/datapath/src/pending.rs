@@ -1,0 +1,193 @@
+//! Packets that wait for the link-layer address of their next hop.
+//!
+//! A packet waits as the finished frame, whose destination address alone is blank. Packets of one
+//! station leave in the order in which they came; no packet waits longer than [`WAIT_MAX`].
+//! Spec: RFC 1122 §2.3.2.2; RFC 4861 §7.2.2.
+
+use core::net::IpAddr;
+use std::collections::VecDeque;
+
+use adit_pktio::{PacketBuf, PacketIo};
+use adit_rules::{DropReason, WorkerEvent};
+use adit_types::limits::{NEIGHBOUR_PENDING_PER_HOP_MAX, NEIGHBOUR_PENDING_PKTS_MAX};
+use adit_types::{Direction, InterfaceId, MacAddr, Nanos, NextHopIndex};
+
+use crate::outbound::{Events, Origin};
+use crate::stage::egress::{Env, Way, way_by_route, way_to_hop};
+use crate::stage::transmit::TxQueues;
+use crate::tally::Tally;
+
+/// The longest wait: three solicitations, one second apart. Spec: RFC 4861 §10
+/// (MAX_MULTICAST_SOLICIT × RETRANS_TIMER).
+pub(crate) const WAIT_MAX: Nanos = Nanos::from_secs(3);
+
+/// The control thread is asked for one station no more often than this. Spec: RFC 1122 §2.3.2.1.
+pub(crate) const ASK_INTERVAL: Nanos = Nanos::from_secs(1);
+
+/// Stations that packets wait for at a time. Each is looked at once per step, which bounds the cost
+/// of a scan of silent addresses to 64 next-hop lines per step.
+const STATIONS_MAX: usize = 64;
+
+/// A station that packets wait for.
+#[derive(Debug)]
+struct Station {
+    interface: InterfaceId,
+    addr: IpAddr,
+    index: NextHopIndex,
+    waiting: usize,
+    asked_at: Nanos,
+    /// Its address, in the round in which it became known.
+    mac: Option<MacAddr>,
+}
+
+struct Waiting<B> {
+    buf: B,
+    interface: InterfaceId,
+    addr: IpAddr,
+    direction: Direction,
+    since: Nanos,
+}
+
+/// The packets of one worker that wait.
+pub(crate) struct Pending<B> {
+    stations: Vec<Station>,
+    packets: VecDeque<Waiting<B>>,
+}
+
+impl<B: PacketBuf> Pending<B> {
+    /// None waits. Reserves all memory that will be used.
+    pub fn new() -> Self {
+        Self {
+            stations: Vec::with_capacity(STATIONS_MAX),
+            packets: VecDeque::with_capacity(NEIGHBOUR_PENDING_PKTS_MAX),
+        }
+    }
+
+    /// Packets that wait.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// Holds a frame for the station of `way`; the control thread is told when it is a new one.
+    ///
+    /// Errors: none; without room the packet is dropped as `NeighbourQueueFull`.
+    #[cold]
+    pub fn hold(
+        &mut self,
+        now: Nanos,
+        buf: B,
+        way: &Way<'_>,
+        direction: Direction,
+        events: &mut Events,
+        tally: &mut Tally,
+    ) {
+        let (interface, addr) = (way.interface.id, way.station);
+        let known = self.find(interface, addr);
+        let is_full = self.packets.len() >= NEIGHBOUR_PENDING_PKTS_MAX
+            || match known {
+                Some(at) => self.stations[at].waiting >= NEIGHBOUR_PENDING_PER_HOP_MAX,
+                None => self.stations.len() >= STATIONS_MAX,
+            };
+        if is_full {
+            tally.drop(DropReason::NeighbourQueueFull);
+            return;
+        }
+        match known {
+            Some(at) => self.stations[at].waiting += 1,
+            None => {
+                let index = way.index;
+                let station =
+                    Station { interface, addr, index, waiting: 1, asked_at: now, mac: None };
+                self.stations.push(station);
+                events.push(tally, WorkerEvent::NeighbourWanted { interface, addr });
+            }
+        }
+        self.packets.push_back(Waiting { buf, interface, addr, direction, since: now });
+    }
+
+    fn find(&self, interface: InterfaceId, addr: IpAddr) -> Option<usize> {
+        self.stations
+            .iter()
+            .position(|station| station.interface == interface && station.addr == addr)
+    }
+
+    /// Sends what can be sent, drops what waited too long, and asks again for the rest.
+    ///
+    /// Cost: one next-hop line per station; packets are looked at only when one of them leaves.
+    #[cold]
+    pub fn release<Io: PacketIo<Buf = B>>(
+        &mut self,
+        env: &Env<'_>,
+        io: &mut Io,
+        queues: &mut TxQueues<B>,
+        events: &mut Events,
+        tally: &mut Tally,
+    ) {
+        let mut is_some_known = false;
+        for station in &mut self.stations {
+            station.mac = resolve(env, station);
+            is_some_known |= station.mac.is_some();
+            if station.mac.is_none() && env.now.since(station.asked_at) >= ASK_INTERVAL {
+                station.asked_at = env.now;
+                let (interface, addr) = (station.interface, station.addr);
+                events.push(tally, WorkerEvent::NeighbourWanted { interface, addr });
+            }
+        }
+        let is_late = |since: Nanos| env.now.since(since) >= WAIT_MAX;
+        let is_some_late = self.packets.front().is_some_and(|oldest| is_late(oldest.since));
+        if !is_some_known && !is_some_late {
+            return;
+        }
+        for _ in 0..self.packets.len() {
+            let Some(mut packet) = self.packets.pop_front() else { break };
+            let at = self.find(packet.interface, packet.addr);
+            let mac = at.and_then(|at| self.stations[at].mac);
+            if mac.is_none() && !is_late(packet.since) {
+                self.packets.push_back(packet);
+                continue;
+            }
+            if let Some(at) = at {
+                self.stations[at].waiting -= 1;
+            }
+            match mac.zip(env.interfaces.get(packet.interface)) {
+                Some((mac, interface)) => {
+                    fill_destination(&mut packet.buf, mac);
+                    let exit = (interface.port, interface.id);
+                    queues.push(io, tally, exit, packet.buf, Origin::Received(packet.direction));
+                }
+                None => tally.drop(DropReason::NeighbourUnresolved),
+            }
+        }
+        self.stations.retain(|station| station.waiting > 0);
+    }
+
+    /// Drops everything that waits.
+    pub fn drain(&mut self, tally: &mut Tally) {
+        for _ in self.packets.drain(..) {
+            tally.drop(DropReason::NeighbourUnresolved);
+        }
+        self.stations.clear();
+    }
+}
+
+/// The link-layer address of a station, if it is known by now. An index may have been given to
+/// another station meanwhile, and a station may have got one.
+fn resolve(env: &Env<'_>, station: &mut Station) -> Option<MacAddr> {
+    let is_it =
+        |way: &Way<'_>| way.interface.id == station.interface && way.station == station.addr;
+    if let Some(way) = way_to_hop(env, station.index).filter(is_it) {
+        return way.mac;
+    }
+    let role = env.interfaces.get(station.interface)?.role;
+    let way = way_by_route(env, role, station.addr).filter(is_it)?;
+    station.index = way.index;
+    way.mac
+}
+
+/// Writes the destination address into a finished frame.
+fn fill_destination<B: PacketBuf>(buf: &mut B, mac: MacAddr) {
+    if let Some(destination) = buf.data_mut().first_chunk_mut::<6>() {
+        *destination = mac.0;
+    }
+}

@@ -1,0 +1,107 @@
+//! ARP: requests for our addresses are answered, what others tell is reported. Spec: RFC 826, 5227.
+
+use core::net::{IpAddr, Ipv4Addr};
+
+use adit_pktio::{PacketBuf, PacketIo};
+use adit_rules::{DropReason, PuntReason, WorkerEvent};
+use adit_tables::Interface;
+use adit_types::MacAddr;
+use adit_wire::EtherType;
+use adit_wire::arp::{ArpOperation, ArpPacket};
+use adit_wire::ethernet::{emit_link, link_len};
+
+use crate::interfaces::Link;
+use crate::outbound::Outbound;
+use crate::slow::{originate, resize};
+
+/// Handles a received ARP packet.
+///
+/// # Errors
+/// `ArpMalformed` for what is no ARP about IPv4 over Ethernet, an unknown operation, or a sender
+/// that cannot be a station.
+pub(crate) fn handle<Io: PacketIo>(
+    io: &mut Io,
+    out: &mut Outbound<Io::Buf>,
+    link: &Link,
+    buf: Io::Buf,
+    l3_offset: u8,
+) -> Result<PuntReason, DropReason> {
+    let bytes = buf.data().get(usize::from(l3_offset)..).unwrap_or_default();
+    let (packet, _) = ArpPacket::parse(bytes).map_err(|_| DropReason::ArpMalformed)?;
+    let packet = *packet;
+    let is_request = packet.operation() == ArpOperation::REQUEST;
+    if !is_request && packet.operation() != ArpOperation::REPLY
+        || packet.sender_mac().is_multicast()
+        || packet.sender_mac() == MacAddr::default()
+    {
+        return Err(DropReason::ArpMalformed);
+    }
+    let asked = link.owner(IpAddr::V4(packet.target_addr()));
+    learn(out, link, &packet, asked.is_some());
+    if let (true, Some(interface)) = (is_request, asked) {
+        let reply = ArpPacket::reply(&packet, interface.mac);
+        send(io, out, interface, buf, packet.sender_mac(), &reply);
+    }
+    Ok(PuntReason::Arp)
+}
+
+/// Reports the sender when it talks to us or announces itself. Requests among others are ignored:
+/// a busy link would fill the event ring with stations that nobody needs.
+fn learn<B: PacketBuf>(out: &mut Outbound<B>, link: &Link, packet: &ArpPacket, is_to_us: bool) {
+    let sender = IpAddr::V4(packet.sender_addr());
+    let is_announcement = packet.sender_addr() == packet.target_addr();
+    let Some(interface) = link.side_of(sender) else { return };
+    if is_to_us || is_announcement {
+        let solicited = is_to_us && packet.operation() == ArpOperation::REPLY;
+        let (interface, mac) = (interface.id, packet.sender_mac());
+        let event = WorkerEvent::NeighbourSeen { interface, addr: sender, mac, solicited };
+        out.events.push(&mut out.tally, event);
+    }
+}
+
+/// Asks for the hardware address of `target`: everyone, or the station where it was.
+pub(super) fn solicit<Io: PacketIo>(
+    io: &mut Io,
+    out: &mut Outbound<Io::Buf>,
+    interface: &Interface,
+    target: Ipv4Addr,
+    unicast: Option<MacAddr>,
+) {
+    let Some(((own, _), buf)) = interface.v4.zip(io.alloc()) else {
+        out.tally.lose_originated();
+        return;
+    };
+    let request = ArpPacket::request(interface.mac, own, target);
+    send(io, out, interface, buf, unicast.unwrap_or(MacAddr::BROADCAST), &request);
+}
+
+/// Announces our address: a request for it that nobody has to answer. Spec: RFC 5227 §2.3.
+pub(super) fn announce<Io: PacketIo>(
+    io: &mut Io,
+    out: &mut Outbound<Io::Buf>,
+    interface: &Interface,
+) {
+    if let Some((own, _)) = interface.v4 {
+        solicit(io, out, interface, own, None);
+    }
+}
+
+fn send<Io: PacketIo>(
+    io: &mut Io,
+    out: &mut Outbound<Io::Buf>,
+    interface: &Interface,
+    mut buf: Io::Buf,
+    dst: MacAddr,
+    packet: &ArpPacket,
+) {
+    let len = link_len(interface.vlan);
+    let written = resize(&mut buf, len + ArpPacket::LEN).is_some_and(|frame| {
+        emit_link(frame, dst, interface.mac, interface.vlan, EtherType::ARP).is_ok()
+            && packet.emit(frame.get_mut(len..).unwrap_or_default()).is_ok()
+    });
+    if written {
+        originate(io, out, interface, buf);
+    } else {
+        out.tally.lose_originated();
+    }
+}

@@ -1,0 +1,142 @@
+//! ICMP and ICMPv6 to our own addresses: echo is answered, neighbor discovery handed on.
+//! Spec: RFC 792; RFC 1122 §3.2.2.6; RFC 4443 §4.
+
+use core::net::IpAddr;
+
+use adit_pktio::{PacketBuf, PacketIo};
+use adit_rules::{DropReason, PuntReason};
+use adit_tables::Interface;
+use adit_types::MacAddr;
+use adit_wire::encapsulate::OUTER_TTL;
+use adit_wire::icmpv6::{Icmpv6Header, Pseudo};
+use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
+use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
+use adit_wire::neighbor::{NEIGHBOR_ADVERTISEMENT, NEIGHBOR_SOLICITATION};
+use adit_wire::{IpAddrs, IpPacket, icmp, icmpv6, protocol};
+
+use crate::interfaces::Link;
+use crate::outbound::Outbound;
+use crate::reason::is_forwardable_addr;
+use crate::slow::{frame_source, neighbour_discovery, originate};
+use crate::stage::egress::{ether_type_of, prepend_link};
+
+/// Handles ICMP to one of our IPv4 addresses.
+///
+/// # Errors
+/// `IcmpUnhandled` for anything but a right echo request; `IpAddressInvalid` when the sender cannot
+/// be answered; `HeadroomShort`.
+pub(super) fn handle_v4<Io: PacketIo>(
+    io: &mut Io,
+    out: &mut Outbound<Io::Buf>,
+    link: &Link,
+    buf: Io::Buf,
+    l3_offset: u8,
+    ip: &IpPacket,
+) -> Result<PuntReason, DropReason> {
+    let l3 = buf.data().get(usize::from(l3_offset)..).unwrap_or_default();
+    match icmp::IcmpHeader::parse(ip.payload(l3)) {
+        Ok((header, _)) if (header.kind(), header.code()) == (icmp::ECHO_REQUEST, 0) => {}
+        _ => return Err(DropReason::IcmpUnhandled),
+    }
+    let interface = link.owner(ip.addrs.dst()).ok_or(DropReason::IcmpUnhandled)?;
+    if !is_forwardable_addr(ip.addrs.src()) {
+        return Err(DropReason::IpAddressInvalid);
+    }
+    let asker = frame_source(&buf)?;
+    answer_echo(io, out, interface, buf, l3_offset, ip, asker)
+}
+
+/// Handles ICMPv6 to one of our IPv6 addresses, or to a multicast address.
+///
+/// # Errors
+/// `IcmpUnhandled`, `IpAddressInvalid` and `HeadroomShort` as for IPv4; `NeighbourMalformed`;
+/// `OuterFragment`, which neighbor discovery never is (RFC 6980 §5).
+pub(super) fn handle_v6<Io: PacketIo>(
+    io: &mut Io,
+    out: &mut Outbound<Io::Buf>,
+    link: &Link,
+    buf: Io::Buf,
+    l3_offset: u8,
+    ip: &IpPacket,
+) -> Result<PuntReason, DropReason> {
+    /// Multicast listener query, report, done; router solicitation and advertisement; MLDv2 report.
+    const HOUSEKEEPING: [u8; 6] = [130, 131, 132, 133, 134, 143];
+    let IpAddrs::V6 { src, dst } = ip.addrs else { return Err(DropReason::IcmpUnhandled) };
+    if ip.is_fragment() {
+        return Err(DropReason::OuterFragment);
+    }
+    let pseudo = Pseudo { src, dst };
+    let l3 = buf.data().get(usize::from(l3_offset)..).unwrap_or_default();
+    let message = ip.payload(l3);
+    let kind = message.first().copied().unwrap_or(0);
+    match kind {
+        NEIGHBOR_SOLICITATION => {
+            neighbour_discovery::handle_solicitation(io, out, link, buf, l3_offset, ip, &pseudo)
+        }
+        NEIGHBOR_ADVERTISEMENT => {
+            neighbour_discovery::handle_advertisement(out, link, &buf, l3_offset, ip, &pseudo)
+        }
+        icmpv6::ECHO_REQUEST => {
+            Icmpv6Header::parse(&pseudo, message).map_err(|_| DropReason::IcmpUnhandled)?;
+            let interface = link.owner(IpAddr::V6(dst)).ok_or(DropReason::IcmpUnhandled)?;
+            if !is_forwardable_addr(IpAddr::V6(src)) && !src.is_unicast_link_local() {
+                return Err(DropReason::IpAddressInvalid);
+            }
+            let asker = frame_source(&buf)?;
+            answer_echo(io, out, interface, buf, l3_offset, ip, asker)
+        }
+        _ if HOUSEKEEPING.contains(&kind) => Ok(PuntReason::LinkControl),
+        _ => Err(DropReason::IcmpUnhandled),
+    }
+}
+
+/// Turns the echo request in `buf` into its reply and sends it back to where it came from. Options
+/// and extension headers are left out.
+fn answer_echo<Io: PacketIo>(
+    io: &mut Io,
+    out: &mut Outbound<Io::Buf>,
+    interface: &Interface,
+    mut buf: Io::Buf,
+    l3_offset: u8,
+    ip: &IpPacket,
+    asker: MacAddr,
+) -> Result<PuntReason, DropReason> {
+    let header_len = if ip.is_ipv4() { Ipv4Header::LEN } else { Ipv6Header::LEN };
+    let skipped = usize::from(ip.payload_offset).saturating_sub(header_len);
+    let offset = usize::from(l3_offset);
+    if !buf.truncate(offset + usize::from(ip.total_len)) || !buf.trim_front(offset + skipped) {
+        return Err(DropReason::IcmpUnhandled);
+    }
+    let packet = buf.data_mut();
+    let written = match ip.addrs {
+        IpAddrs::V4 { src, dst } => Ipv4Header::new(&Ipv4Fields {
+            tos: ip.tos,
+            total_len: ip.payload_len().saturating_add(20),
+            identification: 0,
+            dont_fragment: true,
+            ttl: OUTER_TTL,
+            protocol: protocol::ICMP,
+            src: dst,
+            dst: src,
+        })
+        .emit(packet)
+        .and_then(|()| icmp::echo_reply_in_place(packet.get_mut(header_len..).unwrap_or_default())),
+        IpAddrs::V6 { src, dst } => Ipv6Header::new(&Ipv6Fields {
+            traffic_class: ip.tos,
+            flow_label: 0,
+            payload_len: ip.payload_len(),
+            next_header: protocol::ICMPV6,
+            hop_limit: OUTER_TTL,
+            src: dst,
+            dst: src,
+        })
+        .emit(packet)
+        .and_then(|()| {
+            icmpv6::echo_reply_in_place(packet.get_mut(header_len..).unwrap_or_default())
+        }),
+    };
+    written.map_err(|_| DropReason::IcmpUnhandled)?;
+    prepend_link(&mut buf, interface, asker, ether_type_of(ip.addrs.dst()))?;
+    originate(io, out, interface, buf);
+    Ok(PuntReason::IcmpLocal)
+}

@@ -1,0 +1,203 @@
+//! The slow path: packets that need an answer, handled after the bursts of a step.
+//!
+//! At most `SLOW_PER_STEP_MAX` packets per step; further ones are dropped and counted. Nothing here
+//! survives the step. Answers are written into the buffer that asked.
+
+mod arp;
+mod command;
+mod gtpu_echo;
+mod gtpu_signalling;
+mod icmp;
+mod icmp_error;
+mod limiter;
+mod neighbour_discovery;
+
+use adit_pktio::{PacketBuf, PacketIo};
+use adit_rules::{DropReason, PuntReason};
+use adit_tables::Interface;
+use adit_types::MacAddr;
+use adit_types::limits::SLOW_PER_STEP_MAX;
+use adit_wire::gtpu::MessageType;
+use adit_wire::{GtpuPacket, IpPacket, parse_frame};
+use arrayvec::ArrayVec;
+
+pub(crate) use command::execute;
+pub(crate) use icmp_error::{IcmpError, IcmpErrorKind};
+pub(crate) use limiter::TokenBucket;
+
+use crate::interfaces::{Link, LinkId};
+use crate::outbound::{Origin, Outbound};
+use crate::stage::egress::Env;
+use crate::tally::Tally;
+
+/// What the slow path does with a packet to ourselves. Offsets are those of the frame.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Task {
+    /// ARP.
+    Arp {
+        /// Where the ARP packet begins.
+        l3_offset: u8,
+    },
+    /// ICMP to one of our IPv4 addresses.
+    Icmp {
+        /// Where the IP header begins.
+        l3_offset: u8,
+        /// The IP header.
+        ip: IpPacket,
+    },
+    /// ICMPv6 to one of our IPv6 addresses or to a group.
+    Icmpv6 {
+        /// Where the IP header begins.
+        l3_offset: u8,
+        /// The IP header.
+        ip: IpPacket,
+    },
+    /// A GTP-U message other than a G-PDU.
+    Gtpu {
+        /// The IP header.
+        ip: IpPacket,
+        /// Source UDP port, to which answers go.
+        src_port: u16,
+        /// The GTP-U header.
+        gtpu: GtpuPacket,
+        /// Where the GTP-U header begins.
+        message_offset: u16,
+    },
+}
+
+enum Work {
+    Local(LinkId, Task),
+    Error(IcmpError),
+}
+
+struct SlowPacket<B> {
+    buf: B,
+    work: Work,
+}
+
+/// Packets that wait for the end of the step.
+pub(crate) struct SlowQueue<B> {
+    packets: ArrayVec<SlowPacket<B>, SLOW_PER_STEP_MAX>,
+}
+
+impl<B> SlowQueue<B> {
+    /// An empty queue.
+    pub fn new() -> Self {
+        Self { packets: ArrayVec::new() }
+    }
+
+    /// True without packets.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    /// Queues a received packet; without room it is dropped as `SlowQueueFull`.
+    #[cold]
+    pub fn push(&mut self, buf: B, link: LinkId, task: Task, tally: &mut Tally) {
+        if self.packets.try_push(SlowPacket { buf, work: Work::Local(link, task) }).is_err() {
+            tally.drop(DropReason::SlowQueueFull);
+        }
+    }
+
+    /// Queues an error about a packet that was counted as dropped; without room nobody is told.
+    #[cold]
+    pub fn push_error(&mut self, buf: B, error: IcmpError) {
+        // The packet has its outcome already, and errors may be omitted (RFC 1812 §4.3.2.8).
+        let _ = self.packets.try_push(SlowPacket { buf, work: Work::Error(error) });
+    }
+}
+
+/// What the slow path is configured with and what it remembers between steps.
+#[derive(Debug)]
+pub(crate) struct SlowState {
+    /// Value of the Recovery element in Echo Responses.
+    pub gtpu_recovery: u8,
+    /// Bounds the errors that Adit sends.
+    pub errors: TokenBucket,
+}
+
+/// Handles everything that was queued during the step.
+///
+/// Shape:   drains `out.slow`; at most SLOW_PER_STEP_MAX packets.
+/// Cost:    not bounded by the fast path's budget; runs after its frames were transmitted.
+/// Errors:  none; every received packet ends in one punt or drop reason.
+#[cold]
+pub(crate) fn run<Io: PacketIo>(
+    env: &Env<'_>,
+    io: &mut Io,
+    state: &mut SlowState,
+    out: &mut Outbound<Io::Buf>,
+) {
+    for SlowPacket { buf, work } in core::mem::take(&mut out.slow.packets) {
+        match work {
+            Work::Error(error) => icmp_error::send(env, io, &mut state.errors, out, buf, &error),
+            Work::Local(link, task) => {
+                let outcome = match env.interfaces.at(link) {
+                    Some(link) => handle(env, io, state, out, link, buf, &task),
+                    // A link was found for every queued packet.
+                    None => Err(DropReason::VlanUnknown),
+                };
+                match outcome {
+                    Ok(reason) => out.tally.punt(reason),
+                    Err(reason) => out.tally.drop(reason),
+                }
+            }
+        }
+    }
+}
+
+fn handle<Io: PacketIo>(
+    env: &Env<'_>,
+    io: &mut Io,
+    state: &SlowState,
+    out: &mut Outbound<Io::Buf>,
+    link: &Link,
+    buf: Io::Buf,
+    task: &Task,
+) -> Result<PuntReason, DropReason> {
+    match *task {
+        Task::Arp { l3_offset } => arp::handle(io, out, link, buf, l3_offset),
+        Task::Icmp { l3_offset, ip } => icmp::handle_v4(io, out, link, buf, l3_offset, &ip),
+        Task::Icmpv6 { l3_offset, ip } => icmp::handle_v6(io, out, link, buf, l3_offset, &ip),
+        Task::Gtpu { ip, src_port, gtpu, message_offset } => {
+            if gtpu.message_type == MessageType::ECHO_REQUEST {
+                let echo = gtpu_echo::Echo {
+                    src_port,
+                    sequence: gtpu.sequence.unwrap_or(0),
+                    recovery: state.gtpu_recovery,
+                };
+                return gtpu_echo::answer(io, out, link, buf, &ip, &echo);
+            }
+            let message = buf.data().get(usize::from(message_offset)..).unwrap_or_default();
+            gtpu_signalling::handle(env, out, &gtpu, message)
+        }
+    }
+}
+
+/// Transmits a frame that Adit made.
+fn originate<Io: PacketIo>(
+    io: &mut Io,
+    out: &mut Outbound<Io::Buf>,
+    interface: &Interface,
+    buf: Io::Buf,
+) {
+    out.queues.push(io, &mut out.tally, (interface.port, interface.id), buf, Origin::Own);
+}
+
+/// The source hardware address of the frame in `buf`, to which answers go.
+fn frame_source<B: PacketBuf>(buf: &B) -> Result<MacAddr, DropReason> {
+    match parse_frame(buf.data()) {
+        Ok(frame) if !frame.src.is_multicast() => Ok(frame.src),
+        _ => Err(DropReason::FrameMalformed),
+    }
+}
+
+/// Gives the packet in `buf` exactly `len` octets, whose contents are unspecified.
+fn resize<B: PacketBuf>(buf: &mut B, len: usize) -> Option<&mut [u8]> {
+    let have = buf.data().len();
+    if have >= len {
+        return buf.truncate(len).then(|| buf.data_mut());
+    }
+    buf.append(len - have)
+}

@@ -1,0 +1,92 @@
+//! The way out: interface, station and link-layer address that a packet leaves with.
+
+use core::net::IpAddr;
+
+use adit_pktio::PacketBuf;
+use adit_rules::DropReason;
+use adit_tables::{Interface, Via, View};
+use adit_types::{InterfaceRole, MacAddr, Nanos, NextHopIndex};
+use adit_wire::EtherType;
+use adit_wire::ethernet::{emit_link, link_len};
+
+use crate::interfaces::Interfaces;
+
+/// What stays as it is during one step.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Env<'v> {
+    /// The tables.
+    pub view: View<'v>,
+    /// Our interfaces.
+    pub interfaces: &'v Interfaces,
+    /// The time of the step.
+    pub now: Nanos,
+}
+
+/// Where a packet goes next.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Way<'v> {
+    /// The interface it leaves through.
+    pub interface: &'v Interface,
+    /// The station on that interface's link.
+    pub station: IpAddr,
+    /// The station's place in the tables, [`NextHopIndex::NONE`] without one.
+    pub index: NextHopIndex,
+    /// The station's link-layer address, `None` while it is being resolved.
+    pub mac: Option<MacAddr>,
+}
+
+impl Way<'_> {
+    /// The link-layer address to write: zeros, to be filled in later, while it is not known.
+    #[inline]
+    pub fn mac_or_blank(&self) -> MacAddr {
+        self.mac.unwrap_or_default()
+    }
+}
+
+/// The way to a known next hop.
+#[inline]
+pub(crate) fn way_to_hop<'v>(env: &Env<'v>, index: NextHopIndex) -> Option<Way<'v>> {
+    let hop = env.view.next_hop(index)?;
+    let interface = env.interfaces.get(hop.interface)?;
+    Some(Way { interface, station: hop.addr, index, mac: hop.mac })
+}
+
+/// The way to `addr` by the routes of `role`.
+#[inline]
+pub(crate) fn way_by_route<'v>(
+    env: &Env<'v>,
+    role: InterfaceRole,
+    addr: IpAddr,
+) -> Option<Way<'v>> {
+    let route = env.view.route(role, addr)?;
+    match route.via {
+        Via::Known(index) => way_to_hop(env, index),
+        Via::Unknown(station) => {
+            let interface = env.interfaces.get(route.interface)?;
+            Some(Way { interface, station, index: NextHopIndex::NONE, mac: None })
+        }
+    }
+}
+
+/// Puts a link header in front of the IP packet in `buf`.
+///
+/// # Errors
+/// `HeadroomShort` without room.
+#[inline]
+pub(crate) fn prepend_link<B: PacketBuf>(
+    buf: &mut B,
+    interface: &Interface,
+    dst: MacAddr,
+    ether_type: EtherType,
+) -> Result<(), DropReason> {
+    let frame = buf.prepend(link_len(interface.vlan)).ok_or(DropReason::HeadroomShort)?;
+    emit_link(frame, dst, interface.mac, interface.vlan, ether_type)
+        .map(|_| ())
+        .map_err(|_| DropReason::HeadroomShort)
+}
+
+/// The type that announces an IP packet of the family of `addr`.
+#[inline]
+pub(crate) fn ether_type_of(addr: IpAddr) -> EtherType {
+    if addr.is_ipv4() { EtherType::IPV4 } else { EtherType::IPV6 }
+}

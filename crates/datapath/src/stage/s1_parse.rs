@@ -1,0 +1,283 @@
+//! First stage: what is this packet, and which way does it take?
+//!
+//! G-PDUs to our N3 addresses go to the uplink lane, plain IP on a link towards the data network to
+//! a downlink lane, packets that need an answer to the slow queue; the rest is dropped by name.
+
+use core::net::IpAddr;
+
+use adit_pktio::{Burst, PacketBuf, RxChecksum};
+use adit_rules::rule::ue_ipv6_key;
+use adit_rules::{DropReason, PuntReason};
+use adit_tables::Interface;
+use adit_types::{InterfaceRole, MacAddr, Teid};
+use adit_wire::gtpu::{MessageType, UDP_PORT};
+use adit_wire::udp::UdpHeader;
+use adit_wire::{EtherType, Frame, IpAddrs, IpPacket, parse_frame, parse_gtpu, parse_ip, protocol};
+
+use crate::columns::{Arrival, Lanes, OuterHeader};
+use crate::interfaces::{Link, LinkId, PortLinks};
+use crate::reason::{Layer, drop_reason, is_forwardable};
+use crate::slow::{SlowQueue, Task};
+use crate::tally::Tally;
+
+/// What one packet is.
+enum Parsed {
+    /// A user packet in a tunnel: how it arrived, and its inner IP header.
+    Tunneled(Arrival, IpPacket),
+    /// A user packet from the data network.
+    Plain(Arrival, IpPacket),
+    /// Something that the slow path looks at.
+    Slow(LinkId, Task),
+    /// Housekeeping that needs nothing.
+    Punt(PuntReason),
+    /// Nothing for us.
+    Drop(DropReason),
+}
+
+/// Parses a burst and splits it into lanes.
+///
+/// Shape:   drains `burst`; fills `lanes`, `slow` and `tally`. n ≤ BURST_MAX.
+/// Cost:    reads the headers of each packet once. No allocation, no clock.
+/// Spec:    RFC 1122 §3.2.1, §3.3; TS 29.281 §4.4, §5.1.
+/// Errors:  none; what is malformed becomes a drop reason.
+pub(crate) fn s1_parse<B: PacketBuf>(
+    port: PortLinks<'_>,
+    burst: &mut Burst<B>,
+    lanes: &mut Lanes<'_, B>,
+    slow: &mut SlowQueue<B>,
+    tally: &mut Tally,
+) {
+    for buf in burst.drain(..) {
+        tally.receive(buf.data().len());
+        match parse(&buf, port, tally) {
+            Parsed::Tunneled(arrival, ip) => lanes.uplink.push(buf, arrival, ip, arrival.teid),
+            Parsed::Plain(arrival, ip) => match ip.addrs {
+                IpAddrs::V4 { dst, .. } => lanes.downlink_v4.push(buf, arrival, ip, dst.to_bits()),
+                IpAddrs::V6 { dst, .. } => {
+                    lanes.downlink_v6.push(buf, arrival, ip, ue_ipv6_key(dst));
+                }
+            },
+            Parsed::Slow(link, task) => slow.push(buf, link, task, tally),
+            Parsed::Punt(reason) => tally.punt(reason),
+            Parsed::Drop(reason) => tally.drop(reason),
+        }
+    }
+}
+
+#[inline]
+fn parse<B: PacketBuf>(buf: &B, port: PortLinks<'_>, tally: &mut Tally) -> Parsed {
+    if !buf.is_contiguous() {
+        return Parsed::Drop(DropReason::FrameSegmented);
+    }
+    let bytes = buf.data();
+    let frame = match parse_frame(bytes) {
+        Ok(frame) => frame,
+        Err(malformed) => return Parsed::Drop(drop_reason(Layer::Frame, malformed)),
+    };
+    let Some((id, link)) = port.find(frame.vlan) else {
+        return Parsed::Drop(DropReason::VlanUnknown);
+    };
+    if frame.dst != link.mac {
+        count_unaddressed(link, bytes.len(), tally);
+        return parse_group_frame(&frame, id, bytes);
+    }
+    match frame.ether_type {
+        EtherType::IPV4 | EtherType::IPV6 => {
+            let parsed = parse_l3(&frame, bytes, buf.rx_checksum());
+            let ip = match parsed {
+                Ok(ip) => ip,
+                Err(reason) => {
+                    count_unaddressed(link, bytes.len(), tally);
+                    return Parsed::Drop(reason);
+                }
+            };
+            parse_ip_packet(&frame, id, link, ip, bytes, tally)
+        }
+        EtherType::ARP => {
+            count_unaddressed(link, bytes.len(), tally);
+            Parsed::Slow(id, Task::Arp { l3_offset: frame.l3_offset })
+        }
+        _ => {
+            count_unaddressed(link, bytes.len(), tally);
+            Parsed::Drop(DropReason::EtherTypeUnknown)
+        }
+    }
+}
+
+/// Counts a frame whose interface no address tells on the first interface of its link.
+#[cold]
+fn count_unaddressed(link: &Link, len: usize, tally: &mut Tally) {
+    if let Some(first) = link.first() {
+        tally.receive_on(first, len);
+    }
+}
+
+/// Reads the IP header behind the MAC header.
+///
+/// The port's verdict on the IPv4 header checksum is taken where it has one.
+#[inline]
+fn parse_l3(frame: &Frame, bytes: &[u8], checksum: RxChecksum) -> Result<IpPacket, DropReason> {
+    let is_ipv4 = frame.ether_type == EtherType::IPV4;
+    if is_ipv4 && checksum == RxChecksum::Bad {
+        return Err(DropReason::IpChecksumWrong);
+    }
+    let l3 = bytes.get(usize::from(frame.l3_offset)..).unwrap_or_default();
+    match parse_ip(l3, checksum == RxChecksum::Unknown) {
+        Ok(ip) if ip.is_ipv4() == is_ipv4 => Ok(ip),
+        Ok(_) => Err(DropReason::IpMalformed),
+        Err(malformed) => Err(drop_reason(Layer::Ip, malformed)),
+    }
+}
+
+/// An IP packet in a frame to our hardware address.
+#[inline]
+fn parse_ip_packet(
+    frame: &Frame,
+    id: LinkId,
+    link: &Link,
+    ip: IpPacket,
+    bytes: &[u8],
+    tally: &mut Tally,
+) -> Parsed {
+    if let Some(interface) = link.owner(ip.addrs.dst()) {
+        tally.receive_on(interface.id, bytes.len());
+        return parse_local(frame, id, interface, &ip, bytes);
+    }
+    let Some(n6) = link.n6 else {
+        count_unaddressed(link, bytes.len(), tally);
+        return Parsed::Drop(reason_off_n6(&ip));
+    };
+    tally.receive_on(n6, bytes.len());
+    if !is_forwardable(&ip.addrs) {
+        return Parsed::Drop(DropReason::IpAddressInvalid);
+    }
+    let arrival = Arrival {
+        ip_offset: u16::from(frame.l3_offset),
+        outer: OuterHeader::None,
+        teid: Teid(0),
+        qfi: None,
+    };
+    Parsed::Plain(arrival, ip)
+}
+
+/// Plain IP that is not addressed to us is forwarded from data networks only.
+#[cold]
+fn reason_off_n6(ip: &IpPacket) -> DropReason {
+    if is_forwardable(&ip.addrs) { DropReason::RouteUnknown } else { DropReason::IpAddressInvalid }
+}
+
+/// A packet to one of our own addresses.
+#[inline]
+fn parse_local(
+    frame: &Frame,
+    id: LinkId,
+    interface: &Interface,
+    ip: &IpPacket,
+    bytes: &[u8],
+) -> Parsed {
+    if ip.is_fragment() {
+        return Parsed::Drop(DropReason::OuterFragment);
+    }
+    let l3_offset = frame.l3_offset;
+    match (ip.protocol, ip.is_ipv4()) {
+        (protocol::UDP, _) => parse_udp(frame, id, interface, ip, bytes),
+        (protocol::ICMP, true) => Parsed::Slow(id, Task::Icmp { l3_offset, ip: *ip }),
+        (protocol::ICMPV6, false) => Parsed::Slow(id, Task::Icmpv6 { l3_offset, ip: *ip }),
+        _ => Parsed::Drop(DropReason::IpProtocolUnknown),
+    }
+}
+
+/// A UDP datagram to one of our own addresses: GTP-U, or nothing that we serve.
+///
+/// The UDP checksum is not verified: it is zero or redundant in tunnels over IPv4 (RFC 6935), and
+/// what it would protect is checked by length, version and inner checksums.
+#[inline]
+fn parse_udp(
+    frame: &Frame,
+    id: LinkId,
+    interface: &Interface,
+    ip: &IpPacket,
+    bytes: &[u8],
+) -> Parsed {
+    let l3 = bytes.get(usize::from(frame.l3_offset)..).unwrap_or_default();
+    let (udp, message) = match UdpHeader::parse(ip.payload(l3)) {
+        Ok(parsed) => parsed,
+        Err(malformed) => return Parsed::Drop(drop_reason(Layer::Udp, malformed)),
+    };
+    if udp.dst_port() != UDP_PORT {
+        return Parsed::Drop(DropReason::UdpPortUnknown);
+    }
+    if interface.role != InterfaceRole::N3 {
+        return Parsed::Drop(DropReason::GtpuNotOnN3);
+    }
+    let gtpu = match parse_gtpu(message) {
+        Ok(gtpu) => gtpu,
+        Err(malformed) => return Parsed::Drop(drop_reason(Layer::Gtpu, malformed)),
+    };
+    if gtpu.unknown_comprehension.is_some() {
+        return Parsed::Drop(DropReason::GtpuExtensionUnknown);
+    }
+    let message_offset =
+        u16::from(frame.l3_offset).saturating_add(ip.payload_offset).saturating_add(8);
+    if gtpu.message_type != MessageType::G_PDU {
+        let src_port = udp.src_port();
+        return Parsed::Slow(id, Task::Gtpu { ip: *ip, src_port, gtpu, message_offset });
+    }
+    let inner = match parse_ip(gtpu.payload(message), true) {
+        Ok(inner) => inner,
+        Err(malformed) => return Parsed::Drop(drop_reason(Layer::Inner, malformed)),
+    };
+    if !is_forwardable(&inner.addrs) {
+        return Parsed::Drop(DropReason::IpAddressInvalid);
+    }
+    let arrival = Arrival {
+        ip_offset: message_offset.saturating_add(gtpu.payload_offset),
+        outer: if ip.is_ipv4() { OuterHeader::GtpuUdpIpv4 } else { OuterHeader::GtpuUdpIpv6 },
+        teid: gtpu.teid,
+        qfi: gtpu.psc.map(|psc| psc.qfi),
+    };
+    Parsed::Tunneled(arrival, inner)
+}
+
+/// A frame whose destination is not our hardware address: group traffic that concerns us, or not.
+#[cold]
+fn parse_group_frame(frame: &Frame, id: LinkId, bytes: &[u8]) -> Parsed {
+    if !frame.dst.is_multicast() {
+        return Parsed::Drop(DropReason::FrameNotForUs);
+    }
+    if is_bridge_group(frame.dst) {
+        return Parsed::Punt(PuntReason::LinkControl);
+    }
+    match frame.ether_type {
+        EtherType::ARP => Parsed::Slow(id, Task::Arp { l3_offset: frame.l3_offset }),
+        EtherType::IPV4 | EtherType::IPV6 => match parse_l3(frame, bytes, RxChecksum::Unknown) {
+            Ok(ip) => parse_group_ip(frame, id, &ip),
+            Err(reason) => Parsed::Drop(reason),
+        },
+        _ => Parsed::Drop(DropReason::EtherTypeUnknown),
+    }
+}
+
+/// Reserved addresses that bridges do not forward: LLDP, spanning tree, pause, LACP.
+/// Spec: IEEE 802.1Q §8.6.3.
+fn is_bridge_group(dst: MacAddr) -> bool {
+    dst.0[..5] == [0x01, 0x80, 0xc2, 0x00, 0x00]
+}
+
+/// IP in a broadcast or multicast frame: neighbor discovery and housekeeping.
+///
+/// Spec: RFC 1122 §3.3.6: a unicast packet in a group frame is discarded.
+fn parse_group_ip(frame: &Frame, id: LinkId, ip: &IpPacket) -> Parsed {
+    const IGMP: u8 = 2;
+    let l3_offset = frame.l3_offset;
+    match ip.addrs.dst() {
+        IpAddr::V6(dst) if dst.is_multicast() && ip.protocol == protocol::ICMPV6 => {
+            Parsed::Slow(id, Task::Icmpv6 { l3_offset, ip: *ip })
+        }
+        IpAddr::V4(dst) if dst.is_multicast() && ip.protocol == IGMP => {
+            Parsed::Punt(PuntReason::LinkControl)
+        }
+        dst if crate::reason::is_forwardable_addr(dst) => Parsed::Drop(DropReason::FrameNotForUs),
+        _ => Parsed::Drop(DropReason::IpAddressInvalid),
+    }
+}

@@ -1,0 +1,43 @@
+//! Fourth stage: may the packet pass?
+
+use adit_rules::{ApplyAction, DropReason, Gate};
+use adit_types::Direction;
+
+use crate::columns::{Lane, Matched, Side, Verdict};
+
+/// Drops what a QER's gate or the FAR's action stops.
+///
+/// Shape:   reads `verdicts[0..n]` and turns `Pass` into `Drop`. n ≤ BURST_MAX.
+/// Cost:    reads the QERs of each PDR. No allocation, no clock.
+/// Spec:    TS 29.244 §5.4.3 (gating), §8.2.26 (Apply Action).
+/// Errors:  none.
+pub(crate) fn s4_enforce<B, S: Side>(lane: &mut Lane<'_, B, S>) {
+    for verdict in &mut lane.verdicts {
+        if let Verdict::Pass(matched) = verdict
+            && let Err(reason) = admit(matched, S::DIRECTION)
+        {
+            *verdict = Verdict::Drop(reason);
+        }
+    }
+}
+
+/// Tells whether every gate is open and the FAR forwards.
+///
+/// # Errors
+/// `GateClosed`; `FarDrop` for DROP and for actions that do not forward.
+#[inline]
+pub(crate) fn admit(matched: &Matched<'_>, direction: Direction) -> Result<(), DropReason> {
+    let rules = matched.rules;
+    let is_open = |qer: &u16| {
+        rules.qers.get(usize::from(*qer)).is_some_and(|qer| qer.gate(direction) == Gate::Open)
+    };
+    if !matched.pdr.qers.iter().all(is_open) {
+        return Err(DropReason::GateClosed);
+    }
+    let action = matched.far.action;
+    if action.contains(ApplyAction::FORW) && !action.contains(ApplyAction::DROP) {
+        Ok(())
+    } else {
+        Err(DropReason::FarDrop)
+    }
+}

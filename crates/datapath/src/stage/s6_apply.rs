@@ -1,0 +1,173 @@
+//! Sixth stage: carry out the FAR and consume the lane.
+
+use adit_pktio::{PacketBuf, PacketIo};
+use adit_rules::{DestinationInterface, DropReason, OuterHeaderCreation};
+use adit_types::{Direction, InterfaceRole};
+use adit_wire::{IpPacket, ipv4, ipv6};
+
+use crate::columns::{Arrival, Lane, Matched, Side, Verdict};
+use crate::outbound::{Origin, Outbound};
+use crate::slow::{IcmpError, IcmpErrorKind};
+use crate::stage::egress::{Env, Way, ether_type_of, prepend_link, way_by_route, way_to_hop};
+use crate::stage::outer::{Container, Outer, encapsulate};
+
+/// Why a packet that its rules let pass does not leave.
+struct Refused {
+    reason: DropReason,
+    /// What the sender is told.
+    error: Option<IcmpErrorKind>,
+}
+
+impl From<DropReason> for Refused {
+    fn from(reason: DropReason) -> Self {
+        Self { reason, error: None }
+    }
+}
+
+/// Turns every packet that passes into the frame that leaves, and queues, holds or drops it.
+///
+/// Shape:   drains the lane's buffers; reads `verdicts`, `arrivals` and `ips[0..n]`. n ≤ BURST_MAX.
+/// Cost:    writes the new headers once; one next-hop line per packet, asked for in a pass of its
+///          own. No allocation, no clock.
+/// Spec:    TS 29.244 §5.2.1, §8.2.56, §8.2.64; RFC 1812 §5.3.1; RFC 8200 §3.
+/// Errors:  none; every packet ends in the outbound queues, among those that wait for a neighbor, or
+///          in exactly one drop reason.
+pub(crate) fn s6_apply<Io: PacketIo, S: Side>(
+    env: &Env<'_>,
+    io: &mut Io,
+    lane: &mut Lane<'_, Io::Buf, S>,
+    out: &mut Outbound<Io::Buf>,
+) {
+    for verdict in &lane.verdicts {
+        if let Verdict::Pass(matched) = verdict {
+            env.view.prefetch_next_hop(matched.far.next_hop);
+        }
+    }
+    let Lane { bufs, arrivals, ips, verdicts, .. } = lane;
+    for (((mut buf, arrival), ip), verdict) in
+        bufs.drain(..).zip(&*arrivals).zip(&*ips).zip(&*verdicts)
+    {
+        let matched = match verdict {
+            Verdict::Pass(matched) => matched,
+            Verdict::Drop(reason) => {
+                out.tally.drop(*reason);
+                continue;
+            }
+        };
+        match apply::<_, S>(env, &mut buf, arrival, ip, matched) {
+            Ok(way) => out.send(env, io, buf, &way, Origin::Received(S::DIRECTION)),
+            Err(Refused { reason, error }) => {
+                out.tally.drop(reason);
+                if let Some(kind) = error {
+                    let ip_offset = arrival.ip_offset;
+                    let error = IcmpError { kind, direction: S::DIRECTION, ip_offset, ip: *ip };
+                    out.slow.push_error(buf, error);
+                }
+            }
+        }
+    }
+}
+
+/// Rewrites one packet; the frame that is left in `buf` takes the way returned.
+#[inline]
+fn apply<'v, B: PacketBuf, S: Side>(
+    env: &Env<'v>,
+    buf: &mut B,
+    arrival: &Arrival,
+    ip: &IpPacket,
+    matched: &Matched<'_>,
+) -> Result<Way<'v>, Refused> {
+    if ip.ttl <= 1 {
+        let error = Some(IcmpErrorKind::TimeExceeded);
+        return Err(Refused { reason: DropReason::TtlExceeded, error });
+    }
+    let outer = outer_header::<S>(matched, arrival.qfi);
+    let way = way_out(env, matched, ip).ok_or(DropReason::RouteUnknown)?;
+    check_mtu(way.interface.mtu_bytes, outer.as_ref(), ip)?;
+    strip(buf, arrival, ip)?;
+    decrement_ttl(buf, ip)?;
+    match outer {
+        Some(outer) => encapsulate(buf, &outer, way.interface, way.mac_or_blank())?,
+        None => {
+            let ether_type = ether_type_of(ip.addrs.dst());
+            prepend_link(buf, way.interface, way.mac_or_blank(), ether_type)?;
+        }
+    }
+    Ok(way)
+}
+
+/// The way of a packet: to the FAR's tunnel, or to a data network by the inner destination. A FAR
+/// that names neither leads nowhere. There is no shortcut between two UEs: their packets leave to
+/// the data network, which routes them back.
+#[inline]
+fn way_out<'v>(env: &Env<'v>, matched: &Matched<'_>, ip: &IpPacket) -> Option<Way<'v>> {
+    let far = matched.far;
+    match (far.outer_header_creation, far.destination) {
+        (Some(OuterHeaderCreation::Gtpu(_)), _) => way_to_hop(env, far.next_hop),
+        (None, DestinationInterface::Core | DestinationInterface::SgiLanN6Lan) => {
+            way_by_route(env, InterfaceRole::N6, ip.addrs.dst())
+        }
+        (None, DestinationInterface::Access | DestinationInterface::CpFunction) => None,
+    }
+}
+
+/// The outer header that the FAR creates.
+///
+/// The QoS flow is that of the first QER of the PDR with a QFI towards the RAN, and the one that the
+/// packet came with towards another user plane function.
+/// Spec: TS 29.244 §5.4.1, §8.2.12, §8.2.56, §8.2.89; TS 38.415 §5.4.1.
+#[inline]
+pub(crate) fn outer_header<S: Side>(
+    matched: &Matched<'_>,
+    arrived_qfi: Option<adit_types::Qfi>,
+) -> Option<Outer> {
+    let OuterHeaderCreation::Gtpu(tunnel) = matched.far.outer_header_creation?;
+    let qers = matched.pdr.qers.iter().filter_map(|at| matched.rules.qers.get(usize::from(*at)));
+    let marking = qers.filter_map(|qer| qer.qfi.map(|qfi| (qfi, qer.rqi))).next();
+    let container = match (S::DIRECTION, marking, arrived_qfi) {
+        (Direction::Downlink, Some((qfi, rqi)), _) => Container::Downlink { qfi, rqi },
+        (Direction::Uplink, _, Some(qfi)) | (Direction::Uplink, Some((qfi, _)), None) => {
+            Container::Uplink { qfi }
+        }
+        (_, None, _) => Container::None,
+    };
+    let tos = matched.far.transport_level_marking.unwrap_or(0);
+    Some(Outer { tunnel, tos, container })
+}
+
+/// Compares what leaves with the MTU; senders that forbid fragmentation are told what fits.
+///
+/// Spec: RFC 1191 §4; RFC 8201 §4. Adit does not fragment.
+#[inline]
+fn check_mtu(mtu_bytes: u16, outer: Option<&Outer>, ip: &IpPacket) -> Result<(), Refused> {
+    let overhead = outer.map_or(0, Outer::len);
+    let fits = usize::from(mtu_bytes).saturating_sub(overhead);
+    if usize::from(ip.total_len) <= fits {
+        return Ok(());
+    }
+    let mtu = u16::try_from(fits).unwrap_or(u16::MAX);
+    let error = ip.dont_fragment.then_some(IcmpErrorKind::PacketTooBig { mtu });
+    Err(Refused { reason: DropReason::PacketTooBig, error })
+}
+
+/// Cuts everything off that is not the user's IP packet: outer headers, link header, padding.
+#[inline]
+fn strip<B: PacketBuf>(buf: &mut B, arrival: &Arrival, ip: &IpPacket) -> Result<(), DropReason> {
+    let offset = usize::from(arrival.ip_offset);
+    // Parsing found all these octets.
+    if buf.truncate(offset + usize::from(ip.total_len)) && buf.trim_front(offset) {
+        Ok(())
+    } else {
+        Err(DropReason::InnerMalformed)
+    }
+}
+
+#[inline]
+fn decrement_ttl<B: PacketBuf>(buf: &mut B, ip: &IpPacket) -> Result<(), DropReason> {
+    let left = if ip.is_ipv4() {
+        ipv4::decrement_ttl(buf.data_mut())
+    } else {
+        ipv6::decrement_hop_limit(buf.data_mut())
+    };
+    left.map(|_| ()).ok_or(DropReason::TtlExceeded)
+}

@@ -1,0 +1,167 @@
+//! What happened in one step, counted locally and added to the worker's counters once per step.
+
+use adit_rules::{DropReason, PuntReason};
+use adit_tables::WorkerCounters;
+use adit_types::limits::INTERFACES_MAX;
+use adit_types::{Direction, InterfaceId};
+
+/// Packets and octets, from the Ethernet header on.
+#[derive(Debug, Clone, Copy, Default)]
+struct Traffic {
+    pkts: u64,
+    bytes: u64,
+}
+
+impl Traffic {
+    #[inline]
+    fn add(&mut self, bytes: usize) {
+        self.pkts += 1;
+        self.bytes += bytes as u64;
+    }
+}
+
+/// The outcomes of one step.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    bursts: u64,
+    received: Traffic,
+    uplink: Traffic,
+    downlink: Traffic,
+    dropped: u64,
+    drops: [u64; DropReason::COUNT],
+    punted: u64,
+    punts: [u64; PuntReason::COUNT],
+    originated: u64,
+    originated_lost: u64,
+    events_lost: u64,
+    rx: [Traffic; INTERFACES_MAX],
+    tx: [Traffic; INTERFACES_MAX],
+}
+
+impl Tally {
+    /// Nothing counted.
+    pub fn new() -> Self {
+        Self {
+            bursts: 0,
+            received: Traffic::default(),
+            uplink: Traffic::default(),
+            downlink: Traffic::default(),
+            dropped: 0,
+            drops: [0; DropReason::COUNT],
+            punted: 0,
+            punts: [0; PuntReason::COUNT],
+            originated: 0,
+            originated_lost: 0,
+            events_lost: 0,
+            rx: [Traffic::default(); INTERFACES_MAX],
+            tx: [Traffic::default(); INTERFACES_MAX],
+        }
+    }
+
+    /// One burst with packets arrived.
+    pub fn burst(&mut self) {
+        self.bursts += 1;
+    }
+
+    /// One packet of `bytes` octets arrived.
+    #[inline]
+    pub fn receive(&mut self, bytes: usize) {
+        self.received.add(bytes);
+    }
+
+    /// The packet that arrived belongs to `interface`.
+    #[inline]
+    pub fn receive_on(&mut self, interface: InterfaceId, bytes: usize) {
+        if let Some(traffic) = self.rx.get_mut(usize::from(interface.0)) {
+            traffic.add(bytes);
+        }
+    }
+
+    /// One packet was dropped.
+    #[inline]
+    pub fn drop(&mut self, reason: DropReason) {
+        self.dropped += 1;
+        self.drops[reason.index()] += 1;
+    }
+
+    /// One packet was consumed by the slow path.
+    #[inline]
+    pub fn punt(&mut self, reason: PuntReason) {
+        self.punted += 1;
+        self.punts[reason.index()] += 1;
+    }
+
+    /// One received packet was transmitted.
+    #[inline]
+    pub fn transmit(&mut self, direction: Direction, bytes: usize) {
+        match direction {
+            Direction::Uplink => self.uplink.add(bytes),
+            Direction::Downlink => self.downlink.add(bytes),
+        }
+    }
+
+    /// One packet that Adit made was transmitted.
+    pub fn originate(&mut self) {
+        self.originated += 1;
+    }
+
+    /// One packet that Adit made, or wanted to make, was not transmitted.
+    pub fn lose_originated(&mut self) {
+        self.originated_lost += 1;
+    }
+
+    /// One frame of any kind left through `interface`.
+    #[inline]
+    pub fn transmit_on(&mut self, interface: InterfaceId, bytes: usize) {
+        if let Some(traffic) = self.tx.get_mut(usize::from(interface.0)) {
+            traffic.add(bytes);
+        }
+    }
+
+    /// One event found its ring full.
+    pub fn lose_event(&mut self) {
+        self.events_lost += 1;
+    }
+
+    /// True when every packet that arrived, or had been waiting, has one outcome. `before` and
+    /// `after` are the packets that waited at the beginning and at the end of the step.
+    pub fn identity_holds(&self, before: usize, after: usize) -> bool {
+        let out = self.uplink.pkts + self.downlink.pkts + self.dropped + self.punted;
+        self.received.pkts + before as u64 == out + after as u64
+    }
+
+    /// Adds everything to the worker's counters and starts again.
+    ///
+    /// Cost: once per step that did something; skips what is zero.
+    pub fn flush(&mut self, counters: &WorkerCounters) {
+        counters.bursts.add(self.bursts);
+        counters.received_pkts.add(self.received.pkts);
+        counters.received_bytes.add(self.received.bytes);
+        counters.originated_pkts.add(self.originated);
+        counters.originated_lost_pkts.add(self.originated_lost);
+        counters.events_lost.add(self.events_lost);
+        counters.count_transmitted(Direction::Uplink, self.uplink.pkts, self.uplink.bytes);
+        counters.count_transmitted(Direction::Downlink, self.downlink.pkts, self.downlink.bytes);
+        if self.dropped != 0 {
+            for (counter, n) in counters.drops.iter().zip(self.drops) {
+                counter.add(n);
+            }
+        }
+        if self.punted != 0 {
+            for (counter, n) in counters.punts.iter().zip(self.punts) {
+                counter.add(n);
+            }
+        }
+        for ((counter, rx), tx) in counters.interfaces.iter().zip(&self.rx).zip(&self.tx) {
+            if rx.pkts != 0 {
+                counter.rx_pkts.add(rx.pkts);
+                counter.rx_bytes.add(rx.bytes);
+            }
+            if tx.pkts != 0 {
+                counter.tx_pkts.add(tx.pkts);
+                counter.tx_bytes.add(tx.bytes);
+            }
+        }
+        *self = Self::new();
+    }
+}

@@ -1,0 +1,208 @@
+//! The worker step: one turn of the packet path, driven by a thread or by a test.
+//!
+//! A step observes the publication, carries out commands, releases packets that waited, polls each
+//! port once, runs the stages, transmits, and then handles what the slow path collected. It never
+//! blocks, and it knows no time but the one it is given.
+
+use adit_pktio::{Burst, PacketIo};
+use adit_rules::{WorkerCommand, WorkerEvent};
+use adit_tables::Reader;
+use adit_types::limits::BURST_MAX;
+use adit_types::{Nanos, PortId, WorkerId};
+use rtrb::{Consumer, Producer};
+
+use crate::columns::{Lane, Lanes, Side};
+use crate::interfaces::Interfaces;
+use crate::outbound::Outbound;
+use crate::slow::{self, SlowState, TokenBucket};
+use crate::stage::egress::Env;
+use crate::stage::s1_parse::s1_parse;
+use crate::stage::s2_lookup::s2_lookup;
+use crate::stage::s3_classify::s3_classify;
+use crate::stage::s4_enforce::s4_enforce;
+use crate::stage::s5_account::s5_account;
+use crate::stage::s6_apply::s6_apply;
+
+/// Commands that one step carries out at most.
+const COMMANDS_PER_STEP_MAX: usize = 64;
+
+/// What a worker is told at start.
+#[derive(Debug, Clone)]
+pub struct WorkerConfig {
+    /// Which worker this is.
+    pub id: WorkerId,
+    /// The ports to poll, in this order.
+    pub ports: Vec<PortId>,
+    /// Packets asked from a port per step, 1..=`BURST_MAX`; other values are cut to that range.
+    pub burst: usize,
+    /// Value of the Recovery element in GTP-U Echo Responses. Peers ignore it; TS 29.281 §7.2.2
+    /// asks for zero.
+    pub gtpu_recovery: u8,
+}
+
+/// What one step did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StepReport {
+    /// Packets received.
+    pub received: usize,
+    /// Nothing was received, commanded or waiting: the caller may pause.
+    pub idle: bool,
+}
+
+/// One worker of the packet path: run-to-completion from receive to transmit.
+///
+/// Every received packet ends in exactly one outcome: transmitted, one drop reason, one punt reason,
+/// or held for a link-layer address (the gauge `buffered_pkts`). Packets that Adit makes itself are
+/// counted apart: `originated_pkts`, and `originated_lost_pkts` when they could not be transmitted.
+///
+/// Threads: owned by one thread; control thread and worker meet in the reader and the two rings.
+pub struct Worker<Io: PacketIo> {
+    config: WorkerConfig,
+    reader: Reader,
+    commands: Consumer<WorkerCommand>,
+    interfaces: Interfaces,
+    slow: SlowState,
+    rx: Burst<Io::Buf>,
+    out: Outbound<Io::Buf>,
+}
+
+impl<Io: PacketIo> core::fmt::Debug for Worker<Io> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Worker").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl<Io: PacketIo> Worker<Io> {
+    /// A worker over `reader`'s tables and interfaces. Allocates all memory it will use.
+    #[must_use]
+    pub fn new(
+        mut config: WorkerConfig,
+        reader: Reader,
+        events: Producer<WorkerEvent>,
+        commands: Consumer<WorkerCommand>,
+    ) -> Self {
+        config.burst = config.burst.clamp(1, BURST_MAX);
+        let interfaces = Interfaces::new(reader.interfaces());
+        let slow = SlowState { gtpu_recovery: config.gtpu_recovery, errors: TokenBucket::new() };
+        let out = Outbound::new(interfaces.port_count(), events);
+        Self { config, reader, commands, interfaces, slow, rx: Burst::new(), out }
+    }
+
+    /// Which worker this is.
+    #[must_use]
+    pub const fn id(&self) -> WorkerId {
+        self.config.id
+    }
+
+    /// Runs one turn of the packet path at time `now`.
+    ///
+    /// Shape:   polls every port of the configuration once.
+    /// Cost:    no allocation, lock, system call or clock of its own; one driver call per port to
+    ///          receive and one per port with frames to transmit. Counters are added once at the end.
+    /// Units:   `now` is monotonic; time that goes back delays timeouts and does no harm.
+    /// Threads: a burst boundary of the tables: nothing seen in the last step is used any more.
+    pub fn step(&mut self, now: Nanos, io: &mut Io) -> StepReport {
+        let Self { config, reader, commands, interfaces, slow, rx, out } = self;
+        let env = Env { view: reader.observe(), interfaces, now };
+        let waiting = out.pending.len();
+        let commanded = command(&env, io, commands, out);
+        if waiting > 0 {
+            let Outbound { queues, pending, events, tally, .. } = out;
+            pending.release(&env, io, queues, events, tally);
+        }
+        if waiting > 0 || commanded {
+            out.queues.flush(io, &mut out.tally);
+        }
+        let mut received = 0;
+        for &port in &config.ports {
+            let count = io.rx_burst(port, config.burst, rx);
+            if count > 0 {
+                received += count;
+                process(&env, io, port, rx, out);
+            }
+        }
+        if !out.slow.is_empty() {
+            slow::run(&env, io, slow, out);
+            out.queues.flush(io, &mut out.tally);
+        }
+        let idle = received == 0 && waiting == 0 && !commanded;
+        if !idle {
+            finish(&env, waiting, out);
+        }
+        StepReport { received, idle }
+    }
+
+    /// Ends the worker: everything that waits becomes a counted drop, so that the identity closes,
+    /// and the tables need not wait for this worker any more. Nothing is transmitted.
+    pub fn drain(&mut self, _io: &mut Io) {
+        let Self { reader, interfaces, out, .. } = self;
+        let waiting = out.pending.len();
+        let env = Env { view: reader.observe(), interfaces, now: Nanos(0) };
+        out.pending.drain(&mut out.tally);
+        finish(&env, waiting, out);
+        reader.go_offline();
+    }
+}
+
+/// Carries out what the control thread asked for; tells whether there was something.
+fn command<Io: PacketIo>(
+    env: &Env<'_>,
+    io: &mut Io,
+    commands: &mut Consumer<WorkerCommand>,
+    out: &mut Outbound<Io::Buf>,
+) -> bool {
+    for done in 0..COMMANDS_PER_STEP_MAX {
+        let Ok(command) = commands.pop() else { return done > 0 };
+        slow::execute(env.interfaces, io, out, &command);
+    }
+    true
+}
+
+/// Takes one received burst through the stages.
+fn process<Io: PacketIo>(
+    env: &Env<'_>,
+    io: &mut Io,
+    port: PortId,
+    rx: &mut Burst<Io::Buf>,
+    out: &mut Outbound<Io::Buf>,
+) {
+    out.tally.burst();
+    let mut lanes = Lanes::new();
+    let links = env.interfaces.of_port(port);
+    s1_parse(links, rx, &mut lanes, &mut out.slow, &mut out.tally);
+    forward(env, io, &mut lanes.uplink, out);
+    forward(env, io, &mut lanes.downlink_v4, out);
+    forward(env, io, &mut lanes.downlink_v6, out);
+    out.queues.flush(io, &mut out.tally);
+}
+
+/// Takes one lane through the stages behind parsing.
+fn forward<'v, Io: PacketIo, S: Side>(
+    env: &Env<'v>,
+    io: &mut Io,
+    lane: &mut Lane<'v, Io::Buf, S>,
+    out: &mut Outbound<Io::Buf>,
+) {
+    if lane.is_empty() {
+        return;
+    }
+    debug_assert_eq!(lane.len(), lane.bufs.len());
+    s2_lookup(&env.view, lane);
+    s3_classify(&env.view, lane);
+    s4_enforce(lane);
+    s5_account(&env.view, lane);
+    s6_apply(env, io, lane, out);
+}
+
+/// Adds the step's counts to the worker's counters.
+fn finish<B: adit_pktio::PacketBuf>(env: &Env<'_>, waited: usize, out: &mut Outbound<B>) {
+    let waiting = out.pending.len();
+    debug_assert!(
+        out.tally.identity_holds(waited, waiting),
+        "a packet has no outcome, or two: {:?}",
+        out.tally
+    );
+    let counters = env.view.counters();
+    out.tally.flush(counters);
+    counters.buffered_pkts.set(waiting as u64);
+}
