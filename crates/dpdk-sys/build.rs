@@ -10,6 +10,9 @@ use std::process::{Command, exit};
 /// Oldest DPDK with the interfaces that `adit-dpdk` uses.
 const DPDK_VERSION_MIN: &str = "22.11";
 
+/// First DPDK with another `rte_mbuf`: its fields moved into anonymous unions.
+const DPDK_VERSION_BELOW: &str = "24.03";
+
 /// Shared libraries that hold the bound functions; drivers are plugins that the EAL loads.
 const LIBRARIES: [&str; 5] = ["rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_eal"];
 
@@ -42,6 +45,7 @@ const CONSTANTS: [&str; 4] = [
 fn main() {
     println!("cargo:rerun-if-changed=dpdk.h");
     println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-env-changed=PKG_CONFIG_PATH");
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_else(|| fail("OUT_DIR is not set")));
     let mut flags = dpdk_flags();
     flags.extend(baseline_flag());
@@ -60,12 +64,13 @@ fn fail(reason: &str) -> ! {
 /// DPDK's own compiler flags; emits the link search path on the way.
 fn dpdk_flags() -> Vec<String> {
     let missing = format!(
-        "DPDK {DPDK_VERSION_MIN} or newer was not found by pkg-config; install it \
+        "DPDK from {DPDK_VERSION_MIN} on and below {DPDK_VERSION_BELOW} was not found by \
+         pkg-config; install it \
          (Debian and Ubuntu: `apt-get install libdpdk-dev pkg-config libclang-14-dev`) or point \
          PKG_CONFIG_PATH at the folder of libdpdk.pc"
     );
     let found = pkg_config::Config::new()
-        .atleast_version(DPDK_VERSION_MIN)
+        .range_version(DPDK_VERSION_MIN..DPDK_VERSION_BELOW)
         .cargo_metadata(false)
         .probe("libdpdk")
         .unwrap_or_else(|error| fail(&format!("{missing}\n{error}")));

@@ -85,7 +85,7 @@ pub enum EalError {
     #[error("EAL argument {0:?} contains a NUL character")]
     Argument(String),
     /// DPDK refused.
-    #[error("the EAL did not start: {errno}; {}\n{log}", init_hint(*errno))]
+    #[error("the EAL did not start: {errno}; {}{}", init_hint(*errno), log::lines(log))]
     Init {
         /// DPDK's reason.
         errno: Errno,

@@ -76,3 +76,8 @@ pub(crate) fn pass_on(text: &str) {
         eprintln!("{text}");
     }
 }
+
+/// Captured lines as the tail of an error message, each on a line of its own.
+pub(crate) fn lines(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!("\n{text}") }
+}

@@ -53,7 +53,7 @@ pub enum MempoolError {
         need_mib: u64,
     },
     /// DPDK refused for another reason.
-    #[error("mempool {name} was refused: {errno}\n{log}")]
+    #[error("mempool {name} was refused: {errno}{}", log::lines(log))]
     Refused {
         /// The pool.
         name: String,

@@ -1,6 +1,7 @@
 //! Why a port could not be opened.
 
 use crate::errno::Errno;
+use crate::log::lines;
 
 /// Why a port could not be opened, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +36,7 @@ pub enum PortError {
         device: String,
     },
     /// A virtual device could not be made.
-    #[error("device {device} could not be made: {errno}; {}\n{log}", attach_hint(*errno))]
+    #[error("device {device} could not be made: {errno}; {}{}", attach_hint(*errno), lines(log))]
     Attach {
         /// The device.
         device: String,
@@ -92,7 +93,7 @@ pub enum PortError {
         room_bytes: u16,
     },
     /// The driver refused a step of the opening.
-    #[error("cannot {operation} device {device}: {errno}; {}\n{log}", attach_hint(*errno))]
+    #[error("cannot {operation} device {device}: {errno}; {}{}", attach_hint(*errno), lines(log))]
     Refused {
         /// The device.
         device: String,
