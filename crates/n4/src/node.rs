@@ -4,13 +4,12 @@
 //! their publication. Spec: TS 29.244 §6.4, §7.6.
 
 use core::net::{IpAddr, SocketAddr};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use adit_pfcp::{Cause, Datagram, Header, HeaderError, MessageBody, MessageType, RawMessage};
 use adit_rules::{DeltaId, RuleDelta};
 use adit_session::{SessionStore, StoreConfig};
 use adit_types::{Nanos, Seid, SessionIndex};
-use hashbrown::HashMap;
 
 use crate::association::{NodeEvent, NodeId, Peer};
 use crate::counters::Counters;
@@ -113,10 +112,10 @@ pub(crate) fn canonical(addr: SocketAddr) -> SocketAddr {
 pub struct Node {
     pub(crate) config: NodeConfig,
     pub(crate) store: SessionStore,
-    pub(crate) peers: HashMap<IpAddr, Peer>,
+    pub(crate) peers: BTreeMap<IpAddr, Peer>,
     pub(crate) setups: Setups,
     pub(crate) transactions: Transactions<Purpose>,
-    pub(crate) pending: HashMap<DeltaId, Pending>,
+    pub(crate) pending: BTreeMap<DeltaId, Pending>,
     pub(crate) events: VecDeque<NodeEvent>,
     pub(crate) counters: Counters,
     pub(crate) last_owner: u32,
@@ -132,10 +131,10 @@ impl Node {
     pub fn new(config: NodeConfig) -> Self {
         Self {
             store: SessionStore::new(config.store),
-            peers: HashMap::new(),
+            peers: BTreeMap::new(),
             setups: Setups::new(&config.connect, config.t1),
             transactions: Transactions::new(config.retransmission(), config.seed),
-            pending: HashMap::new(),
+            pending: BTreeMap::new(),
             events: VecDeque::new(),
             counters: Counters::default(),
             last_owner: 0,

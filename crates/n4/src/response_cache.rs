@@ -4,11 +4,10 @@
 //! time over which a peer may retransmit, and are bounded in number; the oldest answered entry
 //! gives way when the bound is reached. Spec: TS 29.244 §6.4.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use adit_types::Nanos;
 use adit_types::limits::{PENDING_PER_PEER_MAX, RESPONSE_CACHE_PER_PEER_MAX};
-use hashbrown::HashMap;
 
 /// What makes a request the same request. The peer's IP address is the cache's owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -4,14 +4,14 @@
 //! messages and at any depth of their rules. Unknown IEs are ignored. Spec: TS 29.244 §7.6.9.
 
 use adit_pfcp::ie::PdnType;
-use adit_pfcp::{Cause, Ie, IeIter, IeType};
+use adit_pfcp::{Ie, IeIter, IeType};
 use adit_session::RuleId;
 use adit_types::{FarId, PdrId, QerId};
 
 use crate::refusal::Rejected;
 
 /// Groups whose members are looked at.
-const GROUPS: [IeType; 9] = [
+const GROUPS: &[IeType] = &[
     IeType::CREATE_PDR,
     IeType::UPDATE_PDR,
     IeType::PDI,
@@ -28,14 +28,14 @@ const GROUPS: [IeType; 9] = [
 const DEPTH_MAX: u8 = 2;
 
 /// IEs that are refused wherever they stand.
-const DEMANDS: [IeType; 45] = [
+const DEMANDS: &[IeType] = &[
     IeType::CREATE_URR,
     IeType::UPDATE_URR,
     IeType::REMOVE_URR,
     IeType::QUERY_URR,
     IeType::URR_ID,
     IeType::CREATE_BAR,
-    IeType::UPDATE_BAR_MODIFICATION,
+    IeType::UPDATE_BAR_SESSION_MODIFICATION_REQUEST,
     IeType::REMOVE_BAR,
     IeType::BAR_ID,
     IeType::CREATE_TRAFFIC_ENDPOINT,
@@ -72,6 +72,17 @@ const DEMANDS: [IeType; 45] = [
     IeType::USER_PLANE_INACTIVITY_TIMER,
     IeType::TRACE_INFORMATION,
     IeType::IP_MULTICAST_ADDRESSING_INFO,
+    IeType::CREATE_BRIDGE_INFO_FOR_TSC,
+    IeType::PROVIDE_ATSSS_CONTROL_INFORMATION,
+    IeType::PROVIDE_RDS_CONFIGURATION_INFORMATION,
+    IeType::DATA_NETWORK_ACCESS_IDENTIFIER,
+    IeType::TRANSPORT_DELAY_REPORTING,
+    IeType::L2TP_TUNNEL_INFORMATION,
+    IeType::L2TP_SESSION_INFORMATION_REQUEST,
+    IeType::IP_ADDRESS_AND_PORT_NUMBER_REPLACEMENT,
+    IeType::DSCP_TO_PPI_CONTROL_INFORMATION,
+    IeType::MBS_SESSION_N4_CONTROL_INFORMATION,
+    IeType::MBS_SESSION_N4MB_CONTROL_INFORMATION,
     IeType::REDUNDANT_TRANSMISSION_DETECTION_PARAMETERS,
     IeType::REDUNDANT_TRANSMISSION_FORWARDING_PARAMETERS,
 ];

@@ -7,7 +7,7 @@ use adit_session::{Change, CpFSeid, Established};
 use adit_types::Seid;
 
 use crate::node::{Node, Request};
-use crate::procedure::{created_pdr, demand, rule_decode};
+use crate::procedure::{created_pdrs, demand, f_teids, rule_decode};
 use crate::refusal::Rejected;
 
 impl Node {
@@ -46,13 +46,13 @@ impl Node {
     ) -> Result<Change, Rejected> {
         let local = self.config.store.n3_addresses;
         let mut change = Change::default();
-        for group in message.create_pdr {
+        for group in message.create_pdrs {
             change.create_pdrs.push(rule_decode::create_pdr(&group)?);
         }
-        for group in message.create_far {
+        for group in message.create_fars {
             change.create_fars.push(rule_decode::create_far(&group, local)?);
         }
-        for group in message.create_qer {
+        for group in message.create_qers {
             change.create_qers.push(rule_decode::create_qer(&group));
         }
         Ok(change)
@@ -66,12 +66,13 @@ impl Node {
     ) {
         self.counters.scalars.sessions_established += 1;
         let id = self.publish(established.delta);
-        let created: Vec<_> = established.created.iter().map(created_pdr).collect();
+        let f_teids = f_teids(&established.created);
+        let created = created_pdrs(&established.created, &f_teids);
         let node_id = self.config.node_id.clone();
         let mut body =
             SessionEstablishmentResponse::new(node_id.to_ie(), Cause::RequestAccepted);
         body.up_f_seid = Some(FSeid::new(established.up_seid, self.config.address));
-        body.created_pdr = created.as_slice().into();
+        body.created_pdrs = created.as_slice().into();
         self.respond(request, Some(cp_seid), &body, Some(id));
     }
 

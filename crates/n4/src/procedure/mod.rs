@@ -10,6 +10,8 @@ mod establish;
 mod modify;
 mod rule_decode;
 
+use core::net::Ipv4Addr;
+
 use adit_pfcp::Cause;
 use adit_pfcp::grouped::CreatedPdr;
 use adit_pfcp::ie::{FTeid, FTeidAddress};
@@ -41,16 +43,30 @@ impl Node {
     }
 }
 
-/// The F-TEID that was chosen for a PDR. Spec: TS 29.244 §7.5.3.2.
-fn created_pdr(created: &adit_session::CreatedPdr) -> CreatedPdr<'static> {
-    let adit_session::FTeid { teid, v4, v6 } = created.f_teid;
-    let addr = match (v4, v6) {
-        (Some(v4), Some(v6)) => Some(FTeidAddress::V4V6(v4, v6)),
-        (Some(v4), None) => Some(FTeidAddress::V4(v4)),
-        (None, Some(v6)) => Some(FTeidAddress::V6(v6)),
-        (None, None) => None,
+/// The F-TEIDs that were chosen, in the words of the codec.
+fn f_teids(created: &[adit_session::CreatedPdr]) -> Vec<FTeid> {
+    let f_teid = |created: &adit_session::CreatedPdr| {
+        let adit_session::FTeid { teid, v4, v6 } = created.f_teid;
+        let addr = match (v4, v6) {
+            (Some(v4), Some(v6)) => FTeidAddress::V4V6(v4, v6),
+            (None, Some(v6)) => FTeidAddress::V6(v6),
+            // The store chooses at least one address.
+            (v4, None) => FTeidAddress::V4(v4.unwrap_or(Ipv4Addr::UNSPECIFIED)),
+        };
+        FTeid::Given { teid, addr }
     };
-    let mut group = CreatedPdr::new(created.pdr);
-    group.f_teid = addr.map(|addr| FTeid::Given { teid, addr });
-    group
+    created.iter().map(f_teid).collect()
+}
+
+/// Created PDR groups of `created`, whose F-TEIDs are `f_teids`. Spec: TS 29.244 §7.5.3.2.
+fn created_pdrs<'a>(
+    created: &[adit_session::CreatedPdr],
+    f_teids: &'a [FTeid],
+) -> Vec<CreatedPdr<'a>> {
+    let groups = created.iter().zip(f_teids.chunks(1)).map(|(created, f_teid)| {
+        let mut group = CreatedPdr::new(created.pdr);
+        group.local_f_teids = f_teid.into();
+        group
+    });
+    groups.collect()
 }

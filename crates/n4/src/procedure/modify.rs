@@ -7,7 +7,7 @@ use adit_session::{Change, CpFSeid, Modified};
 use adit_types::Seid;
 
 use crate::node::{Node, Request};
-use crate::procedure::{Refused, created_pdr, demand, rule_decode};
+use crate::procedure::{Refused, created_pdrs, demand, f_teids, rule_decode};
 use crate::refusal::Rejected;
 
 impl Node {
@@ -49,23 +49,23 @@ impl Node {
             }
             change.cp_f_seid = Some(CpFSeid { seid: cp.seid, v4: cp.v4, v6: cp.v6 });
         }
-        change.remove_pdrs = message.remove_pdr.iter().map(|group| group.pdr_id).collect();
-        change.remove_fars = message.remove_far.iter().map(|group| group.far_id).collect();
-        change.remove_qers = message.remove_qer.iter().map(|group| group.qer_id).collect();
-        for group in message.create_pdr {
+        change.remove_pdrs = message.remove_pdrs.iter().map(|group| group.pdr_id).collect();
+        change.remove_fars = message.remove_fars.iter().map(|group| group.far_id).collect();
+        change.remove_qers = message.remove_qers.iter().map(|group| group.qer_id).collect();
+        for group in message.create_pdrs {
             change.create_pdrs.push(rule_decode::create_pdr(&group)?);
         }
-        for group in message.create_far {
+        for group in message.create_fars {
             change.create_fars.push(rule_decode::create_far(&group, local)?);
         }
-        change.create_qers = message.create_qer.iter().map(|g| rule_decode::create_qer(&g)).collect();
-        for group in message.update_pdr {
+        change.create_qers = message.create_qers.iter().map(|g| rule_decode::create_qer(&g)).collect();
+        for group in message.update_pdrs {
             change.update_pdrs.push(rule_decode::update_pdr(&group)?);
         }
-        for group in message.update_far {
+        for group in message.update_fars {
             change.update_fars.push(rule_decode::update_far(&group, local)?);
         }
-        change.update_qers = message.update_qer.iter().map(|g| rule_decode::update_qer(&g)).collect();
+        change.update_qers = message.update_qers.iter().map(|g| rule_decode::update_qer(&g)).collect();
         Ok(change)
     }
 
@@ -75,9 +75,10 @@ impl Node {
         let session = self.store.session(up_seid);
         let cp_seid = session.map_or(Seid(0), |session| session.cp_f_seid().seid);
         let after = modified.delta.map(|delta| self.publish(delta));
-        let created: Vec<_> = modified.created.iter().map(created_pdr).collect();
+        let f_teids = f_teids(&modified.created);
+        let created = created_pdrs(&modified.created, &f_teids);
         let mut body = SessionModificationResponse::new(Cause::RequestAccepted);
-        body.created_pdr = created.as_slice().into();
+        body.created_pdrs = created.as_slice().into();
         self.respond(request, Some(cp_seid), &body, after);
     }
 

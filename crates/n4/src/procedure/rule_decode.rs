@@ -9,7 +9,9 @@ use adit_pfcp::grouped::{
     CreateFar, CreatePdr, CreateQer, ForwardingParameters, Pdi, UpdateFar,
     UpdateForwardingParameters, UpdatePdr, UpdateQer,
 };
-use adit_pfcp::ie::{self, GateState, OuterHeaderDescription, OuterHeaderRemovalDescription};
+use adit_pfcp::ie::{
+    self, GateState, Nullable, OuterHeaderDescription, OuterHeaderRemovalDescription,
+};
 use adit_pfcp::{Cause, IeType};
 use adit_rules::{
     ApplyAction, DestinationInterface, Gate, GtpuTunnel, OuterHeaderCreation, OuterHeaderRemoval,
@@ -40,7 +42,7 @@ pub(super) fn create_pdr(group: &CreatePdr<'_>) -> Result<PdrSpec, Rejected> {
             pdi: pdi(&group.pdi)?,
             outer_header_removal: group.outer_header_removal.map(removal).transpose()?,
             far: group.far_id,
-            qers: group.qer_id.iter().collect(),
+            qers: group.qer_ids.iter().collect(),
         })
     };
     spec().map_err(|rejected: Rejected| rejected.in_rule(RuleId::Pdr(id)))
@@ -55,7 +57,7 @@ pub(super) fn update_pdr(group: &UpdatePdr<'_>) -> Result<PdrUpdate, Rejected> {
             pdi: group.pdi.as_ref().map(pdi).transpose()?,
             outer_header_removal: group.outer_header_removal.map(removal).transpose()?,
             far: group.far_id,
-            qers: (!group.qer_id.is_empty()).then(|| group.qer_id.iter().collect()),
+            qers: (!group.qer_ids.is_empty()).then(|| group.qer_ids.iter().collect()),
         })
     };
     update().map_err(|rejected: Rejected| rejected.in_rule(RuleId::Pdr(id)))
@@ -64,11 +66,11 @@ pub(super) fn update_pdr(group: &UpdatePdr<'_>) -> Result<PdrUpdate, Rejected> {
 fn pdi(group: &Pdi<'_>) -> Result<PdiSpec, Rejected> {
     Ok(PdiSpec {
         source: source(group.source_interface)?,
-        f_teid: group.f_teid.map(f_teid),
+        f_teid: group.local_f_teid.map(f_teid),
         network_instance: group.network_instance.map(network_instance),
         ue: ue(group)?,
-        qfis: group.qfi.iter().collect(),
-        sdf: group.sdf_filter.iter().map(sdf).collect::<Result<_, _>>()?,
+        qfis: group.qfis.iter().collect(),
+        sdf: group.sdf_filters.iter().map(sdf).collect::<Result<_, _>>()?,
     })
 }
 
@@ -98,7 +100,7 @@ fn network_instance(ie: ie::NetworkInstance<'_>) -> Box<str> {
 }
 
 fn ue(group: &Pdi<'_>) -> Result<Option<UeMatch>, Rejected> {
-    let mut addresses = group.ue_ip_address.iter();
+    let mut addresses = group.ue_ip_addresses.iter();
     let Some(ue) = addresses.next() else { return Ok(None) };
     if addresses.next().is_some() || ue.choose_v4 || ue.choose_v6 {
         return Err(Rejected::unsupported(IeType::UE_IP_ADDRESS));
@@ -171,7 +173,10 @@ fn forwarding(
     Ok(Forwarding {
         destination: destination(group.destination_interface)?,
         network_instance: group.network_instance.map(network_instance),
-        outer_header_creation: creation(group.outer_header_creation, local)?,
+        outer_header_creation: group
+            .outer_header_creation
+            .map(|ie| creation(ie, local))
+            .transpose()?,
         transport_level_marking: group.transport_level_marking.map(marking),
     })
 }
@@ -185,11 +190,18 @@ fn forwarding_update(
     if flags.contains(ie::PfcpSmReqFlags::SNDEM) {
         return Err(Rejected::unsupported(IeType::PFCPSMREQ_FLAGS));
     }
+    let outer_header_creation = match group.outer_header_creation {
+        None => None,
+        Some(Nullable::Value(ie)) => Some(creation(ie, local)?),
+        // The store has no way to take an outer header away from a FAR.
+        Some(Nullable::Null) => return Err(unusable(IeType::OUTER_HEADER_CREATION)),
+    };
     Ok(ForwardingUpdate {
         destination: group.destination_interface.map(destination).transpose()?,
         network_instance: group.network_instance.map(network_instance),
-        outer_header_creation: creation(group.outer_header_creation, local)?,
-        transport_level_marking: group.transport_level_marking.map(marking),
+        outer_header_creation,
+        // Without a marking the octet is zero.
+        transport_level_marking: group.transport_level_marking.map(|ie| ie.value().map_or(0, marking)),
     })
 }
 
@@ -207,10 +219,9 @@ fn destination(interface: ie::DestinationInterface) -> Result<DestinationInterfa
 
 /// Only GTP-U is created. Where both families are offered, IPv4 is taken if we have it on N3.
 fn creation(
-    ie: Option<ie::OuterHeaderCreation>,
+    ie: ie::OuterHeaderCreation,
     local: LocalAddresses,
-) -> Result<Option<OuterHeaderCreation>, Rejected> {
-    let Some(ie) = ie else { return Ok(None) };
+) -> Result<OuterHeaderCreation, Rejected> {
     let (gtpu_v4, gtpu_v6) =
         (OuterHeaderDescription::GTPU_UDP_IPV4, OuterHeaderDescription::GTPU_UDP_IPV6);
     // N19 and N6 only tell what the tunnel is for.
@@ -223,7 +234,7 @@ fn creation(
     let v6 = ie.v6.filter(|_| ie.description.contains(gtpu_v6)).map(IpAddr::V6);
     let addr = if local.v4.is_some() { v4.or(v6) } else { v6.or(v4) };
     match (ie.teid, addr) {
-        (Some(teid), Some(addr)) => Ok(Some(OuterHeaderCreation::Gtpu(GtpuTunnel { teid, addr }))),
+        (Some(teid), Some(addr)) => Ok(OuterHeaderCreation::Gtpu(GtpuTunnel { teid, addr })),
         _ => Err(unusable),
     }
 }
