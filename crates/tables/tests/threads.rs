@@ -4,6 +4,7 @@
 mod support;
 
 use std::net::Ipv4Addr;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -39,7 +40,9 @@ fn keys(session: u32) -> [adit_rules::SessionKey; 3] {
 }
 
 /// Checks stable and changing sessions until told to stop; returns how many views it took.
-fn read(mut reader: Reader, stop: &AtomicBool) -> u64 {
+fn read(mut reader: Reader, start: &Barrier, stop: &AtomicBool) -> u64 {
+    reader.observe();
+    start.wait();
     let stable_teids: Vec<_> = (0..STABLE).chain(64..64 + STABLE).map(Teid).collect();
     let stable_ues: Vec<_> =
         (0..STABLE).map(|n| Ipv4Addr::new(10, 45, 0, u8::try_from(n).unwrap()).to_bits()).collect();
@@ -107,11 +110,12 @@ fn readers_never_miss_a_stable_key_and_see_whole_rules() {
     for session in 0..STABLE {
         publisher.apply(id(0), install(session, &keys(session), marked(session, 0)));
     }
-    // Foreign TEIDs of the stable sessions collide with their own direct ones.
     let stop = AtomicBool::new(false);
+    let start = Barrier::new(3);
     let views: Vec<_> = thread::scope(|scope| {
         let threads: Vec<_> =
-            readers.into_iter().map(|reader| scope.spawn(|| read(reader, &stop))).collect();
+            readers.into_iter().map(|reader| scope.spawn(|| read(reader, &start, &stop))).collect();
+        start.wait();
         write(&mut publisher);
         stop.store(true, Ordering::Relaxed);
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
