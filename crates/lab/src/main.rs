@@ -1,2 +1,116 @@
-//! Placeholder until the room opens.
-fn main() {}
+//! `adit-lab`: the witness. It emulates SMF, gNB, UEs and data network around a real `adit`, and
+//! checks what it sees. It shares no code with the planes of adit but the codecs.
+#![deny(unsafe_code)]
+
+mod adit_process;
+mod demo;
+mod gnb;
+mod netns;
+mod process;
+mod smf;
+mod stop;
+mod tun;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::demo::topology::UES_MAX;
+use crate::stop::{Environment, Interrupted, Stop};
+
+/// Emulates everything around a User Plane Function, and checks it.
+#[derive(Debug, Parser)]
+#[command(name = "adit-lab", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run real traffic from emulated UEs through adit to a data network, and check it. Needs root.
+    Demo(DemoArguments),
+}
+
+/// Options of `adit-lab demo`.
+#[derive(Debug, clap::Args)]
+struct DemoArguments {
+    /// UEs to attach.
+    #[arg(long, value_name = "N", default_value_t = 4,
+        value_parser = clap::value_parser!(u8).range(1..=i64::from(UES_MAX)))]
+    ues: u8,
+    /// Length of each iperf3 run, in seconds.
+    #[arg(long, value_name = "S", default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(1..=3600))]
+    duration: u32,
+    /// How adit gets its packets.
+    #[arg(long, value_enum, default_value_t = Datapath::Auto)]
+    datapath: Datapath,
+    /// Stay up after the checks until Ctrl-C, so that the UEs can be used by hand.
+    #[arg(long)]
+    keep: bool,
+    /// Print one JSON document at the end; progress goes to standard error.
+    #[arg(long)]
+    json: bool,
+    /// The adit to run instead of the one beside this program.
+    #[arg(long, value_name = "PATH")]
+    adit: Option<PathBuf>,
+}
+
+/// Choice of the datapath.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Datapath {
+    /// AF_XDP where it works, else AF_PACKET.
+    Auto,
+    /// AF_XDP sockets.
+    AfXdp,
+    /// AF_PACKET sockets.
+    AfPacket,
+}
+
+fn main() -> ExitCode {
+    let Command::Demo(arguments) = Cli::parse().command;
+    let result = Stop::on_signals().and_then(|stop| demo::run(&arguments, &stop));
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("adit-lab: {error:#}");
+            exit_code(&error)
+        }
+    }
+}
+
+/// 2 when the machine or the command line is at fault, 130 after Ctrl-C (as a shell says it), else 1.
+fn exit_code(error: &anyhow::Error) -> ExitCode {
+    if error.is::<Environment>() {
+        ExitCode::from(2)
+    } else if error.is::<Interrupted>() {
+        ExitCode::from(130)
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_line_refuses_what_the_address_plan_cannot_hold() {
+        let parse = |arguments: &[&str]| Cli::try_parse_from(arguments);
+        assert!(parse(&["adit-lab", "demo", "--ues", "250", "--datapath", "af-packet"]).is_ok());
+        assert!(parse(&["adit-lab", "demo", "--ues", "251"]).is_err());
+        assert!(parse(&["adit-lab", "demo", "--ues", "0"]).is_err());
+        assert!(parse(&["adit-lab", "demo", "--duration", "0"]).is_err());
+    }
+
+    #[test]
+    fn exit_status_follows_the_kind_of_error() {
+        let code = |error| format!("{:?}", exit_code(&error));
+        assert_eq!(code(stop::environment("no root")), format!("{:?}", ExitCode::from(2)));
+        assert_eq!(code(Interrupted.into()), format!("{:?}", ExitCode::from(130)));
+        assert_eq!(code(anyhow::anyhow!("x")), format!("{:?}", ExitCode::from(1)));
+    }
+}

@@ -1,0 +1,288 @@
+//! The `adit` under test: its configuration, its process, and what `adit show` answers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use serde_json::Value;
+
+use crate::demo::topology::{ADIT_N3, ADIT_N4, ADIT_N6, ADIT_N6_V6, DN, DN_V6, Topology};
+use crate::process::{Process, Program};
+use crate::stop::{Stop, environment};
+
+/// Lines of adit's log that are shown after a failure.
+const LOG_TAIL_LINES: usize = 20;
+const SHOW_TIMEOUT: Duration = Duration::from_secs(5);
+/// adit's heartbeats come often, so that a short demo sees some.
+const HEARTBEAT_INTERVAL_MS: u32 = 1000;
+
+/// The way by which adit gets its packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Device {
+    /// `net_af_xdp`.
+    AfXdp,
+    /// `net_af_packet`.
+    AfPacket,
+}
+
+impl Device {
+    /// The name that the command line uses.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AfXdp => "AF_XDP",
+            Self::AfPacket => "AF_PACKET",
+        }
+    }
+
+    /// The DPDK device string for the interface `interface`, the `index`-th of its driver.
+    fn argument(self, index: usize, interface: &str) -> String {
+        match self {
+            Self::AfXdp => format!("net_af_xdp{index},iface={interface}"),
+            Self::AfPacket => format!("net_af_packet{index},iface={interface}"),
+        }
+    }
+}
+
+/// CPU cores of adit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cores {
+    /// Core of everything but the worker.
+    pub main: usize,
+    /// Core of the worker.
+    pub worker: usize,
+}
+
+impl Cores {
+    /// The first two of the cores that this process may use; one core does both where there is
+    /// only one.
+    #[must_use]
+    pub fn among(allowed: &[usize]) -> Self {
+        let main = allowed.first().copied().unwrap_or(0);
+        Self { main, worker: allowed.get(1).copied().unwrap_or(main) }
+    }
+}
+
+/// How to ask a running adit.
+#[derive(Debug, Clone)]
+pub struct Admin {
+    binary: PathBuf,
+    socket: PathBuf,
+    dir: PathBuf,
+}
+
+impl Admin {
+    /// The path of the admin socket.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// What `adit show TOPIC --json` prints.
+    ///
+    /// # Errors
+    /// adit does not answer, or not in JSON; `stop` was raised.
+    pub fn show(&self, topic: &str, stop: &Stop) -> Result<Value> {
+        let mut command = Command::new(&self.binary);
+        command.args(["show", topic, "--json", "--socket"]).arg(&self.socket);
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        // The live view and the checks ask at the same time.
+        let asker = rustix::thread::gettid().as_raw_nonzero();
+        let name = format!("show-{topic}-{asker}");
+        let output = Program::start(&self.dir, &name, command, SHOW_TIMEOUT)?.wait(stop)?;
+        if !output.success {
+            bail!("adit show {topic}: {}", output.complaint);
+        }
+        serde_json::from_str(&output.stdout).with_context(|| format!("adit show {topic}: not JSON"))
+    }
+}
+
+/// A running adit. Dropping it ends the process.
+#[derive(Debug)]
+pub struct Adit {
+    process: Process,
+    admin: Admin,
+    log: PathBuf,
+}
+
+impl Adit {
+    /// Starts adit in the UPF namespace, with its files in `dir`.
+    ///
+    /// # Errors
+    /// The configuration cannot be written or the program not be started.
+    pub fn start(
+        binary: &Path,
+        topology: &Topology,
+        dir: &Path,
+        device: Device,
+        cores: Cores,
+    ) -> Result<Self> {
+        let config = dir.join("adit.toml");
+        let socket = dir.join("admin.sock");
+        let log = dir.join(format!("adit-{}.log", device.name()));
+        fs::write(&config, configuration(device, cores, topology.ipv6, &socket))
+            .context("write adit's configuration")?;
+        let mut command = topology.upf.command(binary);
+        command.args(["run", "--config"]).arg(&config);
+        let process = Process::start("adit", command, &log, &log)?;
+        let admin = Admin { binary: binary.to_owned(), socket, dir: dir.to_owned() };
+        Ok(Self { process, admin, log })
+    }
+
+    /// How to ask it.
+    #[must_use]
+    pub fn admin(&self) -> &Admin {
+        &self.admin
+    }
+
+    /// Errors once the process has ended.
+    ///
+    /// # Errors
+    /// adit has ended; the text says why, in the last words of its log.
+    pub fn check_running(&mut self) -> Result<()> {
+        match self.process.poll()? {
+            None => Ok(()),
+            Some(status) => Err(anyhow!("adit ended ({status}): {}", self.last_words())),
+        }
+    }
+
+    /// The last line of the log.
+    fn last_words(&self) -> String {
+        self.log_tail().lines().next_back().unwrap_or("it said nothing").to_owned()
+    }
+
+    /// The last lines of the log.
+    #[must_use]
+    pub fn log_tail(&self) -> String {
+        let bytes = fs::read(&self.log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n")
+    }
+
+    /// Asks adit to end and returns its exit status.
+    ///
+    /// # Errors
+    /// The system does not tell the status.
+    pub fn terminate(&mut self) -> Result<ExitStatus> {
+        self.process.terminate()
+    }
+}
+
+/// The binary under test: `given`, or `adit` beside this program.
+///
+/// # Errors
+/// It does not exist.
+pub fn find_binary(given: Option<&Path>) -> Result<PathBuf> {
+    let path = match given {
+        Some(path) => path.to_owned(),
+        None => std::env::current_exe().context("find this program")?.with_file_name("adit"),
+    };
+    if !path.is_file() {
+        return Err(environment(format!(
+            "there is no adit at {}: build it (cargo build --release) or name it with --adit PATH",
+            path.display()
+        )));
+    }
+    path.canonicalize().context("resolve the path of adit")
+}
+
+fn configuration(device: Device, cores: Cores, ipv6: bool, socket: &Path) -> String {
+    let (access, core) = (device.argument(0, "n3"), device.argument(1, "n6"));
+    let v6_address = if ipv6 { format!(", \"{ADIT_N6_V6}/64\"") } else { String::new() };
+    let v6_route = if ipv6 {
+        format!("\n[[route]]\ninterface = \"n6\"\nprefix = \"::/0\"\nnext_hop = \"{DN_V6}\"\n")
+    } else {
+        String::new()
+    };
+    let Cores { main, worker } = cores;
+    let socket = socket.display();
+    format!(
+        r#"[node]
+id = "{ADIT_N4}"
+
+[n4]
+listen = "{ADIT_N4}:8805"
+connect = []
+heartbeat_interval_ms = {HEARTBEAT_INTERVAL_MS}
+t1_ms = 1000
+n1_retries = 3
+
+[sessions]
+sessions_max = 1024
+
+[datapath]
+workers = [{worker}]
+main_core = {main}
+burst_pkts = 32
+
+[dpdk]
+hugepages = "auto"
+memory_mib = 256
+mempool_mbufs = 16384
+mbuf_bytes = 2048
+rx_descriptors = 1024
+tx_descriptors = 1024
+eal_extra_args = []
+
+[[port]]
+name = "access"
+device = "{access}"
+mtu_bytes = 1500
+
+[[port]]
+name = "core"
+device = "{core}"
+mtu_bytes = 1500
+
+[[interface]]
+name = "n3"
+role = "n3"
+port = "access"
+addresses = ["{ADIT_N3}/24"]
+
+[[interface]]
+name = "n6"
+role = "n6"
+port = "core"
+addresses = ["{ADIT_N6}/24"{v6_address}]
+
+[[route]]
+interface = "n6"
+prefix = "0.0.0.0/0"
+next_hop = "{DN}"
+{v6_route}
+[admin]
+socket = "{socket}"
+"#
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configuration_names_both_devices_and_leaves_ipv6_out_where_there_is_none() {
+        let cores = Cores::among(&[0, 1, 2, 3]);
+        assert_eq!(cores, Cores { main: 0, worker: 1 });
+        assert_eq!(Cores::among(&[5]), Cores { main: 5, worker: 5 });
+        let text = configuration(Device::AfXdp, cores, true, Path::new("/run/x/admin.sock"));
+        assert!(text.contains("device = \"net_af_xdp0,iface=n3\""));
+        assert!(text.contains("device = \"net_af_xdp1,iface=n6\""));
+        assert!(text.contains("workers = [1]"));
+        assert!(text.contains("next_hop = \"2001:db8:6::1\""));
+        let text = configuration(Device::AfPacket, cores, false, Path::new("/run/x/admin.sock"));
+        assert!(text.contains("device = \"net_af_packet1,iface=n6\""));
+        assert!(!text.contains("2001:"));
+    }
+
+    #[test]
+    fn binary_that_does_not_exist_is_an_environment_error() {
+        let error = find_binary(Some(Path::new("/nonexistent/adit"))).unwrap_err();
+        assert!(error.is::<crate::stop::Environment>());
+        assert!(error.to_string().contains("--adit PATH"));
+    }
+}

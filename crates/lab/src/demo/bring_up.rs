@@ -1,0 +1,168 @@
+//! From nothing to a running network: namespaces, UEs, gNB, SMF and adit.
+
+use std::fs;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use adit_pfcp::PFCP_PORT;
+use adit_types::Qfi;
+use adit_wire::gtpu;
+use anyhow::{Context, Result, anyhow};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use super::live::Live;
+use super::programs;
+use super::topology::{ADIT_N3, ADIT_N4, GNB, PREFIXES, SMF, Topology};
+use crate::adit_process::{Adit, Cores, Device, find_binary};
+use crate::gnb::Gnb;
+use crate::netns::remove_stale;
+use crate::smf::Smf;
+use crate::stop::{Environment, Interrupted, Stop, environment};
+use crate::{Datapath, DemoArguments};
+
+/// The QoS flow of every PDU session.
+const QFI: u8 = 9;
+const RUN_DIR: &str = "/run";
+const DIR_PREFIX: &str = "adit-lab-";
+/// Time for adit to start and to answer the association, and then to answer an echo.
+const READY_TIMEOUT: Duration = Duration::from_secs(10);
+const ECHO_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The directory of one run. Dropping it removes it.
+#[derive(Debug)]
+struct RunDir(PathBuf);
+
+impl RunDir {
+    fn create(pid: u32) -> Result<Self> {
+        let path = Path::new(RUN_DIR).join(format!("{DIR_PREFIX}{pid}"));
+        fs::create_dir(&path).with_context(|| format!("create {}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for RunDir {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            eprintln!("adit-lab: {} is left behind: {error}", self.0.display());
+        }
+    }
+}
+
+/// Everything that runs. Fields are dropped from the first to the last: what uses a namespace or
+/// the directory goes before it.
+#[derive(Debug)]
+pub struct Network {
+    /// The User Plane Function under test.
+    pub adit: Adit,
+    /// The control function.
+    pub smf: Smf,
+    /// The RAN.
+    pub gnb: Gnb,
+    /// The namespaces.
+    pub topology: Topology,
+    /// What adit runs on.
+    pub device: Device,
+    /// Why AF_XDP was not taken though it was tried.
+    pub af_xdp_refused: Option<String>,
+    /// Round-trip time of the GTP-U echo.
+    pub echo: Duration,
+    dir: RunDir,
+}
+
+impl Network {
+    /// Makes the network and waits until adit has an association and answers a GTP-U echo.
+    ///
+    /// # Errors
+    /// [`Environment`] when the machine lacks something; adit does not get ready.
+    pub fn bring_up(arguments: &DemoArguments, live: &Live, stop: &Stop) -> Result<Self> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(environment("run as root: sudo adit-lab demo"));
+        }
+        programs::check_installed()?;
+        let binary = find_binary(arguments.adit.as_deref())?;
+        for name in remove_stale(&PREFIXES, Path::new(RUN_DIR), DIR_PREFIX)? {
+            live.say(&format!("removed {name}, left behind by a lab that was killed"));
+        }
+        let qfi = Qfi::new(QFI).context("the QFI has six bits")?;
+        let cores = leave_worker_alone()?;
+
+        live.phase("namespaces, links and UEs");
+        let pid = std::process::id();
+        let dir = RunDir::create(pid)?;
+        let topology = Topology::create(pid)?;
+        let devices = topology.create_ues(arguments.ues)?;
+        let gnb = topology.ran.enter(|| bind((GNB, gtpu::UDP_PORT).into()))?;
+        let gnb = Gnb::start(gnb, ADIT_N3, qfi, devices)?;
+        let smf = topology.ran.enter(|| bind((SMF, PFCP_PORT).into()))?;
+        let smf = Smf::start(smf, SMF, (ADIT_N4, PFCP_PORT).into(), GNB, qfi)?;
+
+        let start = |device: Device| -> Result<(Adit, Duration)> {
+            live.phase(&format!("adit on {}: start and association", device.name()));
+            let mut adit = Adit::start(&binary, &topology, &dir.0, device, cores)?;
+            let ready = get_ready(&mut adit, &smf, &gnb, stop);
+            ready.map(|echo| (adit, echo))
+        };
+        let (adit, echo, device, af_xdp_refused) = match arguments.datapath {
+            Datapath::AfXdp => started(start(Device::AfXdp)?, Device::AfXdp, None),
+            Datapath::AfPacket => started(start(Device::AfPacket)?, Device::AfPacket, None),
+            Datapath::Auto => match start(Device::AfXdp) {
+                Ok(running) => started(running, Device::AfXdp, None),
+                Err(error) if error.is::<Interrupted>() || error.is::<Environment>() => {
+                    return Err(error);
+                }
+                Err(error) => {
+                    let why = format!("{error:#}");
+                    live.say(&format!("AF_XDP does not work here: {why}"));
+                    started(start(Device::AfPacket)?, Device::AfPacket, Some(why))
+                }
+            },
+        };
+        live.say(&format!("adit runs on {}", device.name()));
+        Ok(Self { adit, smf, gnb, topology, device, af_xdp_refused, echo, dir })
+    }
+
+    /// The directory of this run.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir.0
+    }
+}
+
+fn started(
+    (adit, echo): (Adit, Duration),
+    device: Device,
+    refused: Option<String>,
+) -> (Adit, Duration, Device, Option<String>) {
+    (adit, echo, device, refused)
+}
+
+fn get_ready(adit: &mut Adit, smf: &Smf, gnb: &Gnb, stop: &Stop) -> Result<Duration> {
+    let ready = smf
+        .associate(READY_TIMEOUT, || stop.check().and_then(|()| adit.check_running()))
+        .and_then(|()| gnb.echo(ECHO_TIMEOUT, stop));
+    ready.map_err(|error| {
+        if error.is::<Interrupted>() {
+            return error;
+        }
+        // Nobody sees this log later: another adit may be started, or the run ends.
+        anyhow!("{error:#}\nthe last lines of its log:\n{}", adit.log_tail())
+    })
+}
+
+fn bind(addr: SocketAddr) -> Result<UdpSocket> {
+    UdpSocket::bind(addr).with_context(|| format!("bind {addr}"))
+}
+
+/// Chooses adit's cores and keeps this process and the programs that it starts off the worker's,
+/// which polls.
+fn leave_worker_alone() -> Result<Cores> {
+    let mut set = sched_getaffinity(None).context("read the CPU affinity")?;
+    let allowed: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect();
+    let cores = Cores::among(&allowed);
+    if cores.worker != cores.main {
+        set.unset(cores.worker);
+        sched_setaffinity(None, &set).context("set the CPU affinity")?;
+    }
+    Ok(cores)
+}

@@ -1,0 +1,213 @@
+//! The live view: a table that is drawn anew each second on a terminal, a line per second elsewhere.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::report::{Counters, rate};
+use crate::adit_process::Admin;
+use crate::stop::Stop;
+
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Where progress goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    /// Standard output.
+    Stdout,
+    /// Standard error, because standard output is for one JSON document.
+    Stderr,
+}
+
+impl Output {
+    /// Prints a line and flushes it. A closed terminal is no reason to fail.
+    pub fn line(self, text: &str) {
+        self.write(&format!("{text}\n"));
+    }
+
+    fn write(self, text: &str) {
+        let _ = match self {
+            Self::Stdout => io::stdout().write_all(text.as_bytes()).and(io::stdout().flush()),
+            Self::Stderr => io::stderr().write_all(text.as_bytes()),
+        };
+    }
+
+    fn is_terminal(self) -> bool {
+        match self {
+            Self::Stdout => io::stdout().is_terminal(),
+            Self::Stderr => io::stderr().is_terminal(),
+        }
+    }
+}
+
+/// What the demo tells the view.
+#[derive(Debug, Default)]
+struct State {
+    phase: String,
+    sessions: usize,
+    /// Lines of the table on the screen now.
+    drawn_lines: usize,
+}
+
+#[derive(Debug)]
+struct Shared {
+    output: Output,
+    terminal: bool,
+    state: Mutex<State>,
+    stop: Stop,
+}
+
+impl Shared {
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The view. Dropping it ends its thread.
+#[derive(Debug)]
+pub struct Live {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Live {
+    /// A view that has nothing to show yet.
+    #[must_use]
+    pub fn new(output: Output) -> Self {
+        let shared = Shared {
+            output,
+            terminal: output.is_terminal(),
+            state: Mutex::default(),
+            stop: Stop::default(),
+        };
+        Self { shared: Arc::new(shared), thread: None }
+    }
+
+    /// Begins to show adit's counters.
+    pub fn watch(&mut self, admin: Admin) {
+        let shared = Arc::clone(&self.shared);
+        self.thread = Some(thread::spawn(move || run(&shared, &admin)));
+    }
+
+    /// Names what happens now.
+    pub fn phase(&self, phase: &str) {
+        let mut state = self.shared.state();
+        phase.clone_into(&mut state.phase);
+        if !self.shared.terminal {
+            self.shared.output.line(phase);
+        }
+    }
+
+    /// Tells how many PFCP sessions exist.
+    pub fn sessions(&self, count: usize) {
+        self.shared.state().sessions = count;
+    }
+
+    /// Prints a line that stays, above the table.
+    pub fn say(&self, text: &str) {
+        let mut state = self.shared.state();
+        let clear = clear(&state);
+        state.drawn_lines = 0;
+        self.shared.output.write(&format!("{clear}{text}\n"));
+    }
+
+    /// Ends the thread and takes the table off the screen.
+    pub fn finish(&mut self) {
+        self.shared.stop.raise();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            eprintln!("adit-lab: the live view panicked");
+        }
+        let mut state = self.shared.state();
+        self.shared.output.write(&clear(&state));
+        state.drawn_lines = 0;
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+/// Two samples of adit's counters.
+struct Sample {
+    at: Instant,
+    counters: Counters,
+}
+
+fn run(shared: &Shared, admin: &Admin) {
+    let mut before: Option<Sample> = None;
+    while shared.stop.sleep(PERIOD).is_ok() {
+        // adit may be on its way down; then there is nothing to show.
+        let Ok(document) = admin.show("counters", &shared.stop) else { continue };
+        let Ok(counters) = Counters::read(&document) else { continue };
+        let now = Sample { at: Instant::now(), counters };
+        if let Some(before) = &before {
+            draw(shared, before, &now);
+        }
+        before = Some(now);
+    }
+}
+
+fn draw(shared: &Shared, before: &Sample, now: &Sample) {
+    let seconds = now.at.duration_since(before.at).as_secs_f64();
+    let bps = |now: u64, before: u64| now.saturating_sub(before) as f64 * 8.0 / seconds;
+    let up = rate(bps(now.counters.uplink_bytes, before.counters.uplink_bytes));
+    let down = rate(bps(now.counters.downlink_bytes, before.counters.downlink_bytes));
+    let mut state = shared.state();
+    if shared.terminal {
+        let table = table(&state, &up, &down, &now.counters);
+        let text = format!("{}{table}", clear(&state));
+        shared.output.write(&text);
+        state.drawn_lines = table.lines().count();
+    } else {
+        shared.output.line(&format!(
+            "  {}: sessions {}, up {up}, down {down}, received {}, dropped {}",
+            state.phase, state.sessions, now.counters.received_pkts, now.counters.dropped_pkts
+        ));
+    }
+}
+
+fn table(state: &State, up: &str, down: &str, counters: &Counters) -> String {
+    let drops: Vec<String> =
+        counters.drops.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+    let rows = [
+        ("phase", state.phase.clone()),
+        ("sessions", state.sessions.to_string()),
+        ("uplink", format!("{up:>12}   {} packets", counters.uplink_pkts)),
+        ("downlink", format!("{down:>12}   {} packets", counters.downlink_pkts)),
+        ("drops", if drops.is_empty() { "none".to_owned() } else { drops.join(", ") }),
+    ];
+    rows.iter().map(|(name, value)| format!("  {name:<9} {value:.85}\n")).collect()
+}
+
+/// Moves the cursor to the first line of the table and erases from there on.
+fn clear(state: &State) -> String {
+    if state.drawn_lines == 0 {
+        String::new()
+    } else {
+        format!("\x1b[{}A\x1b[J", state.drawn_lines)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_shows_phase_rates_and_drops_and_is_erased_by_its_height() {
+        let mut counters = Counters::default();
+        counters.drops.insert("gate_closed".to_owned(), 7);
+        let mut state = State { phase: "ping".to_owned(), sessions: 4, drawn_lines: 0 };
+        let text = table(&state, "1.0 Mb/s", "2.0 Mb/s", &counters);
+        for part in ["ping", "4", "1.0 Mb/s", "2.0 Mb/s", "gate_closed 7"] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        assert_eq!(clear(&state), "");
+        state.drawn_lines = text.lines().count();
+        assert_eq!(clear(&state), "\x1b[5A\x1b[J");
+    }
+}

@@ -1,0 +1,81 @@
+//! `adit-lab demo`: brings a small 5G network up around adit, runs real programs through it, and
+//! checks what comes out. Everything that it makes is gone when [`run`] returns.
+
+mod bring_up;
+mod live;
+mod programs;
+mod report;
+mod steps;
+pub mod topology;
+
+use anyhow::Result;
+
+use self::bring_up::Network;
+use self::live::{Live, Output};
+use self::programs::Servers;
+use self::report::Report;
+use self::steps::Steps;
+use self::topology::{DN, Ue};
+use crate::DemoArguments;
+use crate::stop::Stop;
+
+/// Runs the demo and prints its summary. True when every check passed.
+///
+/// # Errors
+/// The demo could not be carried out: [`crate::stop::Environment`] when the machine lacks
+/// something, [`crate::stop::Interrupted`] after a signal.
+pub fn run(arguments: &DemoArguments, stop: &Stop) -> Result<bool> {
+    let output = if arguments.json { Output::Stderr } else { Output::Stdout };
+    let mut live = Live::new(output);
+    let mut network = Network::bring_up(arguments, &live, stop)?;
+    live.watch(network.adit.admin().clone());
+    let result = drive(arguments, &mut network, &mut live, stop);
+    live.finish();
+    if !matches!(&result, Ok(report) if report.ok) {
+        eprintln!("adit-lab: the last lines of adit's log:\n{}", network.adit.log_tail());
+    }
+    let report = result?;
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        println!("{}", report.render());
+    }
+    Ok(report.ok)
+}
+
+fn drive(
+    arguments: &DemoArguments,
+    network: &mut Network,
+    live: &mut Live,
+    stop: &Stop,
+) -> Result<Report> {
+    let mut steps = Steps::new(arguments, network, live, stop);
+    steps.attach()?;
+    let servers = Servers::start(&steps.network.topology.dn, steps.network.dir(), stop)?;
+    steps.traffic(&servers)?;
+    if arguments.keep {
+        keep(&steps, stop);
+    }
+    // After Ctrl-C in --keep the end is still carried out and checked.
+    let until_done = if arguments.keep { Stop::default() } else { stop.clone() };
+    steps.detach(&until_done)?;
+    Ok(steps.finish())
+}
+
+/// Says how to use the UEs, and waits for a signal.
+fn keep(steps: &Steps<'_>, stop: &Stop) {
+    let topology = &steps.network.topology;
+    let (ran, device) = (topology.ran.name(), Ue(1).device());
+    let socket = steps.network.adit.admin().socket().display();
+    steps.live.say(&format!(
+        "\nThe network stays up until Ctrl-C. In another terminal, as root:\n\
+         \x20 ip netns exec {ran} ping -I {device} {DN}\n\
+         \x20 ip netns exec {ran} iperf3 -c {DN} --bind-dev {device}\n\
+         \x20 ip netns exec {ran} curl --interface {device} -o /dev/null http://{DN}/download.bin\n\
+         \x20 ip netns exec {dn} tcpdump -ni n6\n\
+         \x20 adit show sessions --socket {socket}\n",
+        dn = topology.dn.name(),
+    ));
+    steps.live.phase("stays up until Ctrl-C");
+    while stop.sleep(std::time::Duration::from_secs(1)).is_ok() {}
+}

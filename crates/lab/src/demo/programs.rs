@@ -1,0 +1,400 @@
+//! The real programs of the demo: ping, iperf3, curl, and the servers in the data network.
+
+use std::fs;
+use std::net::IpAddr;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rand::rngs::StdRng;
+use rand::{RngCore, SeedableRng};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::topology::{DN, Topology, Ue};
+use crate::netns::Namespace;
+use crate::process::{Output, Process, Program, is_installed};
+use crate::stop::{Stop, environment};
+
+/// Pings per UE.
+pub const PINGS: u32 = 5;
+/// Octets of the file that is downloaded.
+pub const HTTP_BYTES: usize = 16 << 20;
+
+const IPERF_PORT: u16 = 5201;
+const HTTP_PORT: u16 = 80;
+const START_TIMEOUT: Duration = Duration::from_secs(5);
+const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(120);
+const FILE: &str = "download.bin";
+
+/// Programs that the demo needs, with the Debian packages that bring them.
+const NEEDED: [(&str, &str); 7] = [
+    ("ip", "iproute2"),
+    ("nsenter", "util-linux"),
+    ("setpriv", "util-linux"),
+    ("ethtool", "ethtool"),
+    ("ping", "iputils-ping"),
+    ("iperf3", "iperf3"),
+    ("curl", "curl"),
+];
+
+/// # Errors
+/// One sentence with the packages that bring all missing programs.
+pub fn check_installed() -> Result<()> {
+    let mut packages: Vec<&str> = NEEDED
+        .iter()
+        .filter(|(program, _)| !is_installed(program))
+        .map(|&(_, package)| package)
+        .collect();
+    if http_server_kind().is_none() {
+        packages.push("python3");
+    }
+    packages.dedup();
+    if packages.is_empty() {
+        return Ok(());
+    }
+    Err(environment(format!("programs are missing: apt-get install {}", packages.join(" "))))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HttpServer {
+    Busybox,
+    Python,
+}
+
+fn http_server_kind() -> Option<HttpServer> {
+    let applets = Command::new("busybox").arg("--list").output().ok();
+    let has_httpd = applets.is_some_and(|output| {
+        String::from_utf8_lossy(&output.stdout).lines().any(|applet| applet == "httpd")
+    });
+    if has_httpd {
+        return Some(HttpServer::Busybox);
+    }
+    is_installed("python3").then_some(HttpServer::Python)
+}
+
+/// What a ping run reports.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct PingResult {
+    /// Echo requests sent.
+    pub sent: u32,
+    /// Answers received.
+    pub received: u32,
+    /// Mean round-trip time.
+    pub rtt_ms_mean: f64,
+}
+
+impl PingResult {
+    /// Every request was answered.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.sent > 0 && self.sent == self.received
+    }
+}
+
+/// Starts `count` pings from `ue` to `target`.
+///
+/// # Errors
+/// ping cannot be started.
+pub fn start_ping(
+    topology: &Topology,
+    dir: &Path,
+    ue: Ue,
+    target: IpAddr,
+    count: u32,
+    interval_s: f32,
+) -> Result<Program> {
+    let mut command = topology.ran.command("ping");
+    command
+        .args(["-n", "-q", "-W", "2", "-I", &ue.device()])
+        .args(["-c", &count.to_string(), "-i", &interval_s.to_string()])
+        .arg(target.to_string())
+        .env("LC_ALL", "C");
+    let family = if target.is_ipv4() { "4" } else { "6" };
+    let timeout = Duration::from_secs_f32(interval_s * count as f32 + 10.0);
+    Program::start(dir, &format!("ping{family}-{}", ue.0), command, timeout)
+}
+
+/// Reads what ping printed.
+///
+/// # Errors
+/// ping reported no statistics; its complaint is in the text.
+pub fn ping_result(output: &Output) -> Result<PingResult> {
+    let parse = || {
+        let line = output.stdout.lines().find(|line| line.contains("packets transmitted"))?;
+        let mut numbers = line.split(", ").map(|part| part.split(' ').next());
+        let sent = numbers.next()??.parse().ok()?;
+        let received = numbers.next()??.parse().ok()?;
+        let rtt = output.stdout.lines().find_map(|line| line.strip_prefix("rtt "));
+        let mean = rtt.and_then(|line| line.split(" = ").nth(1)?.split('/').nth(1)?.parse().ok());
+        Some(PingResult { sent, received, rtt_ms_mean: mean.unwrap_or(f64::NAN) })
+    };
+    parse().with_context(|| format!("ping: {}", output.complaint))
+}
+
+/// The servers in the data network. Dropping them ends them.
+#[derive(Debug)]
+pub struct Servers {
+    _iperf: Process,
+    _http: Process,
+    content: Vec<u8>,
+}
+
+impl Servers {
+    /// Starts `iperf3 -s` and an HTTP server with a file of random octets, and waits until both
+    /// listen.
+    ///
+    /// # Errors
+    /// A server cannot be started or does not listen within five seconds.
+    pub fn start(dn: &Namespace, dir: &Path, stop: &Stop) -> Result<Self> {
+        let root = dir.join("www");
+        fs::create_dir(&root).context("make the directory of the HTTP server")?;
+        let mut content = vec![0; HTTP_BYTES];
+        StdRng::from_os_rng().fill_bytes(&mut content);
+        fs::write(root.join(FILE), &content).context("write the file to download")?;
+
+        let mut iperf = dn.command("iperf3");
+        iperf.args(["-s", "-B", &DN.to_string(), "-p", &IPERF_PORT.to_string()]);
+        let log = dir.join("iperf3-server.log");
+        let iperf = Process::start("iperf3 -s", iperf, &log, &log)?;
+        let log = dir.join("http-server.log");
+        let http = Process::start("the HTTP server", http_command(dn, &root)?, &log, &log)?;
+        let servers = Self { _iperf: iperf, _http: http, content };
+        for port in [IPERF_PORT, HTTP_PORT] {
+            wait_until_listening(dn, port, stop)?;
+        }
+        Ok(servers)
+    }
+
+    /// Downloads the file through `ue` and compares every octet. Returns the rate in bits per
+    /// second.
+    ///
+    /// # Errors
+    /// curl fails, or the content differs.
+    pub fn download(
+        &self,
+        topology: &Topology,
+        dir: &Path,
+        ue: Ue,
+        stop: &Stop,
+    ) -> Result<HttpResult> {
+        let target = dir.join("downloaded.bin");
+        let mut command = topology.ran.command("curl");
+        command
+            .args(["--silent", "--show-error", "--fail", "--interface", &ue.device()])
+            .args(["--noproxy", "*", "--write-out", "%{speed_download}", "--output"])
+            .arg(&target)
+            .arg(format!("http://{DN}:{HTTP_PORT}/{FILE}"));
+        let output = Program::start(dir, "curl", command, DOWNLOAD_TIMEOUT)?.wait(stop)?;
+        if !output.success {
+            bail!("{}", output.complaint);
+        }
+        let received = fs::read(&target).context("read the downloaded file")?;
+        if received != self.content {
+            bail!("{} octets received, and they differ from what was sent", received.len());
+        }
+        let rate: f64 = output.stdout.trim().parse().context("curl's rate")?;
+        Ok(HttpResult { bytes: received.len(), rate_bps: rate * 8.0 })
+    }
+}
+
+/// A verified download.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct HttpResult {
+    /// Octets received, all equal to those sent.
+    pub bytes: usize,
+    /// Mean rate of the content.
+    pub rate_bps: f64,
+}
+
+fn http_command(dn: &Namespace, root: &Path) -> Result<Command> {
+    match http_server_kind() {
+        Some(HttpServer::Busybox) => {
+            let mut command = dn.command("busybox");
+            command.args(["httpd", "-f", "-p", &format!("{DN}:{HTTP_PORT}"), "-h"]).arg(root);
+            Ok(command)
+        }
+        Some(HttpServer::Python) => {
+            let mut command = dn.command("python3");
+            command
+                .args(["-m", "http.server", "--bind", &DN.to_string(), "--directory"])
+                .arg(root)
+                .arg(HTTP_PORT.to_string());
+            Ok(command)
+        }
+        None => Err(environment("no HTTP server is installed: apt-get install python3")),
+    }
+}
+
+fn wait_until_listening(namespace: &Namespace, port: u16, stop: &Stop) -> Result<()> {
+    let end = Instant::now() + START_TIMEOUT;
+    loop {
+        let table = namespace.enter(|| {
+            fs::read_to_string("/proc/thread-self/net/tcp").context("read the socket table")
+        })?;
+        if is_listening(&table, port) {
+            return Ok(());
+        }
+        if Instant::now() >= end {
+            bail!("no server listens on port {port} after {START_TIMEOUT:?}");
+        }
+        stop.sleep(Duration::from_millis(20))?;
+    }
+}
+
+/// True when `/proc/net/tcp` shows `port` in state LISTEN (0A).
+fn is_listening(table: &str, port: u16) -> bool {
+    let port = format!(":{port:04X}");
+    table.lines().any(|line| {
+        let mut columns = line.split_whitespace();
+        columns.nth(1).is_some_and(|local| local.ends_with(&port)) && columns.nth(1) == Some("0A")
+    })
+}
+
+/// Kind of an iperf3 run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Iperf {
+    /// TCP from the UE to the data network.
+    TcpUplink,
+    /// TCP from the data network to the UE.
+    TcpDownlink,
+    /// UDP from the UE at a fixed rate.
+    UdpUplink {
+        /// Offered rate.
+        rate_bps: u64,
+    },
+}
+
+/// What an iperf3 run reports, as the receiver saw it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct IperfResult {
+    /// Payload octets that arrived.
+    pub bytes: u64,
+    /// Rate at the receiver.
+    pub rate_bps: f64,
+    /// TCP segments sent again; absent for UDP.
+    pub retransmits: Option<u64>,
+    /// UDP datagrams lost and sent; absent for TCP.
+    pub lost_of_sent: Option<(u64, u64)>,
+}
+
+/// Runs iperf3 from `ue` for `seconds`.
+///
+/// # Errors
+/// iperf3 fails; the text is its own.
+pub fn iperf(
+    topology: &Topology,
+    dir: &Path,
+    ue: Ue,
+    kind: Iperf,
+    seconds: u32,
+    stop: &Stop,
+) -> Result<IperfResult> {
+    let mut command = topology.ran.command("iperf3");
+    command
+        .args(["--json", "--client", &DN.to_string(), "-p", &IPERF_PORT.to_string()])
+        .args(["--bind-dev", &ue.device(), "--connect-timeout", "5000"])
+        .args(["--time", &seconds.to_string()]);
+    match kind {
+        Iperf::TcpUplink => {}
+        Iperf::TcpDownlink => {
+            command.arg("--reverse");
+        }
+        Iperf::UdpUplink { rate_bps } => {
+            // The payload that fills an IPv4 packet of the UE's MTU.
+            let payload = super::topology::UE_MTU - 28;
+            command.args(["--udp", "--bitrate", &rate_bps.to_string()]);
+            command.args(["--length", &payload.to_string()]);
+        }
+    }
+    let timeout = Duration::from_secs(u64::from(seconds) + 20);
+    let output = Program::start(dir, "iperf3", command, timeout)?.wait(stop)?;
+    let report: Value = serde_json::from_str(&output.stdout)
+        .with_context(|| format!("iperf3 printed no report: {}", output.complaint))?;
+    if let Some(error) = report["error"].as_str() {
+        bail!("{error}");
+    }
+    iperf_result(&report["end"], kind).context("iperf3's report lacks a figure")
+}
+
+fn iperf_result(end: &Value, kind: Iperf) -> Option<IperfResult> {
+    if let Iperf::UdpUplink { .. } = kind {
+        let sum = &end["sum"];
+        let (lost, sent) = (sum["lost_packets"].as_u64()?, sum["packets"].as_u64()?);
+        let payload = sum["bytes"].as_u64()?;
+        let bytes = payload.saturating_mul(sent.saturating_sub(lost)).checked_div(sent)?;
+        let seconds = sum["seconds"].as_f64()?;
+        let rate_bps = bytes as f64 * 8.0 / seconds;
+        return Some(IperfResult {
+            bytes,
+            rate_bps,
+            retransmits: None,
+            lost_of_sent: Some((lost, sent)),
+        });
+    }
+    let received = &end["sum_received"];
+    Some(IperfResult {
+        bytes: received["bytes"].as_u64()?,
+        rate_bps: received["bits_per_second"].as_f64()?,
+        retransmits: end["sum_sent"]["retransmits"].as_u64(),
+        lost_of_sent: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn output(stdout: &str) -> Output {
+        Output { success: true, stdout: stdout.to_owned(), complaint: "a complaint".to_owned() }
+    }
+
+    #[test]
+    fn ping_statistics_are_read_with_and_without_loss() {
+        let text = "--- 10.0.6.1 ping statistics ---\n\
+                    5 packets transmitted, 5 received, 0% packet loss, time 811ms\n\
+                    rtt min/avg/max/mdev = 0.060/0.125/0.301/0.090 ms\n";
+        let result = ping_result(&output(text)).unwrap();
+        assert_eq!(result, PingResult { sent: 5, received: 5, rtt_ms_mean: 0.125 });
+        assert!(result.is_complete());
+        let text = "5 packets transmitted, 3 received, +1 duplicates, 40% packet loss, time 4ms\n";
+        let result = ping_result(&output(text)).unwrap();
+        assert_eq!((result.sent, result.received), (5, 3));
+        assert!(!result.is_complete());
+    }
+
+    #[test]
+    fn ping_without_statistics_gives_its_complaint() {
+        let error = ping_result(&output("")).unwrap_err();
+        assert_eq!(error.to_string(), "ping: a complaint");
+    }
+
+    #[test]
+    fn iperf_udp_rate_counts_what_arrived() {
+        let end = json!({"sum": {"bytes": 1_000_000, "seconds": 1.0, "packets": 100,
+            "lost_packets": 25, "bits_per_second": 8_000_000.0}});
+        let result = iperf_result(&end, Iperf::UdpUplink { rate_bps: 1 }).unwrap();
+        assert_eq!(result.bytes, 750_000);
+        assert_eq!(result.lost_of_sent, Some((25, 100)));
+        assert!((result.rate_bps - 6_000_000.0).abs() < 1.0);
+    }
+
+    #[test]
+    fn iperf_report_without_figures_is_no_result() {
+        assert_eq!(iperf_result(&json!({}), Iperf::TcpUplink), None);
+        let silent = json!({"sum": {"bytes": 0, "seconds": 1.0, "packets": 0, "lost_packets": 0}});
+        assert_eq!(iperf_result(&silent, Iperf::UdpUplink { rate_bps: 1 }), None);
+    }
+
+    #[test]
+    fn listening_port_is_found_in_the_socket_table() {
+        let table = "  sl  local_address rem_address   st\n   \
+                     0: 0106000A:1451 00000000:0000 0A 00000000:00000000\n   \
+                     1: 0106000A:0050 00000000:0000 01 00000000:00000000\n";
+        assert!(is_listening(table, 5201));
+        assert!(!is_listening(table, 80), "an established connection is no server");
+    }
+}

@@ -1,0 +1,261 @@
+//! What the demo found: checks, adit's counters, and the summary for people and machines.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use comfy_table::{ContentArrangement, Table, presets};
+use serde::Serialize;
+use serde_json::Value;
+
+/// One checked statement.
+#[derive(Debug, Clone, Serialize)]
+pub struct Check {
+    /// What was tried.
+    pub name: String,
+    /// What came out, with units.
+    pub result: String,
+    /// It came out as it should.
+    pub ok: bool,
+    /// The figures behind `result`, `null` if there are none.
+    pub figures: Value,
+}
+
+impl Check {
+    /// A check with its verdict.
+    pub fn new(name: impl Into<String>, ok: bool, result: impl Into<String>) -> Self {
+        Self { name: name.into(), result: result.into(), ok, figures: Value::Null }
+    }
+
+    /// The check of something that could not be carried out.
+    pub fn failed(name: impl Into<String>, error: &anyhow::Error) -> Self {
+        Self::new(name, false, format!("{error:#}"))
+    }
+
+    /// Adds the figures behind the result.
+    #[must_use]
+    pub fn with(mut self, figures: &impl Serialize) -> Self {
+        self.figures = serde_json::to_value(figures).unwrap_or_default();
+        self
+    }
+}
+
+/// adit's packet counters, as `adit show counters --json` gives them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Counters {
+    /// Packets received from ports.
+    pub received_pkts: u64,
+    /// Of those, transmitted.
+    pub transmitted_pkts: u64,
+    /// Of those, dropped: the sum of `drops`.
+    pub dropped_pkts: u64,
+    /// Of those, handed to the control thread: the sum of `punts`.
+    pub punted_pkts: u64,
+    /// Of those, held now.
+    pub buffered_pkts: u64,
+    /// Packets that adit made itself and transmitted.
+    pub originated_pkts: u64,
+    /// User packets transmitted towards the data network, and their octets on the wire.
+    pub uplink_pkts: u64,
+    /// Octets of the uplink packets on the wire.
+    pub uplink_bytes: u64,
+    /// User packets transmitted towards the gNB.
+    pub downlink_pkts: u64,
+    /// Octets of the downlink packets on the wire.
+    pub downlink_bytes: u64,
+    /// Drops by reason, without the reasons that never occurred.
+    pub drops: BTreeMap<String, u64>,
+    /// Punts by reason, without the reasons that never occurred.
+    pub punts: BTreeMap<String, u64>,
+    /// adit's own verdict on the packet identity.
+    pub identity_holds: bool,
+}
+
+impl Counters {
+    /// Reads the document of adit.
+    ///
+    /// # Errors
+    /// A counter is missing.
+    pub fn read(document: &Value) -> Result<Self> {
+        let number = |name: &str| {
+            document[name].as_u64().with_context(|| format!("adit's counters lack {name}"))
+        };
+        let by_reason = |name: &str| -> Result<BTreeMap<String, u64>> {
+            let group = document[name]
+                .as_object()
+                .with_context(|| format!("adit's counters lack {name}"))?;
+            let counts = group.iter().filter_map(|(reason, n)| Some((reason.clone(), n.as_u64()?)));
+            Ok(counts.filter(|(_, n)| *n > 0).collect())
+        };
+        let (drops, punts) = (by_reason("drops")?, by_reason("punts")?);
+        Ok(Self {
+            received_pkts: number("received_pkts")?,
+            transmitted_pkts: number("transmitted_pkts")?,
+            dropped_pkts: drops.values().sum(),
+            punted_pkts: punts.values().sum(),
+            buffered_pkts: number("buffered_pkts")?,
+            originated_pkts: number("originated_pkts")?,
+            uplink_pkts: number("transmitted_uplink_pkts")?,
+            uplink_bytes: number("transmitted_uplink_bytes")?,
+            downlink_pkts: number("transmitted_downlink_pkts")?,
+            downlink_bytes: number("transmitted_downlink_bytes")?,
+            drops,
+            punts,
+            identity_holds: document["identity_holds"].as_bool().unwrap_or(false),
+        })
+    }
+
+    /// The packet identity, added up here and not taken from adit's verdict:
+    /// received = transmitted + Σ drops + Σ punts + buffered.
+    #[must_use]
+    pub fn identity(&self) -> Check {
+        let outcomes =
+            self.transmitted_pkts + self.dropped_pkts + self.punted_pkts + self.buffered_pkts;
+        let adds_up = outcomes == self.received_pkts;
+        let verdict = match (adds_up, self.identity_holds) {
+            (true, true) => "",
+            (true, false) => " (adit says that it does not hold)",
+            (false, _) => " (does not add up)",
+        };
+        Check::new(
+            "packet identity",
+            adds_up && self.identity_holds && self.received_pkts > 0,
+            format!(
+                "received {} = transmitted {} + dropped {} + punted {} + buffered {}{verdict}",
+                self.received_pkts,
+                self.transmitted_pkts,
+                self.dropped_pkts,
+                self.punted_pkts,
+                self.buffered_pkts
+            ),
+        )
+    }
+}
+
+/// The whole result.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// Every check passed.
+    pub ok: bool,
+    /// What adit ran on: "AF_XDP" or "AF_PACKET".
+    pub datapath: String,
+    /// Why AF_XDP was not taken though `auto` was asked for.
+    pub af_xdp_refused: Option<String>,
+    /// UEs attached.
+    pub ues: u8,
+    /// Length of each iperf3 run.
+    pub iperf_s: u32,
+    /// The checks in the order in which they were made.
+    pub checks: Vec<Check>,
+    /// adit's counters at the end.
+    pub counters: Option<Counters>,
+}
+
+impl Report {
+    /// The summary for a terminal.
+    #[must_use]
+    pub fn render(&self) -> String {
+        let mut checks = new_table();
+        checks.set_header(["check", "result", ""]);
+        for check in &self.checks {
+            let verdict = if check.ok { "ok" } else { "FAIL" };
+            checks.add_row([check.name.as_str(), check.result.as_str(), verdict]);
+        }
+        let mut text = checks.to_string();
+        if let Some(counters) = &self.counters {
+            text.push_str("\n\nDrops by reason\n");
+            if counters.drops.is_empty() {
+                text.push_str("none");
+            } else {
+                let mut drops = new_table();
+                for (reason, count) in &counters.drops {
+                    drops.add_row([reason, &count.to_string()]);
+                }
+                text.push_str(&drops.to_string());
+            }
+        }
+        let failed = self.checks.iter().filter(|check| !check.ok).count();
+        let verdict = match (self.ok, failed) {
+            (true, _) => format!("all {} checks passed", self.checks.len()),
+            (false, failed) => format!("{failed} of {} checks failed", self.checks.len()),
+        };
+        text.push_str(&format!("\n\nadit on {} with {} UEs: {verdict}", self.datapath, self.ues));
+        text
+    }
+}
+
+fn new_table() -> Table {
+    let mut table = Table::new();
+    table
+        .load_style(presets::UTF8_HORIZONTAL_ONLY)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(100);
+    table
+}
+
+/// A rate for people, in the unit that leaves one to four digits before the point.
+#[must_use]
+pub fn rate(bps: f64) -> String {
+    if bps >= 1e9 { format!("{:.2} Gb/s", bps / 1e9) } else { format!("{:.1} Mb/s", bps / 1e6) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn document() -> Value {
+        json!({
+            "received_pkts": 10, "transmitted_pkts": 6, "buffered_pkts": 0, "originated_pkts": 2,
+            "transmitted_uplink_pkts": 3, "transmitted_uplink_bytes": 300,
+            "transmitted_downlink_pkts": 3, "transmitted_downlink_bytes": 450,
+            "drops": {"gate_closed": 1, "no_route": 0}, "punts": {"arp": 3},
+            "identity_holds": true,
+        })
+    }
+
+    #[test]
+    fn identity_is_added_up_from_the_reasons() {
+        let counters = Counters::read(&document()).unwrap();
+        assert_eq!(counters.drops.keys().collect::<Vec<_>>(), ["gate_closed"]);
+        let check = counters.identity();
+        assert!(check.ok, "{}", check.result);
+        assert_eq!(check.result, "received 10 = transmitted 6 + dropped 1 + punted 3 + buffered 0");
+    }
+
+    #[test]
+    fn identity_fails_on_a_missing_packet_and_on_adits_own_doubt() {
+        let mut lost = document();
+        lost["punts"]["arp"] = json!(2);
+        assert!(!Counters::read(&lost).unwrap().identity().ok);
+        let mut doubt = document();
+        doubt["identity_holds"] = json!(false);
+        assert!(!Counters::read(&doubt).unwrap().identity().ok);
+        let nothing = Counters { identity_holds: true, ..Counters::default() };
+        assert!(!nothing.identity().ok, "no packet at all proves nothing");
+    }
+
+    #[test]
+    fn counters_without_a_member_are_refused() {
+        let mut document = document();
+        document["buffered_pkts"] = Value::Null;
+        let error = Counters::read(&document).unwrap_err();
+        assert_eq!(error.to_string(), "adit's counters lack buffered_pkts");
+    }
+
+    #[test]
+    fn summary_names_failures_and_drops() {
+        let report = Report {
+            ok: false,
+            datapath: "AF_PACKET".to_owned(),
+            af_xdp_refused: None,
+            ues: 4,
+            iperf_s: 5,
+            checks: vec![Check::new("ping", false, "4 of 5"), Check::new("echo", true, "1 ms")],
+            counters: Some(Counters::read(&document()).unwrap()),
+        };
+        let text = report.render();
+        assert!(text.contains("FAIL") && text.contains("gate_closed"), "{text}");
+        assert!(text.ends_with("adit on AF_PACKET with 4 UEs: 1 of 2 checks failed"), "{text}");
+    }
+}

@@ -1,0 +1,340 @@
+//! The steps of the demo, each ending in a check.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::json;
+
+use super::bring_up::Network;
+use super::live::Live;
+use super::programs::{
+    Iperf, IperfResult, PINGS, PingResult, Servers, iperf, ping_result, start_ping,
+};
+use super::report::{Check, Counters, Report, rate};
+use super::topology::{DN, DN_V6, Ue};
+use crate::DemoArguments;
+use crate::gnb::{Leg, teid};
+use crate::smf::{Established, PduSession};
+use crate::stop::{Interrupted, Stop};
+
+const UDP_RATE_BPS: u64 = 50_000_000;
+const PING_INTERVAL_S: f32 = 0.2;
+/// Pings that run while the path of a UE is switched: two seconds of them.
+const SWITCH_PINGS: u32 = 40;
+const SWITCH_INTERVAL_S: f32 = 0.05;
+/// Time for packets in flight to arrive before counters are compared.
+const SETTLE: Duration = Duration::from_millis(300);
+
+/// A run in progress.
+#[derive(Debug)]
+pub struct Steps<'a> {
+    arguments: &'a DemoArguments,
+    /// The network.
+    pub network: &'a mut Network,
+    /// The view.
+    pub live: &'a Live,
+    stop: &'a Stop,
+    sessions: Vec<Established>,
+    checks: Vec<Check>,
+    counters: Option<Counters>,
+}
+
+impl<'a> Steps<'a> {
+    /// A run before its first step.
+    pub fn new(
+        arguments: &'a DemoArguments,
+        network: &'a mut Network,
+        live: &'a Live,
+        stop: &'a Stop,
+    ) -> Self {
+        let echo = Check::new(
+            "GTP-U echo",
+            true,
+            format!("answered in {:.2} ms", network.echo.as_secs_f64() * 1e3),
+        );
+        let association = Check::new("PFCP association", true, "set up by the SMF");
+        Self {
+            arguments,
+            network,
+            live,
+            stop,
+            sessions: Vec::new(),
+            checks: vec![association, echo],
+            counters: None,
+        }
+    }
+
+    fn ues(&self) -> impl Iterator<Item = Ue> + use<> {
+        (1..=self.arguments.ues).map(Ue)
+    }
+
+    fn has_ipv6(&self) -> bool {
+        self.network.topology.ipv6
+    }
+
+    /// Records what `step` finds; only an interruption ends the run.
+    fn check(&mut self, name: &str, step: impl FnOnce(&mut Self) -> Result<Check>) -> Result<()> {
+        self.live.phase(name);
+        let check = match step(self) {
+            Ok(check) => check,
+            Err(error) if error.is::<Interrupted>() => return Err(error),
+            Err(error) => Check::failed(name, &error),
+        };
+        let verdict = if check.ok { "ok  " } else { "FAIL" };
+        self.live.say(&format!("{verdict} {}: {}", check.name, check.result));
+        self.checks.push(check);
+        Ok(())
+    }
+
+    /// Establishes a PFCP session per UE and opens its tunnel at the gNB.
+    ///
+    /// # Errors
+    /// A session is refused: the rest of the demo would test nothing.
+    pub fn attach(&mut self) -> Result<()> {
+        self.live.phase("PFCP sessions");
+        for ue in self.ues() {
+            let index = ue.0 - 1;
+            let session = PduSession {
+                cp_seid: u64::from(ue.0),
+                ipv4: ue.ipv4(),
+                ipv6: self.has_ipv6().then(|| ue.ipv6()),
+                gnb_teid: teid(index, Leg::First),
+            };
+            let established = self
+                .network
+                .smf
+                .establish(&session, || self.stop.check())
+                .with_context(|| format!("PFCP session of ue{}", ue.0))?;
+            self.network.gnb.connect(usize::from(index), established.uplink_teid);
+            self.sessions.push(established);
+            self.live.sessions(self.sessions.len());
+        }
+        let result = format!("{} established", self.sessions.len());
+        self.checks.push(Check::new("PFCP sessions", true, result));
+        Ok(())
+    }
+
+    /// Runs the programs.
+    ///
+    /// # Errors
+    /// Interrupted.
+    pub fn traffic(&mut self, servers: &Servers) -> Result<()> {
+        self.check("ping from every UE", |s| s.ping_all("ping from every UE", DN.into()))?;
+        if self.has_ipv6() {
+            let name = "IPv6 ping from every UE";
+            self.check(name, |s| s.ping_all(name, DN_V6.into()))?;
+        }
+        self.check("path switch of ue1", Self::switch_path)?;
+        self.check("TCP uplink", |s| s.tcp("TCP uplink", Iperf::TcpUplink))?;
+        self.check("TCP downlink", |s| s.tcp("TCP downlink", Iperf::TcpDownlink))?;
+        self.check("UDP uplink", Self::udp)?;
+        self.check("HTTP download", |s| s.http(servers))
+    }
+
+    fn ping_all(&mut self, name: &str, target: IpAddr) -> Result<Check> {
+        let (topology, dir) = (&self.network.topology, self.network.dir());
+        let started: Vec<_> = self
+            .ues()
+            .map(|ue| start_ping(topology, dir, ue, target, PINGS, PING_INTERVAL_S))
+            .collect();
+        let mut results = Vec::new();
+        for ping in started {
+            results.push(ping_result(&ping?.wait(self.stop)?)?);
+        }
+        Ok(ping_check(name, &results))
+    }
+
+    /// Moves UE 1 to another gNB tunnel while pings run: none may be lost, and downlink packets
+    /// must come by the new tunnel only.
+    fn switch_path(&mut self) -> Result<Check> {
+        let (topology, dir) = (&self.network.topology, self.network.dir());
+        let (ue, target) = (Ue(1), DN.into());
+        let ping = start_ping(topology, dir, ue, target, SWITCH_PINGS, SWITCH_INTERVAL_S)?;
+        self.stop.sleep(Duration::from_millis(700))?;
+        let session = self.sessions.first().context("ue1 has no session")?;
+        let new = teid(0, Leg::Second);
+        self.network.smf.switch_path(session, new, || self.stop.check())?;
+        // The answer says that the workers run the new rule; this is for packets under way.
+        self.stop.sleep(Duration::from_millis(20))?;
+        let (old_at_switch, _) = self.network.gnb.leg_pkts(0);
+        let result = ping_result(&ping.wait(self.stop)?)?;
+        let (old, new) = self.network.gnb.leg_pkts(0);
+        let moved = old == old_at_switch && new > 0;
+        let text = format!(
+            "{} of {} pings answered; {new} packets by the new tunnel, {} by the old one since",
+            result.received,
+            result.sent,
+            old - old_at_switch
+        );
+        Ok(Check::new("path switch of ue1", moved && result.is_complete(), text).with(&result))
+    }
+
+    fn run_iperf(&mut self, kind: Iperf) -> Result<IperfResult> {
+        let network = &*self.network;
+        iperf(&network.topology, network.dir(), Ue(1), kind, self.arguments.duration, self.stop)
+    }
+
+    fn tcp(&mut self, name: &str, kind: Iperf) -> Result<Check> {
+        let result = self.run_iperf(kind)?;
+        let retransmits =
+            result.retransmits.map_or(String::new(), |n| format!(", {n} segments sent again"));
+        let text = format!("{}{retransmits}", rate(result.rate_bps));
+        Ok(Check::new(name, result.bytes > 0, text).with(&result))
+    }
+
+    fn udp(&mut self) -> Result<Check> {
+        let result = self.run_iperf(Iperf::UdpUplink { rate_bps: UDP_RATE_BPS })?;
+        let (lost, sent) = result.lost_of_sent.unwrap_or_default();
+        let text = format!("{}, {lost} of {sent} datagrams lost", rate(result.rate_bps));
+        Ok(Check::new("UDP uplink", result.bytes > 0, text).with(&result))
+    }
+
+    fn http(&mut self, servers: &Servers) -> Result<Check> {
+        // The second UE, so that not everything runs through one session.
+        let ue = Ue(self.arguments.ues.min(2));
+        let network = &*self.network;
+        let result = servers.download(&network.topology, network.dir(), ue, self.stop)?;
+        let text = format!(
+            "{} MiB to {} at {}, every octet compared",
+            result.bytes >> 20,
+            ue.device(),
+            rate(result.rate_bps)
+        );
+        Ok(Check::new("HTTP download", true, text).with(&result))
+    }
+
+    /// Compares counters, ends the sessions and adit.
+    ///
+    /// # Errors
+    /// Interrupted.
+    pub fn detach(&mut self, stop: &'a Stop) -> Result<()> {
+        self.stop = stop;
+        self.check("downlink QFI", |s| Ok(s.qfi()))?;
+        self.check("gNB's view of GTP-U", |s| Ok(s.gtpu()))?;
+        self.check("PFCP heartbeats", Self::heartbeats)?;
+        self.check("deletion of the sessions", Self::delete_sessions)?;
+        self.check("packet identity", Self::identity)?;
+        self.check("end of adit", Self::end)
+    }
+
+    fn qfi(&self) -> Check {
+        let counters = self.network.gnb.counters();
+        let (pkts, wrong) = (load(&counters.downlink.pkts), load(&counters.qfi_mismatches));
+        let text = format!("{pkts} packets checked, {wrong} with a wrong or missing QFI");
+        Check::new("downlink QFI", pkts > 0 && wrong == 0, text)
+    }
+
+    fn gtpu(&self) -> Check {
+        let counters = self.network.gnb.counters();
+        let (malformed, unknown) = (load(&counters.malformed), load(&counters.unknown_teids));
+        let errors = load(&counters.error_indications);
+        let text = format!(
+            "sent {} packets, received {}; {malformed} malformed, {unknown} with an unknown TEID, \
+             {errors} Error Indications",
+            load(&counters.uplink.pkts),
+            load(&counters.downlink.pkts)
+        );
+        let figures = json!({
+            "uplink_pkts": load(&counters.uplink.pkts),
+            "uplink_bytes": load(&counters.uplink.bytes),
+            "uplink_lost_pkts": load(&counters.uplink_lost),
+            "downlink_pkts": load(&counters.downlink.pkts),
+            "downlink_bytes": load(&counters.downlink.bytes),
+            "tun_refused_pkts": load(&counters.tun_refused),
+            "echo_requests_answered": load(&counters.echo_answered),
+        });
+        let ok = malformed + unknown + errors == 0;
+        Check::new("gNB's view of GTP-U", ok, text).with(&figures)
+    }
+
+    fn heartbeats(&mut self) -> Result<Check> {
+        self.network.smf.heartbeat(|| self.stop.check())?;
+        let answered = self.network.smf.heartbeats_answered();
+        let text = format!("answered by adit; {answered} of adit's answered by the SMF");
+        Ok(Check::new("PFCP heartbeats", answered > 0, text))
+    }
+
+    fn delete_sessions(&mut self) -> Result<Check> {
+        let mut deleted = 0;
+        for session in &self.sessions {
+            self.network.smf.delete(session, || self.stop.check())?;
+            deleted += 1;
+            self.live.sessions(self.sessions.len() - deleted);
+        }
+        for index in 0..deleted {
+            self.network.gnb.connect(index, adit_types::Teid(0));
+        }
+        let shown = self.network.adit.admin().show("sessions", self.stop)?;
+        let left = shown["sessions"].as_array().context("adit's sessions are no list")?.len();
+        let text = format!("{deleted} deleted, adit shows {left}");
+        Ok(Check::new("deletion of the sessions", left == 0, text))
+    }
+
+    fn identity(&mut self) -> Result<Check> {
+        self.stop.sleep(SETTLE)?;
+        let document = self.network.adit.admin().show("counters", self.stop)?;
+        let counters = Counters::read(&document)?;
+        let check = counters.identity().with(&counters);
+        self.counters = Some(counters);
+        Ok(check)
+    }
+
+    fn end(&mut self) -> Result<Check> {
+        self.network.adit.check_running()?;
+        let status = self.network.adit.terminate()?;
+        Ok(Check::new("end of adit", status.success(), format!("{status} after SIGTERM")))
+    }
+
+    /// The result of the run.
+    #[must_use]
+    pub fn finish(self) -> Report {
+        Report {
+            ok: self.checks.iter().all(|check| check.ok),
+            datapath: self.network.device.name().to_owned(),
+            af_xdp_refused: self.network.af_xdp_refused.clone(),
+            ues: self.arguments.ues,
+            iperf_s: self.arguments.duration,
+            checks: self.checks,
+            counters: self.counters,
+        }
+    }
+}
+
+fn ping_check(name: &str, results: &[PingResult]) -> Check {
+    let sent: u32 = results.iter().map(|result| result.sent).sum();
+    let received: u32 = results.iter().map(|result| result.received).sum();
+    let sum: f64 = results.iter().map(|result| result.rtt_ms_mean).sum();
+    let mean = sum / results.len() as f64;
+    let lossy: Vec<String> = (1..)
+        .zip(results)
+        .filter(|(_, result)| !result.is_complete())
+        .map(|(number, result)| format!("ue{number} {}/{}", result.received, result.sent))
+        .collect();
+    let mut text = format!("{received} of {sent} answered, mean {mean:.3} ms");
+    if !lossy.is_empty() {
+        text.push_str(&format!("; losses: {}", lossy.join(", ")));
+    }
+    let ok = lossy.is_empty() && !results.is_empty();
+    Check::new(name, ok, text).with(&results)
+}
+
+fn load(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_lost_ping_fails_the_check_and_names_the_ue() {
+        let good = PingResult { sent: 5, received: 5, rtt_ms_mean: 0.2 };
+        assert!(ping_check("ping", &[good, good]).ok);
+        let check = ping_check("ping", &[good, PingResult { received: 4, ..good }]);
+        assert!(!check.ok);
+        assert!(check.result.ends_with("losses: ue2 4/5"), "{}", check.result);
+        assert!(!ping_check("ping", &[]).ok, "no ping at all proves nothing");
+    }
+}

@@ -1,0 +1,271 @@
+//! The three namespaces of the demo and the veth pairs between them.
+//!
+//! ```text
+//!  adit-ran-PID                        adit-upf-PID                    adit-dn-PID
+//!  SMF  10.0.4.1 n4 ───────────── n4 10.0.4.2  adit
+//!  gNB  10.0.3.1 n3 ───────────── n3 (10.0.3.2, adit's)
+//!  UEs  ue1, ue2, … (TUN)              n6 (10.0.6.2, adit's) ───────── n6 10.0.6.1
+//! ```
+//!
+//! The devices `n3` and `n6` of the UPF belong to adit: the kernel there has no address on them and
+//! answers no ARP. What the other ends send leaves with checksums filled in and unsegmented, as a
+//! NIC would put it on the wire.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::netns::Namespace;
+use crate::stop::environment;
+use crate::tun;
+
+/// Names of the namespaces end in the process identifier of the lab.
+pub const PREFIXES: [&str; 3] = ["adit-ran-", "adit-upf-", "adit-dn-"];
+
+/// The SMF's PFCP address.
+pub const SMF: Ipv4Addr = Ipv4Addr::new(10, 0, 4, 1);
+/// adit's PFCP address.
+pub const ADIT_N4: Ipv4Addr = Ipv4Addr::new(10, 0, 4, 2);
+/// The gNB's GTP-U address.
+pub const GNB: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 1);
+/// adit's GTP-U address.
+pub const ADIT_N3: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 2);
+/// The server in the data network.
+pub const DN: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 1);
+/// adit's address in the data network.
+pub const ADIT_N6: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 2);
+/// The server's IPv6 address.
+pub const DN_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 1);
+/// adit's IPv6 address in the data network.
+pub const ADIT_N6_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 2);
+
+/// MTU of a UE: 1500 less the outer IPv4, UDP and GTP-U headers with a PDU Session Container
+/// (20 + 8 + 16), rounded down.
+pub const UE_MTU: u16 = 1400;
+
+/// UEs at most: their addresses are the hosts of 10.45.0.0/24 from .2 on.
+pub const UES_MAX: u8 = 250;
+
+/// Routing tables of the UEs begin behind this number.
+const TABLE_BASE: u32 = 1000;
+
+/// One UE: a number from 1, and what follows from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ue(pub u8);
+
+impl Ue {
+    /// The TUN device.
+    #[must_use]
+    pub fn device(self) -> String {
+        format!("ue{}", self.0)
+    }
+
+    /// The IPv4 address of its PDU session.
+    #[must_use]
+    pub fn ipv4(self) -> Ipv4Addr {
+        Ipv4Addr::new(10, 45, 0, self.0.saturating_add(1))
+    }
+
+    /// The IPv6 address of its PDU session, the first host of a /64 of its own.
+    #[must_use]
+    pub fn ipv6(self) -> Ipv6Addr {
+        Ipv6Addr::new(0x2001, 0xdb8, 0x45, u16::from(self.0), 0, 0, 0, 1)
+    }
+
+    fn table(self) -> u32 {
+        TABLE_BASE + u32::from(self.0)
+    }
+}
+
+/// The namespaces; dropping them removes all devices.
+#[derive(Debug)]
+pub struct Topology {
+    /// gNB, SMF and UEs.
+    pub ran: Namespace,
+    /// adit.
+    pub upf: Namespace,
+    /// The data network.
+    pub dn: Namespace,
+    /// The kernel has IPv6.
+    pub ipv6: bool,
+}
+
+const V6_QUIET: [(&str, &str); 8] = [
+    ("ipv6/conf/all/disable_ipv6", "0"),
+    ("ipv6/conf/default/disable_ipv6", "0"),
+    ("ipv6/conf/all/accept_dad", "0"),
+    ("ipv6/conf/default/accept_dad", "0"),
+    ("ipv6/conf/all/accept_ra", "0"),
+    ("ipv6/conf/default/accept_ra", "0"),
+    ("ipv6/conf/all/router_solicitations", "0"),
+    ("ipv6/conf/default/router_solicitations", "0"),
+];
+
+/// A reply may come back by another device than the one that strict routing expects.
+const LOOSE: [(&str, &str); 2] =
+    [("ipv4/conf/all/rp_filter", "0"), ("ipv4/conf/default/rp_filter", "0")];
+
+/// No kernel forwarding past adit, and no IPv6 on the devices that come.
+const UPF_QUIET: [(&str, &str); 4] = [
+    ("ipv4/ip_forward", "0"),
+    ("ipv6/conf/all/disable_ipv6", "1"),
+    ("ipv6/conf/default/disable_ipv6", "1"),
+    ("ipv4/conf/all/arp_ignore", "1"),
+];
+
+impl Topology {
+    /// Makes namespaces, links, addresses and routes.
+    ///
+    /// # Errors
+    /// The machine does not allow namespaces or veth devices.
+    pub fn create(pid: u32) -> Result<Self> {
+        let [ran, upf, dn] = PREFIXES.map(|prefix| Namespace::create(format!("{prefix}{pid}")));
+        let topology =
+            Self { ran: ran?, upf: upf?, dn: dn?, ipv6: Path::new("/proc/sys/net/ipv6").exists() };
+        for namespace in [&topology.ran, &topology.dn] {
+            namespace.sysctl(&LOOSE)?;
+            namespace.sysctl(&V6_QUIET)?;
+        }
+        topology.upf.sysctl(&UPF_QUIET)?;
+        topology.link_up()?;
+        Ok(topology)
+    }
+
+    fn link_up(&self) -> Result<()> {
+        let (ran, upf, dn) = (self.ran.name(), self.upf.name(), self.dn.name());
+        let links = format!(
+            "link add n3 {one} type veth peer name n3 {one} netns {ran}\n\
+             link add n4 type veth peer name n4 netns {ran}\n\
+             link add n6 {one} type veth peer name n6 {one} netns {dn}\n",
+            one = "numrxqueues 1 numtxqueues 1",
+        );
+        self.upf.ip_batch(&[], &links).map_err(|error| {
+            environment(format!("cannot make veth devices in {upf} ({error}): run `modprobe veth`"))
+        })?;
+        self.upf.ip_batch(
+            &[],
+            &format!(
+                "link set n3 up arp off\nlink set n6 up arp off\n\
+                 address add {ADIT_N4}/24 dev n4\nlink set n4 up\n"
+            ),
+        )?;
+        self.ran.ip_batch(
+            &[],
+            &format!(
+                "address add {GNB}/24 dev n3\nlink set n3 up\n\
+                 address add {SMF}/24 dev n4\nlink set n4 up\n"
+            ),
+        )?;
+        let mut lines = format!(
+            "address add {DN}/24 dev n6\nlink set n6 up\nroute add 10.45.0.0/16 via {ADIT_N6}\n"
+        );
+        if self.ipv6 {
+            lines.push_str(&format!(
+                "address add {DN_V6}/64 dev n6 nodad\nroute add 2001:db8:45::/48 via {ADIT_N6_V6}\n"
+            ));
+        }
+        self.dn.ip_batch(&[], &lines)?;
+        as_on_a_wire(&self.ran, "n3")?;
+        as_on_a_wire(&self.dn, "n6")
+    }
+
+    /// Makes the TUN devices of the UEs `1..=count`, each with addresses, MTU and a routing table
+    /// of its own. The devices live as long as the files, which are in the order of the UEs.
+    ///
+    /// # Errors
+    /// The kernel has no TUN driver, or refuses a device.
+    pub fn create_ues(&self, count: u8) -> Result<Vec<File>> {
+        let devices =
+            self.ran.enter(|| (1..=count).map(|n| tun::open(&Ue(n).device())).collect())?;
+        let mut lines = String::new();
+        let mut lines_v6 = String::new();
+        for ue in (1..=count).map(Ue) {
+            ue_lines(&mut lines, ue).context("format")?;
+            ue_lines_v6(&mut lines_v6, ue).context("format")?;
+        }
+        self.ran.ip_batch(&[], &lines)?;
+        if self.ipv6 {
+            self.ran.ip_batch(&["-6"], &lines_v6)?;
+        }
+        Ok(devices)
+    }
+}
+
+fn ue_lines(lines: &mut String, ue: Ue) -> std::fmt::Result {
+    let (device, addr, table) = (ue.device(), ue.ipv4(), ue.table());
+    // Without link-local addresses and multicast, the kernel sends nothing on its own account.
+    writeln!(lines, "link set {device} mtu {UE_MTU} multicast off addrgenmode none")?;
+    writeln!(lines, "link set {device} up")?;
+    writeln!(lines, "address add {addr}/32 dev {device}")?;
+    writeln!(lines, "route add default dev {device} src {addr} table {table}")?;
+    writeln!(lines, "rule add from {addr} lookup {table}")?;
+    writeln!(lines, "rule add oif {device} lookup {table}")
+}
+
+fn ue_lines_v6(lines: &mut String, ue: Ue) -> std::fmt::Result {
+    let (device, addr, table) = (ue.device(), ue.ipv6(), ue.table());
+    writeln!(lines, "address add {addr}/128 dev {device} nodad")?;
+    writeln!(lines, "route add default dev {device} table {table}")?;
+    writeln!(lines, "rule add from {addr} lookup {table}")?;
+    writeln!(lines, "rule add oif {device} lookup {table}")
+}
+
+/// Turns off what would hand adit packets that a wire cannot carry: partial checksums and
+/// segments beyond the MTU.
+fn as_on_a_wire(namespace: &Namespace, device: &str) -> Result<()> {
+    let features = ["tx", "off", "tso", "off", "gso", "off", "gro", "off"];
+    let mut command: Command = namespace.command("ethtool");
+    let output =
+        command.args(["-K", device]).args(features).output().map_err(|error| {
+            environment(format!("cannot run ethtool ({error}): install ethtool"))
+        })?;
+    if !output.status.success() {
+        bail!("ethtool -K {device}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_ue_has_a_host_address() {
+        assert_eq!(Ue(1).ipv4(), Ipv4Addr::new(10, 45, 0, 2));
+        assert_eq!(Ue(UES_MAX).ipv4(), Ipv4Addr::new(10, 45, 0, 251));
+        assert_eq!(Ue(UES_MAX).ipv6().to_string(), "2001:db8:45:fa::1");
+    }
+
+    #[test]
+    fn ue_device_sends_what_a_program_sends_and_nothing_else() {
+        use std::io::Read;
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: not root");
+            return;
+        }
+        let topology = Topology::create(std::process::id()).unwrap();
+        let mut devices = topology.create_ues(2).unwrap();
+        let mut packet = [0; 2048];
+        let silent = devices[0].read(&mut packet).unwrap_err();
+        assert_eq!(silent.kind(), std::io::ErrorKind::WouldBlock);
+        let mut ping = topology.ran.command("ping");
+        let ping = ping.args(["-I", "ue2", "-c", "1", "-W", "1", "10.0.6.1"]).output().unwrap();
+        assert!(!ping.status.success(), "nobody answers");
+        let len = devices[1].read(&mut packet).unwrap();
+        assert_eq!(len, 84, "an echo request of 56 octets");
+        assert_eq!(packet[12..20], [10, 45, 0, 3, 10, 0, 6, 1], "from the UE to the server");
+        if topology.ipv6 {
+            let mut ping = topology.ran.command("ping");
+            let target = DN_V6.to_string();
+            ping.args(["-6", "-I", "ue1", "-c", "1", "-W", "1", &target]).output().unwrap();
+            let len = devices[0].read(&mut packet).unwrap();
+            assert_eq!(len, 104, "an IPv6 echo request of 56 octets");
+            assert_eq!(packet[8..24], Ue(1).ipv6().octets());
+        }
+        assert!(devices[0].read(&mut packet).is_err(), "nothing else was sent");
+    }
+}

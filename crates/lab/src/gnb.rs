@@ -1,0 +1,512 @@
+//! gNB emulation: one GTP-U endpoint in the RAN namespace, with a TUN device behind each tunnel.
+//!
+//! Uplink, a packet that a program sends through `ue<N>` leaves as a G-PDU with a PDU Session
+//! Container; downlink, a G-PDU is checked (TEID, QFI) and its packet handed to `ue<N>`. One thread
+//! per direction. Both directions are counted, so that the lab knows without asking adit.
+//! Spec: TS 29.281 §4.4, §5.1, §7.2; TS 38.415 §5.5.
+
+use std::fs::File;
+use std::io::{IoSlice, Read};
+use std::iter::repeat_with;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use adit_types::{Qfi, Teid};
+use adit_wire::gtpu::{
+    FLAG_E, GtpuHeader, GtpuOptional, MessageType, UDP_PORT, emit_echo_request, emit_echo_response,
+};
+use adit_wire::gtpu_ext::ExtensionType;
+use adit_wire::gtpu_ie::{GtpuIe, GtpuIes};
+use adit_wire::psc::ul_extension;
+use adit_wire::{GtpuPacket, PduType, parse_gtpu};
+use anyhow::{Context, Result, bail};
+use rustix::event::{Timespec, epoll};
+use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmmsg, sockopt};
+
+use crate::stop::Stop;
+
+/// Octets in front of an uplink packet: GTP-U header, optional part, PDU Session Container.
+const UL_HEADERS: usize = GtpuHeader::LEN + GtpuOptional::LEN + 4;
+/// Room for one packet with its headers.
+const SLOT_BYTES: usize = 2048;
+/// Packets sent by one system call, and read from one UE before the next has its turn.
+const BATCH_PKTS: usize = 32;
+/// How long a thread waits before it looks whether it should end.
+const IDLE: Duration = Duration::from_millis(100);
+/// Socket buffer: what arrives while the downlink thread waits for its core.
+const SOCKET_BYTES: usize = 8 << 20;
+/// gNB TEIDs carry this in their high octets, so that a foreign TEID is noticed.
+const TEID_TAG: u32 = 0x6e62_0000;
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Which of the two gNB tunnels of a UE: before or after its path switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leg {
+    /// The tunnel of the establishment.
+    First,
+    /// The tunnel after the path switch.
+    Second,
+}
+
+/// The TEID that the gNB gives to the UE of index `ue` (from 0) on `leg`.
+#[must_use]
+pub fn teid(ue: u8, leg: Leg) -> Teid {
+    Teid(TEID_TAG | u32::from(ue) << 8 | u32::from(leg == Leg::Second))
+}
+
+fn ue_of(teid: Teid) -> Option<(usize, Leg)> {
+    let [hi, lo, ue, leg] = teid.0.to_be_bytes();
+    let leg = match leg {
+        0 => Leg::First,
+        1 => Leg::Second,
+        _ => return None,
+    };
+    (TEID_TAG == u32::from_be_bytes([hi, lo, 0, 0])).then_some((usize::from(ue), leg))
+}
+
+/// Counters of one direction.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    /// G-PDUs.
+    pub pkts: AtomicU64,
+    /// Octets of their inner packets.
+    pub bytes: AtomicU64,
+}
+
+impl Traffic {
+    fn add(&self, pkts: u64, bytes: u64) {
+        self.pkts.fetch_add(pkts, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// What the gNB counts. Written by its threads, read by anyone.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Towards adit.
+    pub uplink: Traffic,
+    /// From adit.
+    pub downlink: Traffic,
+    /// Uplink packets that the kernel did not take.
+    pub uplink_lost: AtomicU64,
+    /// Downlink packets without a downlink PDU Session Container of the expected QFI.
+    pub qfi_mismatches: AtomicU64,
+    /// G-PDUs with a TEID that the gNB never gave.
+    pub unknown_teids: AtomicU64,
+    /// Messages that are no GTP-U, or of a type that a gNB does not expect.
+    pub malformed: AtomicU64,
+    /// Error Indications: adit does not know a TEID that the gNB used.
+    pub error_indications: AtomicU64,
+    /// Packets that a TUN device did not take.
+    pub tun_refused: AtomicU64,
+    /// Echo Requests answered.
+    pub echo_answered: AtomicU64,
+    /// Echo Responses received that carry a Recovery IE.
+    pub echo_received: AtomicU64,
+}
+
+/// One UE as the gNB sees it.
+#[derive(Debug)]
+struct UeTunnel {
+    device: File,
+    /// adit's TEID, zero before the session exists.
+    uplink_teid: AtomicU32,
+    first_leg_pkts: AtomicU64,
+    second_leg_pkts: AtomicU64,
+}
+
+/// What both threads share.
+#[derive(Debug)]
+struct Shared {
+    socket: UdpSocket,
+    upf: SocketAddr,
+    qfi: Qfi,
+    ues: Vec<UeTunnel>,
+    counters: Counters,
+    stop: Stop,
+}
+
+/// A running gNB. Dropping it ends its threads and, with them, the UE devices.
+#[derive(Debug)]
+pub struct Gnb {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Gnb {
+    /// Starts the threads. `socket` is bound to the gNB's GTP-U address; `devices` are the UEs.
+    ///
+    /// # Errors
+    /// The socket or the devices cannot be prepared.
+    pub fn start(socket: UdpSocket, upf: Ipv4Addr, qfi: Qfi, devices: Vec<File>) -> Result<Self> {
+        socket.set_read_timeout(Some(IDLE)).context("receive timeout of the gNB socket")?;
+        sockopt::set_socket_recv_buffer_size_force(&socket, SOCKET_BYTES)
+            .context("receive buffer of the gNB socket")?;
+        sockopt::set_socket_send_buffer_size_force(&socket, SOCKET_BYTES)
+            .context("send buffer of the gNB socket")?;
+        let ues = devices.into_iter().map(|device| UeTunnel {
+            device,
+            uplink_teid: AtomicU32::new(0),
+            first_leg_pkts: AtomicU64::new(0),
+            second_leg_pkts: AtomicU64::new(0),
+        });
+        Self::run(Shared {
+            socket,
+            upf: (upf, UDP_PORT).into(),
+            qfi,
+            ues: ues.collect(),
+            counters: Counters::default(),
+            stop: Stop::default(),
+        })
+    }
+
+    fn run(shared: Shared) -> Result<Self> {
+        let shared = Arc::new(shared);
+        let epoll = shared.watch_devices()?;
+        let (up, down) = (Arc::clone(&shared), Arc::clone(&shared));
+        let mut gnb = Self { shared, threads: Vec::new() };
+        let uplink = thread::Builder::new().name("gnb-uplink".to_owned());
+        gnb.threads.push(uplink.spawn(move || up.run_uplink(&epoll)).context("thread")?);
+        let downlink = thread::Builder::new().name("gnb-downlink".to_owned());
+        gnb.threads.push(downlink.spawn(move || down.run_downlink()).context("thread")?);
+        Ok(gnb)
+    }
+
+    /// Lets uplink packets of the UE of index `ue` pass, towards adit's `teid`; zero stops them.
+    pub fn connect(&self, ue: usize, teid: Teid) {
+        if let Some(ue) = self.shared.ues.get(ue) {
+            ue.uplink_teid.store(teid.0, Ordering::Release);
+        }
+    }
+
+    /// The counters.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+
+    /// Downlink packets of one UE on each leg: first, second.
+    #[must_use]
+    pub fn leg_pkts(&self, ue: usize) -> (u64, u64) {
+        self.shared.ues.get(ue).map_or((0, 0), |ue| {
+            (ue.first_leg_pkts.load(Ordering::Relaxed), ue.second_leg_pkts.load(Ordering::Relaxed))
+        })
+    }
+
+    /// Sends an Echo Request to adit, again each second, and waits for the response.
+    ///
+    /// # Errors
+    /// No response with a Recovery IE within `timeout`; `stop` was raised.
+    pub fn echo(&self, timeout: Duration, stop: &Stop) -> Result<Duration> {
+        let before = self.counters().echo_received.load(Ordering::Relaxed);
+        let start = Instant::now();
+        let mut request = [0; 16];
+        for sequence in 1.. {
+            let len = emit_echo_request(&mut request, sequence)
+                .map_err(|error| anyhow::anyhow!("write an Echo Request: {error:?}"))?;
+            let sent = Instant::now();
+            let message = request.get(..len).unwrap_or_default();
+            self.shared.socket.send_to(message, self.shared.upf).context("send Echo Request")?;
+            while sent.elapsed() < RETRY {
+                if self.counters().echo_received.load(Ordering::Relaxed) > before {
+                    return Ok(sent.elapsed());
+                }
+                stop.sleep(Duration::from_millis(1))?;
+            }
+            if start.elapsed() >= timeout {
+                break;
+            }
+        }
+        bail!("adit did not answer a GTP-U Echo Request with a Recovery IE within {timeout:?}")
+    }
+}
+
+impl Drop for Gnb {
+    fn drop(&mut self) {
+        self.shared.stop.raise();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                eprintln!("adit-lab: a gNB thread panicked");
+            }
+        }
+    }
+}
+
+/// Packets waiting to be sent, each with [`UL_HEADERS`] octets of room in front.
+struct Slots {
+    slots: Vec<[u8; SLOT_BYTES]>,
+    lens: Vec<usize>,
+}
+
+impl Slots {
+    fn packet(&mut self) -> Option<&mut [u8; SLOT_BYTES]> {
+        self.slots.get_mut(self.lens.len())
+    }
+
+    fn filled(&self) -> impl Iterator<Item = &[u8]> {
+        self.slots.iter().zip(&self.lens).filter_map(|(slot, &len)| slot.get(..len))
+    }
+}
+
+impl Shared {
+    fn watch_devices(&self) -> Result<OwnedFd> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).context("epoll")?;
+        for (data, ue) in (0u64..).zip(&self.ues) {
+            let data = epoll::EventData::new_u64(data);
+            epoll::add(&epoll, &ue.device, data, epoll::EventFlags::IN).context("watch a UE")?;
+        }
+        Ok(epoll)
+    }
+
+    fn run_uplink(&self, epoll: &OwnedFd) {
+        let mut events = Vec::with_capacity(256);
+        let mut slots = Slots {
+            slots: vec![[0; SLOT_BYTES]; BATCH_PKTS],
+            lens: Vec::with_capacity(BATCH_PKTS),
+        };
+        let timeout = Timespec::try_from(IDLE).ok();
+        while !self.stop.is_raised() {
+            events.clear();
+            // An interrupted or failed wait is tried again; the flag ends the loop.
+            let spare = rustix::buffer::spare_capacity(&mut events);
+            if epoll::wait(epoll, spare, timeout.as_ref()).is_err() {
+                thread::sleep(Duration::from_millis(1));
+                continue;
+            }
+            for event in &events {
+                let index = usize::try_from(event.data.u64()).unwrap_or(usize::MAX);
+                if let Some(ue) = self.ues.get(index) {
+                    self.uplink_burst(ue, &mut slots);
+                }
+            }
+        }
+    }
+
+    /// Reads what a UE sends, up to one batch, and sends it to adit.
+    fn uplink_burst(&self, ue: &UeTunnel, slots: &mut Slots) {
+        let teid = Teid(ue.uplink_teid.load(Ordering::Acquire));
+        slots.lens.clear();
+        while let Some(slot) = slots.packet() {
+            let (headers, packet) = slot.split_at_mut(UL_HEADERS);
+            let Ok(len @ 1..) = (&ue.device).read(packet) else { break };
+            // Without a PDU session a UE has no radio bearer: its packets go nowhere.
+            if teid.0 == 0 || write_ul_headers(headers, teid, self.qfi, len).is_none() {
+                continue;
+            }
+            slots.lens.push(UL_HEADERS + len);
+        }
+        if !slots.lens.is_empty() {
+            let sent = self.send_batch(slots);
+            let lost = slots.lens.len() - sent;
+            let bytes: usize = slots.lens.iter().take(sent).map(|len| len - UL_HEADERS).sum();
+            self.counters.uplink.add(wide(sent), wide(bytes));
+            self.counters.uplink_lost.fetch_add(wide(lost), Ordering::Relaxed);
+        }
+    }
+
+    fn send_batch(&self, slots: &Slots) -> usize {
+        let addr = SocketAddrAny::from(self.upf);
+        let iovs: Vec<[IoSlice<'_>; 1]> = slots.filled().map(|p| [IoSlice::new(p)]).collect();
+        let mut controls: Vec<_> =
+            repeat_with(SendAncillaryBuffer::default).take(iovs.len()).collect();
+        let mut messages: Vec<MMsgHdr<'_>> = iovs
+            .iter()
+            .zip(&mut controls)
+            .map(|(iov, control)| MMsgHdr::new_with_addr(&addr, iov, control))
+            .collect();
+        let mut sent = 0;
+        while let Some(left) = messages.get_mut(sent..).filter(|left| !left.is_empty()) {
+            match sendmmsg(&self.socket, left, SendFlags::empty()) {
+                Ok(count @ 1..) => sent += count,
+                Err(rustix::io::Errno::INTR) => {}
+                Ok(0) | Err(_) => break,
+            }
+        }
+        sent
+    }
+
+    fn run_downlink(&self) {
+        let mut message = vec![0; usize::from(u16::MAX)];
+        while !self.stop.is_raised() {
+            // A timeout is how this thread gets to see the flag; other errors are transient
+            // (an ICMP error of an earlier send).
+            let Ok((len, from)) = self.socket.recv_from(&mut message) else { continue };
+            let bytes = message.get(..len).unwrap_or_default();
+            match parse_gtpu(bytes) {
+                Ok(packet) => self.handle(&packet, bytes, from),
+                Err(_) => count(&self.counters.malformed),
+            }
+        }
+    }
+
+    fn handle(&self, packet: &GtpuPacket, bytes: &[u8], from: SocketAddr) {
+        match packet.message_type {
+            MessageType::G_PDU => self.downlink(packet, packet.payload(bytes)),
+            MessageType::ECHO_REQUEST => self.answer_echo(packet.sequence.unwrap_or(0), from),
+            MessageType::ECHO_RESPONSE => {
+                let mut ies = GtpuIes::new(packet.payload(bytes));
+                if ies.any(|ie| matches!(ie, Ok(GtpuIe::Recovery(_)))) {
+                    count(&self.counters.echo_received);
+                } else {
+                    count(&self.counters.malformed);
+                }
+            }
+            MessageType::END_MARKER => {}
+            MessageType::ERROR_INDICATION => count(&self.counters.error_indications),
+            _ => count(&self.counters.malformed),
+        }
+    }
+
+    fn downlink(&self, packet: &GtpuPacket, inner: &[u8]) {
+        let found = ue_of(packet.teid).and_then(|(ue, leg)| Some((self.ues.get(ue)?, leg)));
+        let Some((ue, leg)) = found else { return count(&self.counters.unknown_teids) };
+        if packet.psc.is_none_or(|psc| psc.pdu_type != PduType::Downlink || psc.qfi != self.qfi) {
+            count(&self.counters.qfi_mismatches);
+        }
+        count(match leg {
+            Leg::First => &ue.first_leg_pkts,
+            Leg::Second => &ue.second_leg_pkts,
+        });
+        self.counters.downlink.add(1, wide(inner.len()));
+        if rustix::io::write(&ue.device, inner).is_err() {
+            count(&self.counters.tun_refused);
+        }
+    }
+
+    fn answer_echo(&self, sequence: u16, from: SocketAddr) {
+        let mut response = [0; 32];
+        let Ok(len) = emit_echo_response(&mut response, sequence) else {
+            unreachable!("an Echo Response has 14 octets")
+        };
+        // TS 29.281 §4.4.2.2: the response goes to where the request came from.
+        if self.socket.send_to(response.get(..len).unwrap_or_default(), from).is_ok() {
+            count(&self.counters.echo_answered);
+        }
+    }
+}
+
+/// Fills the octets in front of an uplink packet of `len` octets. `None` if it is too long.
+fn write_ul_headers(out: &mut [u8], teid: Teid, qfi: Qfi, len: usize) -> Option<()> {
+    let body = u16::try_from(len + UL_HEADERS - GtpuHeader::LEN).ok()?;
+    let (header, rest) = out.split_at_mut_checked(GtpuHeader::LEN)?;
+    let (optional, extension) = rest.split_at_mut_checked(GtpuOptional::LEN)?;
+    GtpuHeader::new(FLAG_E, MessageType::G_PDU, body, teid).emit(header).ok()?;
+    GtpuOptional::new(0, ExtensionType::PDU_SESSION_CONTAINER).emit(optional).ok()?;
+    extension.get_mut(..4)?.copy_from_slice(&ul_extension(qfi));
+    Some(())
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+fn wide(value: usize) -> u64 {
+    u64::try_from(value).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::fd::OwnedFd;
+
+    use super::*;
+
+    const QFI: u8 = 9;
+
+    /// A gNB whose UE device is one end of a pair of sockets that keep message boundaries.
+    fn gnb_on_loopback() -> (Gnb, UdpSocket, File) {
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+        let (device, program): (OwnedFd, OwnedFd) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::NONBLOCK, None)
+                .unwrap();
+        let upf = UdpSocket::bind("127.0.0.1:0").unwrap();
+        upf.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let shared = Shared {
+            socket: UdpSocket::bind("127.0.0.1:0").unwrap(),
+            upf: upf.local_addr().unwrap(),
+            qfi: Qfi::new(QFI).unwrap(),
+            ues: vec![UeTunnel {
+                device: device.into(),
+                uplink_teid: AtomicU32::new(0),
+                first_leg_pkts: AtomicU64::new(0),
+                second_leg_pkts: AtomicU64::new(0),
+            }],
+            counters: Counters::default(),
+            stop: Stop::default(),
+        };
+        shared.socket.set_read_timeout(Some(IDLE)).unwrap();
+        (Gnb::run(shared).unwrap(), upf, program.into())
+    }
+
+    fn wait_for(condition: impl Fn() -> bool) {
+        let end = Instant::now() + Duration::from_secs(5);
+        while !condition() {
+            assert!(Instant::now() < end, "condition never became true");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn uplink_packet_carries_teid_and_qfi() {
+        let (gnb, upf, mut program) = gnb_on_loopback();
+        gnb.connect(0, Teid(0x0102_0304));
+        program.write_all(b"inner packet").unwrap();
+        let mut message = [0; 100];
+        let (len, _) = upf.recv_from(&mut message).unwrap();
+        let expected = [0x34, 255, 0, 20, 1, 2, 3, 4, 0, 0, 0, 0x85, 1, 0x10, QFI, 0];
+        assert_eq!(message[..16], expected);
+        assert_eq!(&message[16..len], b"inner packet");
+        wait_for(|| gnb.counters().uplink.pkts.load(Ordering::Relaxed) == 1);
+    }
+
+    #[test]
+    fn downlink_packet_reaches_its_device_and_a_wrong_qfi_is_counted() {
+        let (gnb, upf, mut program) = gnb_on_loopback();
+        let gnb_addr = gnb.shared.socket.local_addr().unwrap();
+        for (leg, qfi) in [(Leg::First, QFI), (Leg::Second, QFI + 1)] {
+            let mut message = vec![0x34, 255, 0, 10, 0, 0, 0, 0, 0, 0, 0, 0x85, 1, 0, qfi, 0];
+            message[4..8].copy_from_slice(&teid(0, leg).0.to_be_bytes());
+            message.extend_from_slice(b"ip");
+            upf.send_to(&message, gnb_addr).unwrap();
+        }
+        wait_for(|| gnb.counters().downlink.pkts.load(Ordering::Relaxed) == 2);
+        assert_eq!(gnb.leg_pkts(0), (1, 1));
+        assert_eq!(gnb.counters().qfi_mismatches.load(Ordering::Relaxed), 1);
+        let mut inner = [0; 10];
+        assert_eq!(program.read(&mut inner).unwrap(), 2);
+    }
+
+    #[test]
+    fn foreign_teid_and_garbage_are_counted_and_go_nowhere() {
+        let (gnb, upf, _program) = gnb_on_loopback();
+        let gnb_addr = gnb.shared.socket.local_addr().unwrap();
+        upf.send_to(&[0x30, 255, 0, 1, 9, 9, 9, 9, 0x45], gnb_addr).unwrap();
+        upf.send_to(&[0x48, 1, 2], gnb_addr).unwrap();
+        let counters = gnb.counters();
+        wait_for(|| counters.malformed.load(Ordering::Relaxed) == 1);
+        wait_for(|| counters.unknown_teids.load(Ordering::Relaxed) == 1);
+        assert_eq!(counters.downlink.pkts.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn echo_is_answered_and_its_response_is_noticed() {
+        let (gnb, upf, _program) = gnb_on_loopback();
+        let gnb_addr = gnb.shared.socket.local_addr().unwrap();
+        upf.send_to(&[0x32, 1, 0, 4, 0, 0, 0, 0, 0, 7, 0, 0], gnb_addr).unwrap();
+        let mut message = [0; 100];
+        let (len, _) = upf.recv_from(&mut message).unwrap();
+        assert_eq!(message[..len], [0x32, 2, 0, 6, 0, 0, 0, 0, 0, 7, 0, 0, 14, 0]);
+        upf.send_to(&message[..len], gnb_addr).unwrap();
+        wait_for(|| gnb.counters().echo_received.load(Ordering::Relaxed) == 1);
+    }
+
+    #[test]
+    fn teid_names_its_ue_and_leg() {
+        assert_eq!(ue_of(teid(249, Leg::Second)), Some((249, Leg::Second)));
+        assert_eq!(ue_of(Teid(0x0000_0100)), None);
+    }
+}

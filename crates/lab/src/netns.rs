@@ -1,0 +1,211 @@
+//! Network namespaces: made with `ip netns`, entered by short-lived threads, removed on drop.
+//!
+//! A socket or TUN device that is opened inside [`Namespace::enter`] stays in its namespace,
+//! whichever thread uses it later. Programs are started through [`Namespace::command`].
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+
+use anyhow::{Context, Result, anyhow, bail};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use crate::stop::environment;
+
+const NETNS_DIR: &str = "/run/netns";
+
+/// A network namespace that this process made. Dropping it removes it with every device in it.
+#[derive(Debug)]
+pub struct Namespace {
+    name: String,
+    link: File,
+}
+
+impl Namespace {
+    /// Makes the namespace `name` and brings its loopback device up.
+    ///
+    /// # Errors
+    /// When `ip netns add` fails: the kernel has no network namespaces, or they may not be made here.
+    pub fn create(name: String) -> Result<Self> {
+        ip(&["netns", "add", &name]).map_err(|error| {
+            environment(format!(
+                "cannot make a network namespace ({error}); run on a machine or container that \
+                 may make them (CAP_SYS_ADMIN, CAP_NET_ADMIN)"
+            ))
+        })?;
+        let path = format!("{NETNS_DIR}/{name}");
+        let link = match File::open(&path) {
+            Ok(link) => link,
+            Err(error) => {
+                let _ = ip(&["netns", "del", &name]);
+                return Err(error).with_context(|| format!("open {path}"));
+            }
+        };
+        let namespace = Self { name, link };
+        namespace.ip_batch(&[], "link set lo up\n")?;
+        Ok(namespace)
+    }
+
+    /// The name that `ip netns` lists.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Runs `work` on a thread inside the namespace and returns what it returns.
+    ///
+    /// # Errors
+    /// Those of `work`; the namespace cannot be entered; `work` panicked.
+    pub fn enter<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+        thread::scope(|scope| {
+            let worker = scope.spawn(|| {
+                move_into_link_name_space(self.link.as_fd(), Some(LinkNameSpaceType::Network))
+                    .with_context(|| format!("enter network namespace {}", self.name))?;
+                work()
+            });
+            worker.join().map_err(|_| anyhow!("a thread in namespace {} panicked", self.name))?
+        })
+    }
+
+    /// A command that will run inside the namespace, in its own process group, and that the kernel
+    /// terminates when the thread that started it ends. Start it from the main thread.
+    #[must_use]
+    pub fn command(&self, program: impl AsRef<Path>) -> Command {
+        let mut command = Command::new("nsenter");
+        command
+            .arg(format!("--net={NETNS_DIR}/{}", self.name))
+            .args(["setpriv", "--pdeathsig", "TERM", "--"])
+            .arg(program.as_ref())
+            .stdin(Stdio::null());
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        command
+    }
+
+    /// Runs `ip` commands, one per line, in the namespace.
+    ///
+    /// # Errors
+    /// The first line that `ip` refuses, with its words.
+    pub fn ip_batch(&self, options: &[&str], lines: &str) -> Result<()> {
+        let mut child = Command::new("ip")
+            .args(options)
+            .args(["-n", &self.name, "-batch", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| environment(format!("cannot run ip ({error}): install iproute2")))?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // A refused line closes the pipe; the status below tells why.
+            let _ = stdin.write_all(lines.as_bytes());
+        }
+        let output = child.wait_with_output().context("wait for ip")?;
+        if !output.status.success() {
+            bail!("ip in {}: {}", self.name, String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(())
+    }
+
+    /// Sets kernel parameters under `/proc/sys/net` of the namespace; those that this kernel does
+    /// not have are left out.
+    ///
+    /// # Errors
+    /// A parameter exists and cannot be written.
+    pub fn sysctl(&self, settings: &[(&str, &str)]) -> Result<()> {
+        self.enter(|| {
+            for (key, value) in settings {
+                let path = format!("/proc/sys/net/{key}");
+                if Path::new(&path).exists() {
+                    fs::write(&path, value).with_context(|| format!("write {path}"))?;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        if let Err(error) = ip(&["netns", "del", &self.name]) {
+            eprintln!("adit-lab: namespace {} is left behind: {error}", self.name);
+        }
+    }
+}
+
+/// Removes the namespaces and the directories of labs whose process is gone. Returns their names.
+///
+/// # Errors
+/// A namespace of such a lab cannot be removed.
+pub fn remove_stale(prefixes: &[&str], dir: &Path, dir_prefix: &str) -> Result<Vec<String>> {
+    let mut removed = Vec::new();
+    for name in entries(Path::new(NETNS_DIR)) {
+        if prefixes.iter().any(|prefix| is_stale(&name, prefix)) {
+            ip(&["netns", "del", &name])?;
+            removed.push(name);
+        }
+    }
+    for name in entries(dir) {
+        if is_stale(&name, dir_prefix) {
+            fs::remove_dir_all(dir.join(&name)).with_context(|| format!("remove {name}"))?;
+            removed.push(name);
+        }
+    }
+    Ok(removed)
+}
+
+fn entries(dir: &Path) -> Vec<String> {
+    let Ok(read) = fs::read_dir(dir) else { return Vec::new() };
+    read.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+/// True for `<prefix><pid>` with a process that does not exist.
+fn is_stale(name: &str, prefix: &str) -> bool {
+    name.strip_prefix(prefix)
+        .and_then(|pid| pid.parse::<u32>().ok())
+        .is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists())
+}
+
+fn ip(args: &[&str]) -> Result<()> {
+    let output = Command::new("ip")
+        .args(args)
+        .output()
+        .map_err(|error| environment(format!("cannot run ip ({error}): install iproute2")))?;
+    if !output.status.success() {
+        bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stale_name_needs_the_prefix_and_a_dead_process() {
+        let own = std::process::id();
+        assert!(!is_stale(&format!("adit-ran-{own}"), "adit-ran-"));
+        // Above the kernel's largest process identifier (2^22).
+        assert!(is_stale("adit-ran-4194999", "adit-ran-"));
+        assert!(!is_stale("adit-ran-x", "adit-ran-"));
+        assert!(!is_stale("other-4194999", "adit-ran-"));
+    }
+
+    #[test]
+    fn namespace_exists_until_it_is_dropped() {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: not root");
+            return;
+        }
+        let name = format!("adit-test-{}", std::process::id());
+        let namespace = Namespace::create(name.clone()).unwrap();
+        let path = Path::new(NETNS_DIR).join(&name);
+        assert!(path.exists());
+        let devices =
+            namespace.enter(|| Ok(fs::read_to_string("/proc/thread-self/net/dev")?)).unwrap();
+        assert_eq!(devices.lines().count(), 3, "only the loopback device: {devices}");
+        drop(namespace);
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,233 @@
+//! Child processes that never outlive their owner, and programs that run to their end.
+
+use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::stop::{POLL, Stop, environment};
+
+/// Time between SIGTERM and SIGKILL.
+const TERM_WAIT: Duration = Duration::from_secs(3);
+
+/// A running child in a process group of its own. Dropping it ends the whole group: SIGTERM first,
+/// SIGKILL after three seconds.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    ended: Option<ExitStatus>,
+}
+
+impl Process {
+    /// Starts `command` with its output in the files `stdout` and `stderr`, which may be the same.
+    ///
+    /// # Errors
+    /// The files cannot be made or the program cannot be started.
+    pub fn start(name: &str, mut command: Command, stdout: &Path, stderr: &Path) -> Result<Self> {
+        let out = File::create(stdout).with_context(|| format!("create {}", stdout.display()))?;
+        let err = if stdout == stderr {
+            out.try_clone().context("duplicate a log file")?
+        } else {
+            File::create(stderr).with_context(|| format!("create {}", stderr.display()))?
+        };
+        let child = command
+            .stdout(Stdio::from(out))
+            .stderr(Stdio::from(err))
+            .spawn()
+            .map_err(|error| environment(format!("cannot start {name}: {error}")))?;
+        Ok(Self { name: name.to_owned(), child, ended: None })
+    }
+
+    /// The exit status if the child has ended.
+    ///
+    /// # Errors
+    /// The system refuses to tell.
+    pub fn poll(&mut self) -> Result<Option<ExitStatus>> {
+        if self.ended.is_none() {
+            self.ended =
+                self.child.try_wait().with_context(|| format!("wait for {}", self.name))?;
+        }
+        Ok(self.ended)
+    }
+
+    /// Asks the child to end (SIGTERM), insists after three seconds (SIGKILL), and returns its exit
+    /// status.
+    ///
+    /// # Errors
+    /// The system refuses to tell the status.
+    pub fn terminate(&mut self) -> Result<ExitStatus> {
+        self.signal(Signal::TERM);
+        let end = Instant::now() + TERM_WAIT;
+        loop {
+            if let Some(status) = self.poll()? {
+                return Ok(status);
+            }
+            if Instant::now() >= end {
+                self.signal(Signal::KILL);
+                let status = self.child.wait().context("wait for a killed child")?;
+                self.ended = Some(status);
+                return Ok(status);
+            }
+            thread::sleep(POLL);
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        // An ended child was waited for, so its identifier may belong to somebody else.
+        if self.ended.is_none() {
+            let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+            let _ = pid.map(|pid| kill_process_group(pid, signal));
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if matches!(self.poll(), Ok(Some(_))) {
+            return;
+        }
+        if let Err(error) = self.terminate() {
+            eprintln!("adit-lab: {} may still run: {error}", self.name);
+        }
+    }
+}
+
+/// What a program that ran to its end left.
+#[derive(Debug)]
+pub struct Output {
+    /// Its exit status was zero.
+    pub success: bool,
+    /// Its standard output.
+    pub stdout: String,
+    /// The last line of its standard error, or how it ended.
+    pub complaint: String,
+}
+
+/// A program that is expected to end by itself.
+#[derive(Debug)]
+pub struct Program {
+    process: Process,
+    stdout: std::path::PathBuf,
+    stderr: std::path::PathBuf,
+    end: Instant,
+}
+
+impl Program {
+    /// Starts `command`; its output goes to files in `dir` that are called after `name`.
+    ///
+    /// # Errors
+    /// As [`Process::start`].
+    pub fn start(dir: &Path, name: &str, command: Command, timeout: Duration) -> Result<Self> {
+        let stdout = dir.join(format!("{name}.out"));
+        let stderr = dir.join(format!("{name}.err"));
+        let process = Process::start(name, command, &stdout, &stderr)?;
+        Ok(Self { process, stdout, stderr, end: Instant::now() + timeout })
+    }
+
+    /// Waits for the end.
+    ///
+    /// # Errors
+    /// `stop` was raised; the program is still running after its timeout.
+    pub fn wait(mut self, stop: &Stop) -> Result<Output> {
+        let status = loop {
+            stop.check()?;
+            if let Some(status) = self.process.poll()? {
+                break status;
+            }
+            if Instant::now() >= self.end {
+                bail!("{} did not end in time", self.process.name);
+            }
+            thread::sleep(POLL);
+        };
+        let read = |path: &Path| fs::read(path).map(|b| String::from_utf8_lossy(&b).into_owned());
+        let stderr = read(&self.stderr).context("read a program's errors")?;
+        let complaint = stderr.trim().lines().next_back().map_or_else(
+            || match (status.code(), status.signal()) {
+                (Some(code), _) => format!("exit status {code}"),
+                (None, signal) => format!("signal {}", signal.unwrap_or_default()),
+            },
+            str::to_owned,
+        );
+        let stdout = read(&self.stdout).context("read a program's output")?;
+        Ok(Output { success: status.success(), stdout, complaint })
+    }
+}
+
+/// Where `program` lies on the search path, `/usr/sbin` and `/sbin` included.
+#[must_use]
+pub fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin".into(), "/sbin".into()])
+        .any(|dir| dir.join(program).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt;
+
+    use super::*;
+
+    fn dir(name: &str) -> std::path::PathBuf {
+        let dir = std::env::temp_dir().join(format!("adit-lab-test-{name}-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        dir
+    }
+
+    #[test]
+    fn program_reports_output_and_complaint() {
+        let dir = dir("output");
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo said; echo wrong >&2; exit 3"]).process_group(0);
+        let program = Program::start(&dir, "sh", command, Duration::from_secs(5)).unwrap();
+        let output = program.wait(&Stop::default()).unwrap();
+        assert!(!output.success);
+        assert_eq!((output.stdout.as_str(), output.complaint.as_str()), ("said\n", "wrong"));
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn process_ends_with_its_group_when_dropped() {
+        let dir = dir("group");
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 1000 & echo $!; wait"]).process_group(0);
+        let out = dir.join("out");
+        let process = Process::start("sh", command, &out, &out).unwrap();
+        let pid = loop {
+            let text = fs::read_to_string(&out).unwrap();
+            if let Some(line) = text.lines().next() {
+                break line.to_owned();
+            }
+            thread::sleep(POLL);
+        };
+        drop(process);
+        let gone = || match fs::read_to_string(format!("/proc/{pid}/stat")) {
+            // The reaper of orphans may take its time to collect it.
+            Ok(stat) => stat.contains(") Z "),
+            Err(_) => true,
+        };
+        let end = Instant::now() + Duration::from_secs(2);
+        while !gone() && Instant::now() < end {
+            thread::sleep(POLL);
+        }
+        assert!(gone());
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn program_past_its_time_is_an_error_and_is_ended() {
+        let dir = dir("timeout");
+        let mut command = Command::new("sleep");
+        command.arg("1000").process_group(0);
+        let program = Program::start(&dir, "sleep", command, Duration::from_millis(50)).unwrap();
+        let error = program.wait(&Stop::default()).unwrap_err();
+        assert_eq!(error.to_string(), "sleep did not end in time");
+        fs::remove_dir_all(dir).unwrap();
+    }
+}

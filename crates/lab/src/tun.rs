@@ -1,0 +1,72 @@
+//! TUN devices: the one place of this crate that needs `unsafe`.
+//!
+//! JUSTIFICATION: a TUN device gets its name through `ioctl(TUNSETIFF)`, for which neither the
+//! standard library nor rustix has a safe call.
+#![allow(unsafe_code)]
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+
+use anyhow::{Context, Result, anyhow};
+use rustix::ioctl::{Updater, ioctl, opcode};
+
+use crate::stop::environment;
+
+const IFNAMSIZ: usize = 16;
+const IFF_TUN: u16 = 0x0001;
+/// No four octets of packet information in front of each packet.
+const IFF_NO_PI: u16 = 0x1000;
+
+/// `struct ifreq` of `linux/if.h` as `TUNSETIFF` uses it: name, flags, and the rest of the union.
+#[repr(C)]
+struct InterfaceRequest {
+    name: [u8; IFNAMSIZ],
+    flags: u16,
+    rest: [u8; 22],
+}
+
+const _: () = assert!(size_of::<InterfaceRequest>() == size_of::<libc::ifreq>());
+
+/// Creates the TUN device `name` in the network namespace of the calling thread. One read gives
+/// one IP packet, one write takes one; reads do not block. The device lives as long as the file.
+///
+/// # Errors
+/// The kernel has no TUN driver, the caller is not privileged, or the name is taken or too long.
+pub fn open(name: &str) -> Result<File> {
+    let mut request =
+        InterfaceRequest { name: [0; IFNAMSIZ], flags: IFF_TUN | IFF_NO_PI, rest: [0; 22] };
+    // The kernel wants a terminating zero.
+    request
+        .name
+        .get_mut(..name.len())
+        .filter(|_| name.len() < IFNAMSIZ)
+        .ok_or_else(|| anyhow!("{name} is too long for a device name"))?
+        .copy_from_slice(name.as_bytes());
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open("/dev/net/tun")
+        .map_err(|error| {
+            environment(format!("cannot open /dev/net/tun ({error}): run `modprobe tun`"))
+        })?;
+    const TUNSETIFF: rustix::ioctl::Opcode = opcode::write::<libc::c_int>(b'T', 202);
+    // SAFETY: TUNSETIFF is a valid opcode, and its argument is a `struct ifreq`, whose size and
+    // leading fields `InterfaceRequest` has. The kernel writes the name that it chose back.
+    let updater = unsafe { Updater::<TUNSETIFF, InterfaceRequest>::new(&mut request) };
+    // SAFETY: the descriptor is a TUN device, which knows this opcode; the kernel reads and writes
+    // `size_of::<ifreq>()` octets of `request`, which outlives the call and has no other reference.
+    unsafe { ioctl(&file, updater) }.with_context(|| format!("create TUN device {name}"))?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_name_without_room_for_its_end_is_refused() {
+        let error = open("sixteen-letters-").unwrap_err();
+        assert!(error.to_string().contains("too long"), "{error}");
+    }
+}
