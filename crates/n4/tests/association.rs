@@ -1,0 +1,359 @@
+//! Associations, heartbeats and the datagrams that are no requests.
+
+mod smf;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use adit_n4::{DownReason, NodeConfig, NodeEvent, NodeId, SetupFailure};
+use adit_pfcp::ie::{self, RecoveryTimeStamp, UpFunctionFeatures};
+use adit_pfcp::message::{
+    AssociationSetupResponse, AssociationUpdateRequest, HeartbeatResponse,
+};
+use adit_pfcp::{Cause, Message, MessageType};
+use adit_types::limits::ASSOCIATIONS_MAX;
+use adit_types::{Nanos, Seid};
+
+use smf::*;
+
+const TEN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
+
+fn cause(bytes: &[u8]) -> Cause {
+    match decode(bytes) {
+        Message::AssociationSetupResponse(body) => body.cause,
+        Message::AssociationUpdateResponse(body) => body.cause,
+        Message::AssociationReleaseResponse(body) => body.cause,
+        Message::SessionEstablishmentResponse(body) => body.cause,
+        Message::SessionModificationResponse(body) => body.cause,
+        Message::SessionDeletionResponse(body) => body.cause,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn setup_is_accepted_with_node_id_time_stamp_and_true_features() {
+    let mut bench = Bench::new();
+    let bytes = bench.answer(smf(10), &setup(0x0012_3456, TEN, SMF_STARTED));
+    assert_eq!(raw(&bytes).header.sequence, 0x0012_3456);
+    let Message::AssociationSetupResponse(body) = decode(&bytes) else { panic!() };
+    assert_eq!(body.cause, Cause::RequestAccepted);
+    assert_eq!(body.node_id.to_string(), "upf.example");
+    assert_eq!(body.recovery_time_stamp, RecoveryTimeStamp(UPF_STARTED));
+    let features = UpFunctionFeatures::FTUP | UpFunctionFeatures::BUNDL;
+    assert_eq!(body.up_function_features, Some(features));
+    let association = bench.node.association(IpAddr::V4(TEN)).unwrap();
+    assert_eq!(association.node_id, NodeId::Ipv4(TEN));
+    assert_eq!((association.port, association.recovery_time_stamp), (8805, SMF_STARTED));
+    assert!(matches!(bench.events()[..], [NodeEvent::AssociationUp { requested_by_us: false, .. }]));
+}
+
+#[test]
+fn setup_again_removes_the_sessions_before_it_is_answered() {
+    for started in [SMF_STARTED, SMF_STARTED + 1] {
+        let mut bench = Bench::associated();
+        bench.session(smf(10), 2, &SessionScript::new(1, 1));
+        bench.session(smf(10), 3, &SessionScript::new(2, 2));
+        bench.events();
+        bench.node.handle_datagram(bench.now, smf(10), &setup(4, TEN, started));
+        assert_eq!(bench.node.store().len(), 0);
+        let (first, delta) = bench.node.poll_delta().unwrap();
+        assert!(delta.rules.is_none());
+        let (second, _) = bench.node.poll_delta().unwrap();
+        bench.node.handle_published(bench.now, first);
+        assert!(bench.sent().is_empty());
+        bench.node.handle_published(bench.now, second);
+        assert_eq!(cause(&bench.sent()[0].bytes), Cause::RequestAccepted);
+        let reason = if started == SMF_STARTED {
+            DownReason::SetUpAgain
+        } else {
+            DownReason::PeerRestarted
+        };
+        assert!(bench.events().iter().any(|event| matches!(
+            event,
+            NodeEvent::AssociationDown { sessions: 2, reason: r, .. } if *r == reason
+        )));
+        assert_eq!(bench.node.store().reserved(), Default::default());
+        assert_eq!(bench.node.associations().count(), 1);
+    }
+}
+
+#[test]
+fn setup_with_a_node_id_of_another_address_is_refused_and_wipes_nothing() {
+    let mut bench = Bench::associated();
+    bench.session(smf(10), 2, &SessionScript::new(1, 1));
+    let bytes = bench.answer(smf(66), &setup(1, TEN, SMF_STARTED + 9));
+    assert_eq!(cause(&bytes), Cause::RequestRejected);
+    assert_eq!(bench.node.store().len(), 1);
+    assert_eq!(bench.node.associations().count(), 1);
+    assert_eq!(bench.node.counters().scalars.refused_node_id_of_other_address, 1);
+    assert!(bench.events().iter().any(|e| matches!(e, NodeEvent::NodeIdConflict { .. })));
+}
+
+#[test]
+fn setup_with_a_node_id_of_a_dead_address_is_accepted() {
+    let mut bench = Bench::associated();
+    bench.session(smf(10), 2, &SessionScript::new(1, 1));
+    assert_eq!(cause(&bench.answer(smf(11), &setup(1, TEN, SMF_STARTED))), Cause::RequestRejected);
+    let probes = bench.run_until(T1 + T1 + T1 + T1);
+    assert_eq!(probes.len(), 4, "a heartbeat and its retransmissions, at once");
+    assert!(probes.iter().all(|probe| probe.to == smf(10)));
+    assert_eq!(bench.node.store().len(), 0);
+    assert_eq!(cause(&bench.answer(smf(11), &setup(2, TEN, SMF_STARTED))), Cause::RequestAccepted);
+}
+
+#[test]
+fn release_removes_sessions_answers_afterwards_and_again_when_repeated() {
+    let mut bench = Bench::associated();
+    bench.session(smf(10), 2, &SessionScript::new(1, 1));
+    bench.node.handle_datagram(bench.now, smf(10), &release(3, TEN));
+    assert!(bench.sent().is_empty());
+    bench.publish_all();
+    let first = bench.sent().remove(0).bytes;
+    assert_eq!(cause(&first), Cause::RequestAccepted);
+    assert_eq!(bench.node.associations().count(), 0);
+    assert_eq!(bench.answer(smf(10), &release(3, TEN)), first);
+    let late = bench.answer(smf(10), &establish(4, &SessionScript::new(1, 1)));
+    assert_eq!(cause(&late), Cause::NoEstablishedAssociation);
+    bench.run_until(Nanos::from_secs(60));
+    assert_eq!(bench.node.response_cache_len(), 0);
+    assert_eq!(cause(&bench.answer(smf(10), &release(5, TEN))), Cause::NoEstablishedAssociation);
+    assert_eq!(bench.node.poll_timeout(), None, "no state is left");
+}
+
+#[test]
+fn update_takes_cp_features_and_needs_an_association() {
+    let mut bench = Bench::associated();
+    let mut body = AssociationUpdateRequest::new(ie::NodeId::Ipv4(TEN));
+    body.cp_function_features = Some(ie::CpFunctionFeatures::LOAD);
+    let bytes = bench.answer(smf(10), &encode(None, 2, &body));
+    assert_eq!(cause(&bytes), Cause::RequestAccepted);
+    assert_eq!(bench.node.association(IpAddr::V4(TEN)).unwrap().cp_function_features, 1);
+    let bytes = bench.answer(smf(11), &encode(None, 2, &body));
+    assert_eq!(cause(&bytes), Cause::NoEstablishedAssociation);
+}
+
+#[test]
+fn setup_without_time_stamp_is_refused_and_leaves_no_state() {
+    let mut bench = Bench::new();
+    let body = AssociationUpdateRequest::new(ie::NodeId::Ipv4(TEN));
+    let mut bytes = encode(None, 1, &body);
+    bytes[1] = MessageType::ASSOCIATION_SETUP_REQUEST.0;
+    assert_eq!(cause(&bench.answer(smf(10), &bytes)), Cause::MandatoryIeMissing);
+    assert_eq!(bench.node.response_cache_len(), 0);
+    assert_eq!(bench.node.counters().refused(Cause::MandatoryIeMissing), 1);
+}
+
+#[test]
+fn associations_are_bounded() {
+    let mut bench = Bench::new();
+    for number in 0..ASSOCIATIONS_MAX + 1 {
+        let [.., hi, lo] = number.to_be_bytes();
+        let from = SocketAddr::from(([203, 0, hi, lo], 8805));
+        let bytes = bench.answer(from, &setup(1, Ipv4Addr::new(203, 0, hi, lo), 1));
+        let full = number == ASSOCIATIONS_MAX;
+        let expected = if full { Cause::NoResourcesAvailable } else { Cause::RequestAccepted };
+        assert_eq!(cause(&bytes), expected);
+    }
+    assert_eq!(bench.node.associations().count(), ASSOCIATIONS_MAX);
+    assert_eq!(bench.node.counters().scalars.refused_associations_full, 1);
+}
+
+#[test]
+fn heartbeat_is_answered_without_an_association_and_leaves_no_state() {
+    let mut bench = Bench::new();
+    let from = SocketAddr::from(([192, 0, 2, 99], 40_000));
+    let bytes = bench.answer(from, &heartbeat(77, 1));
+    assert_eq!(raw(&bytes).header.sequence, 77);
+    let Message::HeartbeatResponse(body) = decode(&bytes) else { panic!() };
+    assert_eq!(body.recovery_time_stamp, RecoveryTimeStamp(UPF_STARTED));
+    assert_eq!(bench.node.poll_timeout(), None);
+}
+
+#[test]
+fn heartbeat_with_a_newer_time_stamp_ends_the_association_and_an_older_one_does_not() {
+    let mut bench = Bench::associated();
+    bench.session(smf(10), 2, &SessionScript::new(1, 1));
+    bench.answer(smf(10), &heartbeat(3, SMF_STARTED - 1));
+    assert_eq!(bench.node.store().len(), 1);
+    assert_eq!(bench.node.counters().scalars.stale_recovery_time_stamps, 1);
+    bench.answer(smf(10), &heartbeat(4, SMF_STARTED + 1));
+    assert_eq!(bench.node.store().len(), 0);
+    assert_eq!(bench.node.associations().count(), 0);
+    assert!(bench.events().iter().any(|e| matches!(e, NodeEvent::PeerRestarted { .. })));
+}
+
+fn respond_to_heartbeat(bench: &mut Bench, sent: &[adit_n4::Transmit], started: u32) {
+    let sequence = raw(&sent[0].bytes).header.sequence;
+    let body = HeartbeatResponse::new(RecoveryTimeStamp(started));
+    assert!(bench.ask(sent[0].to, &encode(None, sequence, &body)).is_empty());
+}
+
+#[test]
+fn own_heartbeat_that_is_answered_keeps_the_association() {
+    let mut bench = Bench::associated();
+    for round in 1..20 {
+        let sent = bench.run_until(Nanos(HEARTBEAT_INTERVAL.0 * round));
+        assert_eq!(sent.len(), 1);
+        respond_to_heartbeat(&mut bench, &sent, SMF_STARTED);
+    }
+    assert_eq!(bench.node.associations().count(), 1);
+    assert_eq!(bench.node.counters().scalars.own_retransmissions, 0);
+}
+
+#[test]
+fn own_heartbeat_answered_with_another_time_stamp_ends_the_association() {
+    let mut bench = Bench::associated();
+    bench.session(smf(10), 2, &SessionScript::new(1, 1));
+    let sent = bench.run_until(HEARTBEAT_INTERVAL);
+    respond_to_heartbeat(&mut bench, &sent, SMF_STARTED - 5);
+    assert_eq!(bench.node.associations().count(), 0);
+    assert_eq!(bench.node.store().len(), 0);
+}
+
+#[test]
+fn peer_that_never_answers_heartbeats_loses_its_association() {
+    let mut bench = Bench::associated();
+    bench.session(smf(10), 2, &SessionScript::new(1, 1));
+    bench.events();
+    let lost_at = HEARTBEAT_INTERVAL + Nanos(T1.0 * u64::from(N1 + 1));
+    let sent = bench.run_until(lost_at - Nanos(1));
+    assert_eq!(sent.len(), 4);
+    assert!(sent.iter().all(|again| *again == sent[0]), "retransmissions are identical");
+    assert_eq!(bench.node.store().len(), 1);
+    bench.run_until(lost_at);
+    assert_eq!(bench.node.store().len(), 0);
+    assert_eq!(bench.node.store().reserved(), Default::default());
+    assert!(matches!(
+        bench.events()[..],
+        [NodeEvent::AssociationDown { sessions: 1, reason: DownReason::HeartbeatsLost, .. }]
+    ));
+    assert_eq!(bench.node.poll_timeout(), None);
+}
+
+fn connecting() -> Bench {
+    let connect = vec![SocketAddr::from(([192, 0, 2, 10], 9000))];
+    Bench::with(NodeConfig { connect, ..config() })
+}
+
+#[test]
+fn configured_peer_is_asked_until_it_accepts() {
+    let mut bench = connecting();
+    let peer = SocketAddr::from(([192, 0, 2, 10], 9000));
+    let sent = bench.run_until(Nanos(T1.0 * 4));
+    assert_eq!(sent.len(), 4);
+    let failure = SetupFailure::NoResponse;
+    assert_eq!(
+        bench.events(),
+        [NodeEvent::SetupFailed { to: peer, failure, retry_after: T1 }]
+    );
+    let sent = bench.run_until(Nanos(T1.0 * 5));
+    assert_eq!(raw(&sent[0].bytes).header.message_type, MessageType::ASSOCIATION_SETUP_REQUEST);
+    let sequence = raw(&sent[0].bytes).header.sequence;
+    let body = AssociationSetupResponse::new(
+        ie::NodeId::Ipv4(TEN),
+        Cause::RequestAccepted,
+        RecoveryTimeStamp(SMF_STARTED),
+    );
+    let bytes = encode(None, sequence, &body);
+    assert!(bench.ask(smf(10), &bytes).is_empty());
+    assert_eq!(bench.node.associations().count(), 0, "from another port: not the asked one");
+    assert!(bench.ask(peer, &bytes).is_empty());
+    assert_eq!(bench.node.association(peer.ip()).unwrap().port, 9000);
+    assert!(bench.ask(peer, &bytes).is_empty());
+    assert_eq!(bench.node.counters().scalars.discarded_unmatched_response, 2);
+    let up = NodeEvent::AssociationUp {
+        address: peer.ip(),
+        node_id: NodeId::Ipv4(TEN),
+        requested_by_us: true,
+    };
+    assert_eq!(bench.events(), [up]);
+}
+
+#[test]
+fn configured_peer_that_refuses_is_asked_later() {
+    let mut bench = connecting();
+    let sent = bench.run_until(Nanos(0));
+    let sequence = raw(&sent[0].bytes).header.sequence;
+    let body = AssociationSetupResponse::new(
+        ie::NodeId::Ipv4(TEN),
+        Cause::NoResourcesAvailable,
+        RecoveryTimeStamp(SMF_STARTED),
+    );
+    bench.ask(sent[0].to, &encode(None, sequence, &body));
+    assert!(matches!(
+        bench.events()[..],
+        [NodeEvent::SetupFailed { failure: SetupFailure::Refused(75), .. }]
+    ));
+    assert_eq!(bench.run_until(T1).len(), 1);
+}
+
+#[test]
+fn configured_peer_that_asks_itself_is_not_asked_any_more() {
+    let mut bench = connecting();
+    assert_eq!(bench.run_until(Nanos(0)).len(), 1);
+    assert_eq!(cause(&bench.answer(smf(10), &setup(1, TEN, SMF_STARTED))), Cause::RequestAccepted);
+    let sent = bench.run_until(HEARTBEAT_INTERVAL);
+    assert_eq!(sent.len(), 1, "no setup is retransmitted");
+    assert_eq!(raw(&sent[0].bytes).header.message_type, MessageType::HEARTBEAT_REQUEST);
+    assert_eq!(sent[0].to.port(), 9000);
+}
+
+#[test]
+fn later_version_gets_a_version_not_supported_response_and_its_answer_gets_none() {
+    let mut bench = Bench::new();
+    let mut bytes = heartbeat(0x0a_0b0c, 1);
+    bytes[0] = 2 << 5;
+    let answer = bench.answer(smf(10), &bytes);
+    let header = raw(&answer).header;
+    assert_eq!(header.message_type, MessageType::VERSION_NOT_SUPPORTED_RESPONSE);
+    assert_eq!(header.sequence, 0x0a_0b0c);
+    bytes[1] = MessageType::VERSION_NOT_SUPPORTED_RESPONSE.0;
+    assert!(bench.ask(smf(10), &bytes).is_empty());
+    bytes[0] = 0;
+    bytes[1] = 1;
+    assert!(bench.ask(smf(10), &bytes).is_empty());
+    assert_eq!(bench.node.counters().scalars.discarded_version, 2);
+}
+
+#[test]
+fn malformed_headers_unknown_types_and_stray_responses_are_discarded_and_counted() {
+    let mut bench = Bench::associated();
+    assert!(bench.ask(smf(10), &[]).is_empty());
+    assert!(bench.ask(smf(10), &heartbeat(1, 1)[..9]).is_empty());
+    let mut bytes = heartbeat(1, 1);
+    bytes[1] = 200;
+    assert!(bench.ask(smf(10), &bytes).is_empty());
+    bytes[1] = MessageType::HEARTBEAT_RESPONSE.0;
+    assert!(bench.ask(smf(10), &bytes).is_empty());
+    bytes[1] = MessageType::SESSION_DELETION_REQUEST.0;
+    assert!(bench.ask(smf(10), &bytes).is_empty());
+    let scalars = bench.node.counters().scalars;
+    assert_eq!(scalars.discarded_malformed_header, 2);
+    assert_eq!(scalars.discarded_unknown_type, 1);
+    assert_eq!(scalars.discarded_unmatched_response, 1);
+    assert_eq!(scalars.discarded_seid_absent, 1);
+}
+
+#[test]
+fn bundled_messages_are_each_handled() {
+    let mut bench = Bench::new();
+    let mut bytes = setup(1, TEN, SMF_STARTED);
+    bytes[0] |= 4;
+    let mut second = heartbeat(2, SMF_STARTED);
+    second[0] |= 4;
+    bytes.extend(second);
+    bytes.extend(establish(3, &SessionScript::new(1, 1)));
+    let sent = bench.ask(smf(10), &bytes);
+    let sequences: Vec<_> = sent.iter().map(|t| raw(&t.bytes).header.sequence).collect();
+    assert_eq!(sequences, [1, 2, 3]);
+    assert_eq!(bench.node.store().len(), 1);
+}
+
+#[test]
+fn mapped_ipv4_address_is_the_ipv4_peer() {
+    let mut bench = Bench::associated();
+    let mapped: SocketAddr = "[::ffff:192.0.2.10]:5000".parse().unwrap();
+    let sent = bench.ask(mapped, &establish(2, &SessionScript::new(1, 1)));
+    assert_eq!(sent[0].to, "192.0.2.10:5000".parse().unwrap());
+    assert_eq!(cause(&sent[0].bytes), Cause::RequestAccepted);
+    assert_eq!(raw(&sent[0].bytes).header.seid, Some(Seid(1)));
+}

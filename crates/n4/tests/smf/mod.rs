@@ -1,0 +1,259 @@
+//! The words of a scripted CP function: messages built with the codec, and a node to send them to.
+#![allow(dead_code, reason = "every test file uses a part")]
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use adit_n4::{Node, NodeConfig, NodeId, Transmit};
+use adit_pfcp::grouped::{
+    CreateFar, CreatePdr, CreateQer, ForwardingParameters, Pdi, UpdateFar,
+    UpdateForwardingParameters,
+};
+use adit_pfcp::ie::{
+    self, ApplyAction, DestinationInterface, FSeid, FTeid, GateStatus, Nullable,
+    OuterHeaderCreation, OuterHeaderRemovalDescription, RecoveryTimeStamp, SourceInterface,
+    UeIpAddress,
+};
+use adit_pfcp::message::{
+    AssociationReleaseRequest, AssociationSetupRequest, HeartbeatRequest,
+    SessionDeletionRequest, SessionEstablishmentRequest, SessionModificationRequest,
+};
+use adit_pfcp::{Datagram, Message, MessageBody, RawMessage};
+use adit_session::{LocalAddresses, StoreConfig};
+use adit_types::{FarId, Nanos, PdrId, Precedence, QerId, Qfi, Seid, Teid};
+
+pub const UPF: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+pub const N3: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
+pub const GNB: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
+pub const UPF_STARTED: u32 = 3_900_000_000;
+pub const SMF_STARTED: u32 = 3_800_000_000;
+pub const T1: Nanos = Nanos::from_secs(3);
+pub const N1: u32 = 3;
+pub const HEARTBEAT_INTERVAL: Nanos = Nanos::from_secs(10);
+
+pub fn smf(host: u8) -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, host], 8805))
+}
+
+pub fn config() -> NodeConfig {
+    NodeConfig {
+        node_id: NodeId::Fqdn("upf.example".to_owned()),
+        address: IpAddr::V4(UPF),
+        connect: Vec::new(),
+        heartbeat_interval: HEARTBEAT_INTERVAL,
+        t1: T1,
+        n1: N1,
+        recovery_time_stamp: UPF_STARTED,
+        seed: 1,
+        store: StoreConfig {
+            sessions_max: 1000,
+            n3_addresses: LocalAddresses { v4: Some(N3), v6: None },
+            seed: 7,
+        },
+    }
+}
+
+pub fn encode<'a, M: MessageBody<'a>>(seid: Option<Seid>, sequence: u32, body: &M) -> Vec<u8> {
+    let mut buf = vec![0xa5; 8192];
+    let len = adit_pfcp::encode(&mut buf, seid, sequence, body).unwrap();
+    buf.truncate(len);
+    buf
+}
+
+pub fn setup(sequence: u32, node: Ipv4Addr, started: u32) -> Vec<u8> {
+    let node_id = ie::NodeId::Ipv4(node);
+    encode(None, sequence, &AssociationSetupRequest::new(node_id, RecoveryTimeStamp(started)))
+}
+
+pub fn release(sequence: u32, node: Ipv4Addr) -> Vec<u8> {
+    encode(None, sequence, &AssociationReleaseRequest::new(ie::NodeId::Ipv4(node)))
+}
+
+pub fn heartbeat(sequence: u32, started: u32) -> Vec<u8> {
+    encode(None, sequence, &HeartbeatRequest::new(RecoveryTimeStamp(started)))
+}
+
+/// The parts of a session that tests vary.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionScript {
+    pub cp_seid: Seid,
+    pub ue: Ipv4Addr,
+    pub gnb_teid: Teid,
+}
+
+impl SessionScript {
+    pub fn new(cp_seid: u64, number: u16) -> Self {
+        let [hi, lo] = number.to_be_bytes();
+        Self {
+            cp_seid: Seid(cp_seid),
+            ue: Ipv4Addr::new(10, 45, hi, lo),
+            gnb_teid: Teid(0x0100_0000 + u32::from(number)),
+        }
+    }
+}
+
+pub fn uplink_pdi(script: &SessionScript) -> Pdi<'static> {
+    let mut pdi = Pdi::new(SourceInterface::Access);
+    pdi.local_f_teid = Some(FTeid::Choose { v4: true, v6: false, choose_id: Some(1) });
+    let _ = script;
+    pdi
+}
+
+/// Builds an establishment of two PDRs, two FARs and a QER, after `edit` had its way.
+pub fn establish_with(
+    sequence: u32,
+    script: &SessionScript,
+    edit: impl FnOnce(&mut SessionEstablishmentRequest<'_>),
+) -> Vec<u8> {
+    let qers = [QerId(1)];
+    let up_ue = [UeIpAddress { v4: Some(script.ue), ..UeIpAddress::default() }];
+    let down_ue = [UeIpAddress { destination: true, ..up_ue[0] }];
+    let mut up = CreatePdr::new(PdrId(1), Precedence(100), uplink_pdi(script));
+    up.pdi.ue_ip_addresses = (&up_ue).into();
+    up.outer_header_removal = Some(OuterHeaderRemovalDescription::GtpuUdpIpv4.into());
+    up.far_id = Some(FarId(1));
+    up.qer_ids = (&qers).into();
+    let mut down = CreatePdr::new(PdrId(2), Precedence(100), Pdi::new(SourceInterface::Core));
+    down.pdi.ue_ip_addresses = (&down_ue).into();
+    down.far_id = Some(FarId(2));
+    down.qer_ids = (&qers).into();
+    let mut far_up = CreateFar::new(FarId(1), ApplyAction::FORW);
+    far_up.forwarding_parameters = Some(ForwardingParameters::new(DestinationInterface::Core));
+    let mut far_down = CreateFar::new(FarId(2), ApplyAction::FORW);
+    let mut towards_gnb = ForwardingParameters::new(DestinationInterface::Access);
+    towards_gnb.outer_header_creation = Some(OuterHeaderCreation::gtpu_ipv4(script.gnb_teid, GNB));
+    far_down.forwarding_parameters = Some(towards_gnb);
+    let mut qer = CreateQer::new(QerId(1), GateStatus::OPEN);
+    qer.qfi = Qfi::new(9);
+    let (pdrs, fars, qers) = ([up, down], [far_up, far_down], [qer]);
+    let mut body = SessionEstablishmentRequest::new(
+        ie::NodeId::Ipv4(Ipv4Addr::new(192, 0, 2, 10)),
+        FSeid::new(script.cp_seid, IpAddr::V4(Ipv4Addr::new(192, 0, 2, 10))),
+        (&pdrs).into(),
+        (&fars).into(),
+    );
+    body.create_qers = (&qers).into();
+    edit(&mut body);
+    encode(Some(Seid(0)), sequence, &body)
+}
+
+pub fn establish(sequence: u32, script: &SessionScript) -> Vec<u8> {
+    establish_with(sequence, script, |_| {})
+}
+
+pub fn modify_with(
+    sequence: u32,
+    up_seid: Seid,
+    edit: impl FnOnce(&mut SessionModificationRequest<'_>),
+) -> Vec<u8> {
+    let mut body = SessionModificationRequest::new();
+    edit(&mut body);
+    encode(Some(up_seid), sequence, &body)
+}
+
+/// A handover: the downlink FAR's tunnel changes.
+pub fn move_to(sequence: u32, up_seid: Seid, teid: Teid) -> Vec<u8> {
+    let mut parameters = UpdateForwardingParameters::new();
+    let header = OuterHeaderCreation::gtpu_ipv4(teid, GNB);
+    parameters.outer_header_creation = Some(Nullable::Value(header));
+    let mut far = UpdateFar::new(FarId(2));
+    far.update_forwarding_parameters = Some(parameters);
+    let fars = [far];
+    let mut body = SessionModificationRequest::new();
+    body.update_fars = (&fars).into();
+    encode(Some(up_seid), sequence, &body)
+}
+
+pub fn delete(sequence: u32, up_seid: Seid) -> Vec<u8> {
+    encode(Some(up_seid), sequence, &SessionDeletionRequest::new())
+}
+
+/// The only message of a datagram.
+pub fn raw(bytes: &[u8]) -> RawMessage<'_> {
+    let mut datagram = Datagram::new(bytes);
+    let message = datagram.next().unwrap().unwrap();
+    assert!(datagram.next().is_none());
+    message
+}
+
+pub fn decode(bytes: &[u8]) -> Message<'_> {
+    Message::decode(&raw(bytes)).unwrap()
+}
+
+/// A node, virtual time, and a publisher that acts at once or on demand.
+pub struct Bench {
+    pub node: Node,
+    pub now: Nanos,
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        Self::with(config())
+    }
+
+    pub fn with(config: NodeConfig) -> Self {
+        Self { node: Node::new(config), now: Nanos(0) }
+    }
+
+    /// A node with an association with `smf(10)`.
+    pub fn associated() -> Self {
+        let mut bench = Self::new();
+        bench.associate(10);
+        bench
+    }
+
+    pub fn associate(&mut self, host: u8) {
+        let sent = self.ask(smf(host), &setup(1, Ipv4Addr::new(192, 0, 2, host), SMF_STARTED));
+        let Message::AssociationSetupResponse(body) = decode(&sent[0].bytes) else { panic!() };
+        assert!(body.cause.is_accepted());
+    }
+
+    /// Hands over a datagram, publishes everything, and returns what is sent.
+    pub fn ask(&mut self, from: SocketAddr, bytes: &[u8]) -> Vec<Transmit> {
+        self.node.handle_datagram(self.now, from, bytes);
+        self.publish_all();
+        self.sent()
+    }
+
+    /// The one response to a request.
+    pub fn answer(&mut self, from: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+        let mut sent = self.ask(from, bytes);
+        assert_eq!(sent.len(), 1, "one answer");
+        assert_eq!(sent[0].to, from, "to the source address and port");
+        sent.remove(0).bytes
+    }
+
+    pub fn publish_all(&mut self) {
+        while let Some((id, _)) = self.node.poll_delta() {
+            self.node.handle_published(self.now, id);
+        }
+    }
+
+    pub fn sent(&mut self) -> Vec<Transmit> {
+        std::iter::from_fn(|| self.node.poll_transmit()).collect()
+    }
+
+    pub fn events(&mut self) -> Vec<adit_n4::NodeEvent> {
+        std::iter::from_fn(|| self.node.poll_event()).collect()
+    }
+
+    /// Establishes a session and returns our SEID.
+    pub fn session(&mut self, from: SocketAddr, sequence: u32, script: &SessionScript) -> Seid {
+        let bytes = self.answer(from, &establish(sequence, script));
+        let Message::SessionEstablishmentResponse(body) = decode(&bytes) else { panic!() };
+        assert!(body.cause.is_accepted(), "{:?}", body);
+        body.up_f_seid.unwrap().seid
+    }
+
+    /// Moves time on to `until`, handling every timeout on the way; returns what is sent.
+    pub fn run_until(&mut self, until: Nanos) -> Vec<Transmit> {
+        let mut all = Vec::new();
+        while let Some(at) = self.node.poll_timeout().filter(|&at| at <= until) {
+            self.now = self.now.max(at);
+            self.node.handle_timeout(self.now);
+            self.publish_all();
+            all.extend(self.sent());
+        }
+        self.now = until;
+        all
+    }
+}
