@@ -72,6 +72,11 @@ pub fn heartbeat(sequence: u32, started: u32) -> Vec<u8> {
     encode(None, sequence, &HeartbeatRequest::new(RecoveryTimeStamp(started)))
 }
 
+/// A list of IEs for a message; lives as long as the test process, which spares lifetimes.
+pub fn list<T, const N: usize>(items: [T; N]) -> &'static [T] {
+    Box::leak(Box::new(items))
+}
+
 /// The parts of a session that tests vary.
 #[derive(Debug, Clone, Copy)]
 pub struct SessionScript {
@@ -91,31 +96,24 @@ impl SessionScript {
     }
 }
 
-pub fn uplink_pdi(script: &SessionScript) -> Pdi<'static> {
-    let mut pdi = Pdi::new(SourceInterface::Access);
-    pdi.local_f_teid = Some(FTeid::Choose { v4: true, v6: false, choose_id: Some(1) });
-    let _ = script;
-    pdi
-}
-
 /// Builds an establishment of two PDRs, two FARs and a QER, after `edit` had its way.
 pub fn establish_with(
     sequence: u32,
     script: &SessionScript,
-    edit: impl FnOnce(&mut SessionEstablishmentRequest<'_>),
+    edit: impl FnOnce(&mut SessionEstablishmentRequest<'static>),
 ) -> Vec<u8> {
-    let qers = [QerId(1)];
-    let up_ue = [UeIpAddress { v4: Some(script.ue), ..UeIpAddress::default() }];
-    let down_ue = [UeIpAddress { destination: true, ..up_ue[0] }];
-    let mut up = CreatePdr::new(PdrId(1), Precedence(100), uplink_pdi(script));
-    up.pdi.ue_ip_addresses = (&up_ue).into();
+    let qers = list([QerId(1)]);
+    let ue = UeIpAddress { v4: Some(script.ue), ..UeIpAddress::default() };
+    let mut up = CreatePdr::new(PdrId(1), Precedence(100), Pdi::new(SourceInterface::Access));
+    up.pdi.local_f_teid = Some(FTeid::Choose { v4: true, v6: false, choose_id: Some(1) });
+    up.pdi.ue_ip_addresses = list([ue]).into();
     up.outer_header_removal = Some(OuterHeaderRemovalDescription::GtpuUdpIpv4.into());
     up.far_id = Some(FarId(1));
-    up.qer_ids = (&qers).into();
+    up.qer_ids = qers.into();
     let mut down = CreatePdr::new(PdrId(2), Precedence(100), Pdi::new(SourceInterface::Core));
-    down.pdi.ue_ip_addresses = (&down_ue).into();
+    down.pdi.ue_ip_addresses = list([UeIpAddress { destination: true, ..ue }]).into();
     down.far_id = Some(FarId(2));
-    down.qer_ids = (&qers).into();
+    down.qer_ids = qers.into();
     let mut far_up = CreateFar::new(FarId(1), ApplyAction::FORW);
     far_up.forwarding_parameters = Some(ForwardingParameters::new(DestinationInterface::Core));
     let mut far_down = CreateFar::new(FarId(2), ApplyAction::FORW);
@@ -124,14 +122,13 @@ pub fn establish_with(
     far_down.forwarding_parameters = Some(towards_gnb);
     let mut qer = CreateQer::new(QerId(1), GateStatus::OPEN);
     qer.qfi = Qfi::new(9);
-    let (pdrs, fars, qers) = ([up, down], [far_up, far_down], [qer]);
     let mut body = SessionEstablishmentRequest::new(
         ie::NodeId::Ipv4(Ipv4Addr::new(192, 0, 2, 10)),
         FSeid::new(script.cp_seid, IpAddr::V4(Ipv4Addr::new(192, 0, 2, 10))),
-        (&pdrs).into(),
-        (&fars).into(),
+        list([up, down]).into(),
+        list([far_up, far_down]).into(),
     );
-    body.create_qers = (&qers).into();
+    body.create_qers = list([qer]).into();
     edit(&mut body);
     encode(Some(Seid(0)), sequence, &body)
 }
@@ -143,7 +140,7 @@ pub fn establish(sequence: u32, script: &SessionScript) -> Vec<u8> {
 pub fn modify_with(
     sequence: u32,
     up_seid: Seid,
-    edit: impl FnOnce(&mut SessionModificationRequest<'_>),
+    edit: impl FnOnce(&mut SessionModificationRequest<'static>),
 ) -> Vec<u8> {
     let mut body = SessionModificationRequest::new();
     edit(&mut body);
@@ -157,10 +154,7 @@ pub fn move_to(sequence: u32, up_seid: Seid, teid: Teid) -> Vec<u8> {
     parameters.outer_header_creation = Some(Nullable::Value(header));
     let mut far = UpdateFar::new(FarId(2));
     far.update_forwarding_parameters = Some(parameters);
-    let fars = [far];
-    let mut body = SessionModificationRequest::new();
-    body.update_fars = (&fars).into();
-    encode(Some(up_seid), sequence, &body)
+    modify_with(sequence, up_seid, |body| body.update_fars = list([far]).into())
 }
 
 pub fn delete(sequence: u32, up_seid: Seid) -> Vec<u8> {

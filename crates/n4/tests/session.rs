@@ -1,0 +1,417 @@
+//! Session establishment, modification and deletion: answers, refusals, retransmissions.
+
+mod smf;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use adit_pfcp::grouped::{
+    CreateBar, CreateFar, CreatePdr, CreateQer, CreateTrafficEndpoint, CreateUrr, Pdi, RemoveFar,
+    UpdateFar, UpdateForwardingParameters, UpdateQer,
+};
+use adit_pfcp::ie::{
+    ActivatePredefinedRules, ApplicationId, ApplyAction, FSeid, FTeid, FailedRuleId, GateState,
+    GateStatus, Mbr, MeasurementMethod, OffendingIe, OuterHeaderCreation, PdnType, PfcpSmReqFlags,
+    ReportingTriggers, SdfFilter, SourceInterface, TrafficEndpointId,
+};
+use adit_pfcp::message::SessionEstablishmentResponse;
+use adit_pfcp::{Cause, IeType, Message};
+use adit_rules::{Gate, GtpuTunnel, OuterHeaderCreation as CompiledHeader};
+use adit_types::limits::PENDING_PER_PEER_MAX;
+use adit_types::{
+    BarId, BitRate, Direction, FarId, Nanos, PdrId, Precedence, QerId, Qfi, Seid, Teid, UrrId,
+};
+
+use smf::*;
+
+/// Cause, Offending IE and Failed Rule ID of a response.
+type Refusal = (Cause, Option<IeType>, Option<FailedRuleId>);
+
+fn refusal(bytes: &[u8]) -> Refusal {
+    let ie = |ie: Option<OffendingIe>| ie.map(|ie| IeType(ie.0));
+    match decode(bytes) {
+        Message::SessionEstablishmentResponse(b) => {
+            (b.cause, ie(b.offending_ie), b.failed_rule_id)
+        }
+        Message::SessionModificationResponse(b) => (b.cause, ie(b.offending_ie), b.failed_rule_id),
+        Message::SessionDeletionResponse(b) => (b.cause, ie(b.offending_ie), None),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn established(bytes: &[u8]) -> SessionEstablishmentResponse<'_> {
+    let Message::SessionEstablishmentResponse(body) = decode(bytes) else { panic!() };
+    body
+}
+
+/// What an establishment is refused with; nothing may be left of it.
+fn refused_establishment(request: &[u8]) -> Refusal {
+    let mut bench = Bench::associated();
+    bench.node.handle_datagram(bench.now, smf(10), request);
+    assert!(bench.node.poll_delta().is_none());
+    let bytes = bench.sent().remove(0).bytes;
+    assert_eq!(raw(&bytes).header.seid, Some(Seid(0xc1)), "the CP's SEID");
+    assert!(established(&bytes).up_f_seid.is_none());
+    assert_eq!(bench.node.store().len(), 0);
+    assert_eq!(bench.node.store().reserved(), Default::default());
+    refusal(&bytes)
+}
+
+fn script() -> SessionScript {
+    SessionScript::new(0xc1, 1)
+}
+
+#[test]
+fn establishment_is_answered_when_published_with_f_seid_and_f_teid() {
+    let mut bench = Bench::associated();
+    bench.node.handle_datagram(bench.now, smf(10), &establish(2, &script()));
+    let (id, delta) = bench.node.poll_delta().unwrap();
+    assert!(bench.sent().is_empty(), "no answer before publication");
+    let rules = delta.rules.unwrap();
+    let uplink = &rules.pdrs(Direction::Uplink)[0];
+    let downlink = &rules.pdrs(Direction::Downlink)[0];
+    let tunnel = GtpuTunnel { teid: script().gnb_teid, addr: IpAddr::V4(GNB) };
+    let far = &rules.fars[usize::from(downlink.far)];
+    assert_eq!(far.outer_header_creation, Some(CompiledHeader::Gtpu(tunnel)));
+    assert_eq!(rules.qers[usize::from(downlink.qers[0])].qfi, Qfi::new(9));
+    bench.node.handle_published(bench.now, id);
+    let bytes = bench.sent().remove(0).bytes;
+    assert_eq!(raw(&bytes).header.seid, Some(Seid(0xc1)));
+    let body = established(&bytes);
+    assert_eq!(body.cause, Cause::RequestAccepted);
+    let up = body.up_f_seid.unwrap();
+    assert_eq!(up.v4, Some(UPF));
+    assert_eq!(bench.node.store().session(up.seid).unwrap().cp_f_seid().seid, Seid(0xc1));
+    let created: Vec<_> = body.created_pdrs.iter().collect();
+    assert_eq!(created.len(), 1);
+    assert_eq!(created[0].pdr_id, PdrId(1));
+    let Some(FTeid::Given { teid, addr }) = created[0].local_f_teids.first() else { panic!() };
+    assert_eq!((Some(teid), addr.v4()), (uplink.teid, Some(N3)));
+}
+
+#[test]
+fn request_from_another_port_is_answered_to_that_port() {
+    let mut bench = Bench::associated();
+    let from = SocketAddr::from(([192, 0, 2, 10], 33_333));
+    assert_eq!(refusal(&bench.answer(from, &establish(2, &script()))).0, Cause::RequestAccepted);
+}
+
+#[test]
+fn retransmission_runs_once_and_gets_the_same_octets() {
+    let mut bench = Bench::associated();
+    let request = establish(2, &script());
+    bench.node.handle_datagram(bench.now, smf(10), &request);
+    bench.node.handle_datagram(bench.now, smf(10), &request);
+    assert!(bench.sent().is_empty());
+    assert_eq!(bench.node.pending_len(), 1);
+    assert_eq!(bench.node.counters().scalars.retransmissions_in_progress, 1);
+    bench.publish_all();
+    let first = bench.sent();
+    assert_eq!(first.len(), 1);
+    assert_eq!(bench.ask(smf(10), &request), first);
+    assert_eq!(bench.node.counters().scalars.retransmissions_replayed, 1);
+    assert_eq!(bench.node.store().len(), 1);
+    bench.now = Nanos(T1.0 * 4);
+    bench.ask(smf(10), &request);
+    let scalars = bench.node.counters().scalars;
+    assert_eq!(scalars.retransmissions_replayed, 1, "forgotten after T1 * (N1 + 1)");
+}
+
+#[test]
+fn refusal_is_repeated_for_a_retransmission_too() {
+    let mut bench = Bench::associated();
+    let request = delete(2, Seid(99));
+    let first = bench.answer(smf(10), &request);
+    assert_eq!(bench.answer(smf(10), &request), first);
+    assert_eq!(bench.node.counters().refused(Cause::SessionContextNotFound), 1);
+}
+
+#[test]
+fn requests_without_association_get_cause_72_and_leave_no_state() {
+    let mut bench = Bench::new();
+    let up_seid = Seid(5);
+    let far = Teid(1);
+    for request in [establish(1, &script()), move_to(2, up_seid, far), delete(3, up_seid)] {
+        let bytes = bench.answer(smf(10), &request);
+        assert_eq!(refusal(&bytes), (Cause::NoEstablishedAssociation, None, None));
+    }
+    assert_eq!(bench.node.response_cache_len(), 0);
+    assert_eq!(bench.node.poll_timeout(), None);
+}
+
+#[test]
+fn session_of_another_peer_is_not_found_with_seid_zero() {
+    let mut bench = Bench::associated();
+    bench.associate(11);
+    let up_seid = bench.session(smf(10), 2, &script());
+    for request in [move_to(3, up_seid, Teid(7)), delete(4, up_seid), delete(5, Seid(0))] {
+        let bytes = bench.answer(smf(11), &request);
+        assert_eq!(refusal(&bytes), (Cause::SessionContextNotFound, None, None));
+        assert_eq!(raw(&bytes).header.seid, Some(Seid(0)));
+    }
+    assert_eq!(bench.node.store().len(), 1);
+}
+
+#[test]
+fn two_peers_may_use_the_same_cp_seid() {
+    let mut bench = Bench::associated();
+    bench.associate(11);
+    let first = bench.session(smf(10), 2, &SessionScript::new(1, 1));
+    let second = bench.session(smf(11), 2, &SessionScript::new(1, 2));
+    assert_ne!(first, second);
+    bench.answer(smf(10), &release(3, Ipv4Addr::new(192, 0, 2, 10)));
+    assert!(bench.node.store().session(first).is_none());
+    assert!(bench.node.store().session(second).is_some());
+}
+
+#[test]
+fn modification_publishes_the_change_and_answers_with_the_new_cp_seid() {
+    let mut bench = Bench::associated();
+    let up_seid = bench.session(smf(10), 2, &script());
+    let qer = |state| {
+        let mut qer = UpdateQer::new(QerId(1));
+        qer.gate_status = Some(GateStatus { uplink: GateState::Open, downlink: state });
+        qer.mbr = Some(Mbr::new(BitRate::from_kbps(5), BitRate::from_kbps(6)));
+        qer
+    };
+    let qers = list([qer(GateState::Closed)]);
+    let request = modify_with(3, up_seid, |body| {
+        body.update_qers = qers.into();
+        body.cp_f_seid = Some(FSeid::new(Seid(0xc2), IpAddr::V4(Ipv4Addr::LOCALHOST)));
+    });
+    bench.node.handle_datagram(bench.now, smf(10), &request);
+    let (id, delta) = bench.node.poll_delta().unwrap();
+    let rules = delta.rules.unwrap();
+    assert_eq!(rules.qers[0].gate_downlink, Gate::Closed);
+    assert!(bench.sent().is_empty());
+    bench.node.handle_published(bench.now, id);
+    let bytes = bench.sent().remove(0).bytes;
+    assert_eq!(refusal(&bytes), (Cause::RequestAccepted, None, None));
+    assert_eq!(raw(&bytes).header.seid, Some(Seid(0xc2)));
+    let session = bench.node.store().session(up_seid).unwrap();
+    assert_eq!(session.qers()[0].mbr.unwrap().uplink, BitRate::from_kbps(5));
+}
+
+#[test]
+fn modification_that_changes_nothing_for_packets_is_answered_at_once() {
+    let mut bench = Bench::associated();
+    let up_seid = bench.session(smf(10), 2, &script());
+    bench.node.handle_datagram(bench.now, smf(10), &modify_with(3, up_seid, |_| {}));
+    assert!(bench.node.poll_delta().is_none());
+    assert_eq!(refusal(&bench.sent()[0].bytes).0, Cause::RequestAccepted);
+}
+
+#[test]
+fn deletion_is_answered_when_published_and_frees_everything() {
+    let mut bench = Bench::associated();
+    let up_seid = bench.session(smf(10), 2, &script());
+    bench.node.handle_datagram(bench.now, smf(10), &delete(3, up_seid));
+    assert!(bench.sent().is_empty());
+    assert_ne!(bench.node.store().reserved(), Default::default());
+    bench.publish_all();
+    let bytes = bench.sent().remove(0).bytes;
+    assert_eq!(refusal(&bytes).0, Cause::RequestAccepted);
+    assert_eq!(raw(&bytes).header.seid, Some(Seid(0xc1)));
+    assert_eq!(bench.node.store().reserved(), Default::default());
+    assert_eq!(refusal(&bench.answer(smf(10), &delete(4, up_seid))).0, Cause::SessionContextNotFound);
+}
+
+#[test]
+fn release_drops_answers_that_wait() {
+    let mut bench = Bench::associated();
+    bench.node.handle_datagram(bench.now, smf(10), &establish(2, &script()));
+    bench.node.handle_datagram(bench.now, smf(10), &release(3, Ipv4Addr::new(192, 0, 2, 10)));
+    bench.publish_all();
+    let sent = bench.sent();
+    assert_eq!(sent.len(), 1);
+    assert_eq!(raw(&sent[0].bytes).header.sequence, 3);
+    assert_eq!(bench.node.store().reserved(), Default::default());
+}
+
+#[test]
+fn requests_that_wait_are_bounded_per_peer() {
+    let mut bench = Bench::with(adit_n4::NodeConfig {
+        store: adit_session::StoreConfig { sessions_max: 4096, ..config().store },
+        ..config()
+    });
+    bench.associate(10);
+    bench.associate(11);
+    for number in 0..=u16::try_from(PENDING_PER_PEER_MAX).unwrap() {
+        let script = SessionScript::new(u64::from(number) + 1, number + 1);
+        let request = establish(u32::from(number) + 2, &script);
+        bench.node.handle_datagram(bench.now, smf(10), &request);
+    }
+    assert_eq!(bench.node.pending_len(), PENDING_PER_PEER_MAX);
+    assert_eq!(bench.node.counters().scalars.discarded_pending_full, 1);
+    let other = establish(2, &SessionScript::new(1, 9999));
+    bench.node.handle_datagram(bench.now, smf(11), &other);
+    assert_eq!(bench.node.pending_len(), PENDING_PER_PEER_MAX + 1);
+}
+
+#[test]
+fn full_session_table_gets_cause_75() {
+    let mut bench = Bench::with(adit_n4::NodeConfig {
+        store: adit_session::StoreConfig { sessions_max: 1, ..config().store },
+        ..config()
+    });
+    bench.associate(10);
+    bench.session(smf(10), 2, &script());
+    let bytes = bench.answer(smf(10), &establish(3, &SessionScript::new(2, 2)));
+    assert_eq!(refusal(&bytes), (Cause::NoResourcesAvailable, None, None));
+}
+
+#[test]
+fn establishment_without_mandatory_ie_gets_cause_66_and_seid_zero_without_f_seid() {
+    let mut bench = Bench::associated();
+    let mut request = delete(2, Seid(0));
+    request[1] = 50;
+    let bytes = bench.answer(smf(10), &request);
+    assert_eq!(refusal(&bytes), (Cause::MandatoryIeMissing, Some(IeType::NODE_ID), None));
+    assert_eq!(raw(&bytes).header.seid, Some(Seid(0)));
+    let request = establish_with(3, &script(), |body| body.create_fars = (&[]).into());
+    let expected = (Cause::MandatoryIeMissing, Some(IeType::CREATE_FAR), None);
+    assert_eq!(refused_establishment(&request), expected);
+}
+
+#[test]
+fn demands_that_cannot_be_met_get_cause_76_and_their_ie() {
+    let script = script();
+    let unsupported = |ie| (Cause::ServiceNotSupported, Some(ie), None);
+    let urrs = list([CreateUrr::new(UrrId(1), MeasurementMethod::VOLUM, ReportingTriggers::VOLTH)]);
+    let request = establish_with(2, &script, |body| body.create_urrs = urrs.into());
+    assert_eq!(refused_establishment(&request), unsupported(IeType::CREATE_URR));
+    let bars = list([CreateBar::new(BarId(1))]);
+    let request = establish_with(2, &script, |body| body.create_bars = bars.into());
+    assert_eq!(refused_establishment(&request), unsupported(IeType::CREATE_BAR));
+    let endpoints = list([CreateTrafficEndpoint::new(TrafficEndpointId(1))]);
+    let request =
+        establish_with(2, &script, |body| body.create_traffic_endpoints = endpoints.into());
+    assert_eq!(refused_establishment(&request), unsupported(IeType::CREATE_TRAFFIC_ENDPOINT));
+    let request = establish_with(2, &script, |body| body.pdn_type = Some(PdnType::Ethernet));
+    assert_eq!(refused_establishment(&request), unsupported(IeType::PDN_TYPE));
+}
+
+/// Refusal of an establishment with one more PDR, number 3.
+fn refused_pdr(edit: impl FnOnce(&mut CreatePdr<'static>)) -> Refusal {
+    let mut pdr = CreatePdr::new(PdrId(3), Precedence(1), Pdi::new(SourceInterface::Core));
+    pdr.far_id = Some(FarId(1));
+    edit(&mut pdr);
+    let pdrs = list([pdr]);
+    refused_establishment(&establish_with(2, &script(), |body| body.create_pdrs = pdrs.into()))
+}
+
+#[test]
+fn demands_inside_a_rule_name_the_rule() {
+    let pdr = Some(FailedRuleId::Pdr(PdrId(3)));
+    let refusal = refused_pdr(|pdr| pdr.pdi.application_id = Some(ApplicationId(b"app")));
+    assert_eq!(refusal, (Cause::ServiceNotSupported, Some(IeType::APPLICATION_ID), pdr));
+    let rules = list([ActivatePredefinedRules(b"rule")]);
+    let mut pdr_3 = CreatePdr::new(PdrId(3), Precedence(1), Pdi::new(SourceInterface::Core));
+    pdr_3.activate_predefined_rules = rules.into();
+    let pdrs = list([pdr_3]);
+    let request = establish_with(2, &script(), |body| body.create_pdrs = pdrs.into());
+    let expected = (Cause::ServiceNotSupported, Some(IeType::ACTIVATE_PREDEFINED_RULES), pdr);
+    assert_eq!(refused_establishment(&request), expected);
+}
+
+#[test]
+fn rules_that_cannot_be_made_get_cause_73_or_67_and_the_failed_rule() {
+    let failure = Cause::RuleCreationModificationFailure;
+    let pdr = Some(FailedRuleId::Pdr(PdrId(3)));
+    let refusal = refused_pdr(|pdr| pdr.far_id = Some(FarId(77)));
+    assert_eq!(refusal, (failure, Some(IeType::FAR_ID), pdr));
+    let refusal = refused_pdr(|pdr| pdr.far_id = None);
+    assert_eq!(refusal, (Cause::ConditionalIeMissing, Some(IeType::FAR_ID), pdr));
+    let refusal = refused_pdr(|pdr| pdr.pdi.source_interface = SourceInterface::Unknown(9));
+    assert_eq!(refusal, (failure, Some(IeType::SOURCE_INTERFACE), pdr));
+    let filters = list([SdfFilter { flow_description: Some(b"\xff"), ..SdfFilter::default() }]);
+    let mut pdr_3 = CreatePdr::new(PdrId(3), Precedence(1), Pdi::new(SourceInterface::Core));
+    pdr_3.pdi.sdf_filters = filters.into();
+    let pdrs = list([pdr_3]);
+    let request = establish_with(2, &script(), |body| body.create_pdrs = pdrs.into());
+    assert_eq!(refused_establishment(&request), (failure, Some(IeType::SDF_FILTER), pdr));
+    let fars = list([CreateFar::new(FarId(1), ApplyAction::BUFF | ApplyAction::NOCP)]);
+    let request = establish_with(2, &script(), |body| body.create_fars = fars.into());
+    let far = Some(FailedRuleId::Far(FarId(1)));
+    assert_eq!(refused_establishment(&request), (failure, Some(IeType::APPLY_ACTION), far));
+}
+
+#[test]
+fn zero_cp_seid_is_refused() {
+    let request = establish_with(2, &script(), |body| body.cp_f_seid.seid = Seid(0));
+    let mut bench = Bench::associated();
+    let expected = (Cause::MandatoryIeIncorrect, Some(IeType::F_SEID), None);
+    assert_eq!(refusal(&bench.answer(smf(10), &request)), expected);
+}
+
+#[test]
+fn failed_modification_leaves_the_session_as_it_was() {
+    let mut bench = Bench::associated();
+    let up_seid = bench.session(smf(10), 2, &script());
+    let before = bench.node.store().clone();
+    let removed = list([RemoveFar::new(FarId(2))]);
+    let qers = list([CreateQer::new(QerId(2), GateStatus::OPEN)]);
+    let request = modify_with(3, up_seid, |body| {
+        body.create_qers = qers.into();
+        body.remove_fars = removed.into();
+    });
+    let bytes = bench.answer(smf(10), &request);
+    let pdr = Some(FailedRuleId::Pdr(PdrId(2)));
+    let expected = (Cause::RuleCreationModificationFailure, Some(IeType::FAR_ID), pdr);
+    assert_eq!(refusal(&bytes), expected);
+    assert_eq!(raw(&bytes).header.seid, Some(Seid(0xc1)));
+    assert!(*bench.node.store() == before);
+}
+
+#[test]
+fn end_markers_and_other_outer_headers_are_refused_with_their_far() {
+    let mut bench = Bench::associated();
+    let up_seid = bench.session(smf(10), 2, &script());
+    let request = modify_with(3, up_seid, |body| {
+        body.pfcp_sm_req_flags = Some(PfcpSmReqFlags::SNDEM);
+    });
+    let expected = (Cause::ServiceNotSupported, Some(IeType::PFCPSMREQ_FLAGS), None);
+    assert_eq!(refusal(&bench.answer(smf(10), &request)), expected);
+    let mut parameters = UpdateForwardingParameters::new();
+    parameters.outer_header_creation = Some(adit_pfcp::ie::Nullable::Value(OuterHeaderCreation {
+        description: adit_pfcp::ie::OuterHeaderDescription::UDP_IPV4,
+        v4: Some(GNB),
+        port: Some(1),
+        ..OuterHeaderCreation::default()
+    }));
+    let mut far = UpdateFar::new(FarId(2));
+    far.update_forwarding_parameters = Some(parameters);
+    let fars = list([far]);
+    let request = modify_with(4, up_seid, |body| body.update_fars = fars.into());
+    let far = Some(FailedRuleId::Far(FarId(2)));
+    let expected =
+        (Cause::RuleCreationModificationFailure, Some(IeType::OUTER_HEADER_CREATION), far);
+    assert_eq!(refusal(&bench.answer(smf(10), &request)), expected);
+}
+
+#[test]
+fn unknown_ies_are_ignored() {
+    let mut bench = Bench::associated();
+    let mut request = establish(2, &script());
+    request.extend([0x7f, 0x00, 0, 2, 1, 2]);
+    let len = u16::try_from(request.len() - 4).unwrap();
+    request[2..4].copy_from_slice(&len.to_be_bytes());
+    assert_eq!(refusal(&bench.answer(smf(10), &request)).0, Cause::RequestAccepted);
+}
+
+#[test]
+fn groups_nested_without_end_are_survived() {
+    let mut bench = Bench::associated();
+    let mut request = delete(2, Seid(0));
+    request[1] = 50;
+    let mut rest = 60_000_u16;
+    while rest >= 8 {
+        rest -= 4;
+        request.extend([0, 1]);
+        request.extend(rest.to_be_bytes());
+    }
+    request.extend(vec![0; usize::from(rest)]);
+    let len = u16::try_from(request.len() - 4).unwrap();
+    request[2..4].copy_from_slice(&len.to_be_bytes());
+    let bytes = bench.answer(smf(10), &request);
+    assert!(!refusal(&bytes).0.is_accepted());
+}
