@@ -2,6 +2,9 @@
 //!
 //! A packet waits as the finished frame, whose destination address alone is blank. Packets of one
 //! station leave in the order in which they came; no packet waits longer than [`WAIT_MAX`].
+//!
+//! NOTE: an address may become known in the middle of a step. Packets of that very step then leave
+//! before those that wait, which go first in the next one.
 //! Spec: RFC 1122 §2.3.2.2; RFC 4861 §7.2.2.
 
 use core::net::IpAddr;

@@ -130,10 +130,19 @@ impl Tally {
         self.received.pkts + before as u64 == out + after as u64
     }
 
-    /// Adds everything to the worker's counters and starts again.
+    /// Adds everything to the worker's counters, of which `buffered` packets are waiting now, and
+    /// starts again. Readers see all of it or nothing.
     ///
     /// Cost: once per step that did something; skips what is zero.
-    pub fn flush(&mut self, counters: &WorkerCounters) {
+    pub fn flush(&mut self, counters: &WorkerCounters, buffered: usize) {
+        counters.update(|counters| {
+            counters.buffered_pkts.set(buffered as u64);
+            self.add_to(counters);
+        });
+        *self = Self::new();
+    }
+
+    fn add_to(&self, counters: &WorkerCounters) {
         counters.bursts.add(self.bursts);
         counters.received_pkts.add(self.received.pkts);
         counters.received_bytes.add(self.received.bytes);
@@ -162,6 +171,5 @@ impl Tally {
                 counter.tx_bytes.add(tx.bytes);
             }
         }
-        *self = Self::new();
     }
 }

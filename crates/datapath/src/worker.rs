@@ -202,7 +202,5 @@ fn finish<B: adit_pktio::PacketBuf>(env: &Env<'_>, waited: usize, out: &mut Outb
         "a packet has no outcome, or two: {:?}",
         out.tally
     );
-    let counters = env.view.counters();
-    out.tally.flush(counters);
-    counters.buffered_pkts.set(waiting as u64);
+    out.tally.flush(env.view.counters(), waiting);
 }

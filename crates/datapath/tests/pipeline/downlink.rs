@@ -1,0 +1,183 @@
+//! From data networks to tunnels.
+
+use adit_pktio::PacketBuf;
+use adit_pktio::mem::{HEADROOM_BYTES, MemBuf};
+use adit_rules::{ApplyAction, DropReason, Gate, OuterHeaderRemoval};
+use adit_testkit::packet::PacketBuilder;
+use adit_types::MacAddr;
+
+use crate::scene::*;
+
+#[test]
+fn downlink_ipv4_is_encapsulated_into_known_octets() {
+    let mut scene = Scene::new();
+    let sent = scene.pass(N6, &from_gateway().ipv4(SERVER, UE).udp(53, 4000).build(), N3);
+    #[rustfmt::skip]
+    let expected = vec![
+        // Ethernet
+        2, 0, 0, 0, 0, 0xb0, 2, 0, 0, 0, 0, 0xa0, 8, 0,
+        // IPv4: 72 octets, identification 0, don't fragment, TTL 64, UDP
+        0x45, 0, 0, 72, 0, 0, 0x40, 0, 64, 17, 0xa5, 0x51, 192, 168, 10, 1, 192, 168, 10, 2,
+        // UDP from and to 2152, 52 octets, no checksum
+        8, 0x68, 8, 0x68, 0, 52, 0, 0,
+        // GTP-U: version 1, extension header; G-PDU of 36 octets
+        0x34, 255, 0, 36, 0, 0, 0xab, 0xcd, 0, 0, 0, 0x85,
+        // PDU Session Container: downlink, QFI 9
+        1, 0, 9, 0,
+        // The inner packet, TTL 63
+        0x45, 0, 0, 28, 0, 0, 0, 0, 63, 17, 0x61, 0x93, 8, 8, 8, 8, 10, 45, 0, 2,
+        0, 53, 15, 160, 0, 8, 0xd5, 0xca,
+    ];
+    assert_eq!(sent, [expected]);
+    let traffic = scene.publisher.session_traffic(SESSION);
+    assert_eq!((traffic.dl_pkts, traffic.dl_bytes, traffic.ul_pkts), (1, 28, 0));
+}
+
+#[test]
+fn downlink_marks_qfi_rqi_and_traffic_class() {
+    let mut rules = rules();
+    rules.qers[0].rqi = true;
+    rules.fars[1].transport_level_marking = Some(0xb8);
+    let mut scene = Scene::with(rules);
+    let sent = scene.pass(N6, &downlink().build(), N3);
+    let expected = PacketBuilder::ethernet(GNB_MAC, N3_MAC)
+        .ipv4(N3_ADDR, GNB)
+        .tos(0xb8)
+        .dont_fragment()
+        .gtpu(GNB_TEID)
+        .psc_dl(9, true)
+        .ipv4(SERVER, UE)
+        .ttl(63)
+        .udp(53, 4000)
+        .payload(b"answer")
+        .build();
+    assert_eq!(sent, [expected]);
+}
+
+#[test]
+fn downlink_without_qfi_has_no_container() {
+    let mut rules = rules();
+    rules.qers[0].qfi = None;
+    let mut scene = Scene::with(rules);
+    let sent = scene.pass(N6, &downlink().build(), N3);
+    let expected = PacketBuilder::ethernet(GNB_MAC, N3_MAC)
+        .ipv4(N3_ADDR, GNB)
+        .dont_fragment()
+        .gtpu(GNB_TEID)
+        .ipv4(SERVER, UE)
+        .ttl(63)
+        .udp(53, 4000)
+        .payload(b"answer")
+        .build();
+    assert_eq!(sent, [expected]);
+}
+
+#[test]
+fn downlink_ipv6_over_ipv6_tunnel_has_a_right_udp_checksum() {
+    let mut rules = rules();
+    rules.fars[1].outer_header_creation = Some(tunnel(GNB_TEID, GNB_V6));
+    let mut scene = Scene::with(rules);
+    let frame = from_gateway().ipv6(SERVER_V6, UE_V6).udp(53, 4000).payload(b"odd").build();
+    let sent = scene.pass(N6, &frame, N3);
+    assert_eq!(sent.len(), 1);
+    let datagram = &sent[0][14 + 40..];
+    let (src, dst) = (N3_V6.parse().unwrap(), GNB_V6.parse().unwrap());
+    assert_eq!(adit_wire::udp::verify_ipv6(src, dst, datagram), Ok(()));
+    let inner = PacketBuilder::new().ipv6(SERVER_V6, UE_V6).ttl(63).udp(53, 4000).payload(b"odd");
+    assert_eq!(datagram[24..], inner.build());
+}
+
+#[test]
+fn downlink_padding_is_cut_off() {
+    let mut scene = Scene::new();
+    let bare = scene.pass(N6, &downlink().build(), N3);
+    let padded = scene.pass(N6, &downlink().trailer(&[0xee; 12]).build(), N3);
+    assert_eq!(bare, padded);
+}
+
+#[test]
+fn downlink_of_a_tagged_interface_is_forwarded() {
+    let mut scene = Scene::new();
+    let tagged = PacketBuilder::ethernet(N6_MAC, VLAN_GATEWAY_MAC).vlan(100).ipv4(SERVER, UE);
+    assert_eq!(scene.pass(N6, &tagged.udp(1, 2).build(), N3).len(), 1);
+    assert_eq!(scene.counts().interfaces[2].rx_pkts, 1);
+}
+
+#[test]
+fn downlink_fragments_are_forwarded() {
+    let mut scene = Scene::new();
+    let fragment = from_gateway().ipv4(SERVER, UE).fragment(1, 10, true).payload(&[0; 16]);
+    assert_eq!(scene.pass(N6, &fragment.build(), N3).len(), 1);
+}
+
+#[test]
+fn downlink_to_an_unknown_ue_is_dropped() {
+    let mut scene = Scene::new();
+    let v4 = from_gateway().ipv4(SERVER, "10.45.0.3").udp(1, 2).build();
+    scene.assert_drops(N6, &v4, DropReason::UeUnknown);
+    let v6 = from_gateway().ipv6(SERVER_V6, "2001:db8:46::1").udp(1, 2).build();
+    scene.assert_drops(N6, &v6, DropReason::UeUnknown);
+}
+
+#[test]
+fn downlink_gate_far_and_removal_drop_by_name() {
+    let frame = downlink().build();
+    let mut closed = rules();
+    closed.qers[0].gate_downlink = Gate::Closed;
+    Scene::with(closed).assert_drops(N6, &frame, DropReason::GateClosed);
+    for action in [ApplyAction::DROP, ApplyAction::BUFF, ApplyAction::FORW | ApplyAction::DROP] {
+        let mut rules = rules();
+        rules.fars[1].action = action;
+        Scene::with(rules).assert_drops(N6, &frame, DropReason::FarDrop);
+    }
+    let mut removal = rules();
+    removal.downlink[0].outer_header_removal = Some(OuterHeaderRemoval::GtpuUdpIp);
+    Scene::with(removal).assert_drops(N6, &frame, DropReason::OuterHeaderMismatch);
+    let mut nowhere = rules();
+    nowhere.fars[1].outer_header_creation = Some(tunnel(1, "203.0.113.1"));
+    Scene::with(nowhere).assert_drops(N6, &frame, DropReason::RouteUnknown);
+}
+
+#[test]
+fn downlink_without_headroom_is_dropped() {
+    let mut scene = Scene::new();
+    let frame = downlink().build();
+    let mut buf = MemBuf::new();
+    assert!(buf.prepend(HEADROOM_BYTES).is_some());
+    assert!(buf.truncate(frame.len()));
+    buf.data_mut().copy_from_slice(&frame);
+    scene.io.ports[1].rx.push_back(buf);
+    scene.step();
+    assert_eq!(scene.dropped(DropReason::HeadroomShort), 1);
+}
+
+#[test]
+fn frames_that_the_port_does_not_take_are_dropped() {
+    let mut scene = Scene::new();
+    scene.io.ports[0].tx_room = 3;
+    for _ in 0..10 {
+        scene.io.inject(N6, &downlink().build());
+    }
+    scene.step();
+    assert_eq!(scene.sent(N3).len(), 3);
+    assert_eq!(scene.dropped(DropReason::TxQueueFull), 7);
+    assert_eq!(scene.counts().transmitted_downlink_pkts, 3);
+}
+
+#[test]
+fn mixed_burst_keeps_the_order_of_each_direction() {
+    let mut scene = Scene::new();
+    for number in 0..20u16 {
+        let shared = PacketBuilder::ethernet(MIXED_MAC, MacAddr([2; 6]));
+        let up = shared.clone().ipv4(GNB, "192.168.40.1").gtpu(TEID).ipv4(UE, SERVER);
+        scene.io.inject(MIXED, &up.udp(number, 1).build());
+        scene.io.inject(MIXED, &shared.ipv4(SERVER, UE).udp(number, 1).build());
+    }
+    scene.step();
+    scene.step();
+    let port_at = |at: usize| move |frame: Vec<u8>| u16::from_be_bytes([frame[at], frame[at + 1]]);
+    let up: Vec<u16> = scene.sent(N6).into_iter().map(port_at(34)).collect();
+    let down: Vec<u16> = scene.sent(N3).into_iter().map(port_at(14 + 20 + 8 + 16 + 20)).collect();
+    assert_eq!(up, (0..20).collect::<Vec<_>>());
+    assert_eq!(down, up);
+}

@@ -1,0 +1,338 @@
+//! Answers to packets for ourselves.
+
+use adit_rules::{DropReason, PuntReason, WorkerCommand, WorkerEvent};
+use adit_testkit::packet::PacketBuilder;
+use adit_types::limits::SLOW_PER_STEP_MAX;
+use adit_types::{MacAddr, Teid};
+use adit_wire::arp::{ArpOperation, ArpPacket};
+use adit_wire::gtpu::{ErrorIndication, MessageType, emit_error_indication};
+use adit_wire::icmpv6::Pseudo;
+use adit_wire::neighbor::{
+    NeighborAdvertisement, NeighborSolicitation, multicast_mac, solicited_node,
+};
+
+use crate::scene::*;
+
+fn arp_frame(dst: MacAddr, packet: &ArpPacket) -> Vec<u8> {
+    let mut payload = [0; 28];
+    packet.emit(&mut payload).unwrap();
+    PacketBuilder::ethernet(dst, packet.sender_mac()).ether_type(0x0806).payload(&payload).build()
+}
+
+/// An ICMPv6 message in a frame.
+fn nd_frame(dst: MacAddr, src: MacAddr, pseudo: &Pseudo, message: &[u8]) -> Vec<u8> {
+    PacketBuilder::ethernet(dst, src)
+        .ipv6(pseudo.src, pseudo.dst)
+        .ttl(255)
+        .protocol(58)
+        .payload(message)
+        .build()
+}
+
+fn solicitation(pseudo: &Pseudo, target: &str, source_mac: Option<MacAddr>) -> Vec<u8> {
+    let mut message = [0; 32];
+    let solicitation = NeighborSolicitation { target: target.parse().unwrap(), source_mac };
+    let len = solicitation.emit(&mut message, pseudo).unwrap();
+    message[..len].to_vec()
+}
+
+fn advertisement(pseudo: &Pseudo, target: &str, mac: MacAddr, solicited: bool) -> Vec<u8> {
+    let mut message = [0; 32];
+    let advertisement = NeighborAdvertisement {
+        target: target.parse().unwrap(),
+        target_mac: Some(mac),
+        router: true,
+        solicited,
+        override_entry: true,
+    };
+    advertisement.emit(&mut message, pseudo).unwrap();
+    message.to_vec()
+}
+
+#[test]
+fn arp_request_for_our_address_is_answered_and_teaches() {
+    let mut scene = Scene::new();
+    let request = ArpPacket::request(GNB_MAC, v4(GNB), v4(N3_ADDR));
+    let sent = scene.pass(N3, &arp_frame(MacAddr::BROADCAST, &request), N3);
+    let reply = ArpPacket::reply(&request, N3_MAC);
+    assert_eq!(sent, [arp_frame(GNB_MAC, &reply)]);
+    let seen = WorkerEvent::NeighbourSeen {
+        interface: IF_N3,
+        addr: ip(GNB),
+        mac: GNB_MAC,
+        solicited: false,
+    };
+    assert_eq!(scene.take_events(), [seen]);
+    let counts = scene.counts();
+    assert_eq!((scene.punted(PuntReason::Arp), counts.originated_pkts), (1, 1));
+}
+
+#[test]
+fn arp_request_for_others_is_only_counted() {
+    let mut scene = Scene::new();
+    let request = ArpPacket::request(GNB_MAC, v4(GNB), v4("192.168.10.77"));
+    assert!(scene.pass(N3, &arp_frame(MacAddr::BROADCAST, &request), N3).is_empty());
+    assert_eq!((scene.punted(PuntReason::Arp), scene.take_events().len()), (1, 0));
+}
+
+#[test]
+fn arp_reply_to_us_teaches_as_solicited() {
+    let mut scene = Scene::new();
+    let reply = ArpPacket::new(ArpOperation::REPLY, (GNB_MAC, v4(GNB)), (N3_MAC, v4(N3_ADDR)));
+    scene.pass(N3, &arp_frame(N3_MAC, &reply), N3);
+    assert!(matches!(
+        scene.take_events()[..],
+        [WorkerEvent::NeighbourSeen { interface: IF_N3, mac: GNB_MAC, solicited: true, .. }]
+    ));
+}
+
+#[test]
+fn arp_that_is_malformed_is_dropped() {
+    let mut scene = Scene::new();
+    let request = ArpPacket::request(GNB_MAC, v4(GNB), v4(N3_ADDR));
+    let good = arp_frame(N3_MAC, &request);
+    scene.assert_drops(N3, &good[..40], DropReason::ArpMalformed);
+    let mut operation = good.clone();
+    operation[21] = 9;
+    scene.assert_drops(N3, &operation, DropReason::ArpMalformed);
+    let mut sender = good;
+    sender[22] = 0xff;
+    scene.assert_drops(N3, &sender, DropReason::ArpMalformed);
+}
+
+#[test]
+fn icmp_echo_to_our_addresses_is_answered() {
+    let mut scene = Scene::new();
+    let request =
+        PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR).icmp_echo(1, 2).payload(b"x");
+    let reply = PacketBuilder::ethernet(GNB_MAC, N3_MAC)
+        .ipv4(N3_ADDR, GNB)
+        .dont_fragment()
+        .icmp_echo_reply(1, 2)
+        .payload(b"x");
+    assert_eq!(scene.pass(N3, &request.trailer(&[0; 17]).build(), N3), [reply.build()]);
+    let request = from_gateway().ipv6("2001:db8:6::254", N6_V6).icmp_echo(3, 4).payload(b"six");
+    let reply = PacketBuilder::ethernet(GATEWAY_MAC, N6_MAC)
+        .ipv6(N6_V6, "2001:db8:6::254")
+        .icmp_echo_reply(3, 4)
+        .payload(b"six");
+    assert_eq!(scene.pass(N6, &request.build(), N6), [reply.build()]);
+    assert_eq!(scene.punted(PuntReason::IcmpLocal), 2);
+}
+
+#[test]
+fn icmp_echo_with_options_and_vlan_is_answered_without_options() {
+    let mut scene = Scene::new();
+    let request = PacketBuilder::ethernet(N6_MAC, VLAN_GATEWAY_MAC)
+        .vlan(100)
+        .ipv4("10.7.0.254", "10.7.0.1")
+        .options(&[1, 1, 1, 1])
+        .icmp_echo(1, 2);
+    let reply = PacketBuilder::ethernet(VLAN_GATEWAY_MAC, N6_MAC)
+        .vlan(100)
+        .ipv4("10.7.0.1", "10.7.0.254")
+        .dont_fragment()
+        .icmp_echo_reply(1, 2);
+    assert_eq!(scene.pass(N6, &request.build(), N6), [reply.build()]);
+}
+
+#[test]
+fn icmp_to_us_of_other_kinds_is_dropped() {
+    let mut scene = Scene::new();
+    let to_n3 = || PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR);
+    scene.assert_drops(N3, &to_n3().icmp_echo_reply(1, 2).build(), DropReason::IcmpUnhandled);
+    let wrong = to_n3().icmp_echo(1, 2).overwrite(2, &[9, 9]).build();
+    scene.assert_drops(N3, &wrong, DropReason::IcmpUnhandled);
+    let loopback = PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4("127.0.0.1", N3_ADDR);
+    scene.assert_drops(N3, &loopback.icmp_echo(1, 2).build(), DropReason::IpAddressInvalid);
+}
+
+#[test]
+fn gtpu_echo_request_is_answered_to_its_source_port() {
+    let mut scene = Scene::new();
+    let request = PacketBuilder::ethernet(N3_MAC, GNB_MAC)
+        .ipv4(GNB, N3_ADDR)
+        .udp(40_000, 2152)
+        .gtpu_message(MessageType::ECHO_REQUEST, 0)
+        .sequence(0x1234);
+    let reply = PacketBuilder::ethernet(GNB_MAC, N3_MAC)
+        .ipv4(N3_ADDR, GNB)
+        .dont_fragment()
+        .udp(2152, 40_000)
+        .gtpu_message(MessageType::ECHO_RESPONSE, 0)
+        .sequence(0x1234)
+        .payload(&[14, 3]);
+    assert_eq!(scene.pass(N3, &request.build(), N3), [reply.build()]);
+    let request = PacketBuilder::ethernet(N3_MAC, GNB_MAC)
+        .ipv6(GNB_V6, N3_V6)
+        .udp(2152, 2152)
+        .gtpu_message(MessageType::ECHO_REQUEST, 0)
+        .sequence(7);
+    let reply = PacketBuilder::ethernet(GNB_MAC, N3_MAC)
+        .ipv6(N3_V6, GNB_V6)
+        .udp(2152, 2152)
+        .gtpu_message(MessageType::ECHO_RESPONSE, 0)
+        .sequence(7)
+        .payload(&[14, 3]);
+    assert_eq!(scene.pass(N3, &request.build(), N3), [reply.build()]);
+    assert_eq!(scene.punted(PuntReason::GtpuEchoRequest), 2);
+}
+
+#[test]
+fn gtpu_signalling_is_consumed_and_reported() {
+    let mut scene = Scene::new();
+    let message = |kind, teid| {
+        PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR).gtpu_message(kind, teid)
+    };
+    scene.pass(N3, &message(MessageType::ECHO_RESPONSE, 0).sequence(1).build(), N3);
+    scene.pass(N3, &message(MessageType::END_MARKER, TEID).build(), N3);
+    let notification = MessageType::SUPPORTED_EXTENSION_HEADERS_NOTIFICATION;
+    scene.pass(N3, &message(notification, 0).sequence(1).payload(&[141, 0]).build(), N3);
+    let mut gtpu = [0; 64];
+    let indication = ErrorIndication { teid: Teid(GNB_TEID), peer: ip(GNB) };
+    let len = emit_error_indication(&mut gtpu, &indication, None).unwrap();
+    let outer = PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR).udp(2152, 2152);
+    scene.pass(N3, &outer.payload(&gtpu[..len]).build(), N3);
+    for reason in [
+        PuntReason::GtpuEchoResponse,
+        PuntReason::GtpuEndMarker,
+        PuntReason::GtpuExtensionNotification,
+        PuntReason::GtpuErrorIndication,
+    ] {
+        assert_eq!(scene.punted(reason), 1, "{reason:?}");
+    }
+    let expected = [
+        WorkerEvent::EndMarker { session: SESSION },
+        WorkerEvent::ErrorIndication { peer: ip(GNB), teid: Teid(GNB_TEID) },
+    ];
+    assert_eq!(scene.take_events(), expected);
+    let unknown = message(MessageType::END_MARKER, 0x999).build();
+    scene.assert_drops(N3, &unknown, DropReason::TeidUnknown);
+    let empty = message(MessageType::ERROR_INDICATION, 0).sequence(1).build();
+    scene.assert_drops(N3, &empty, DropReason::GtpuMalformed);
+}
+
+#[test]
+fn neighbor_solicitation_for_our_addresses_is_answered() {
+    let mut scene = Scene::new();
+    let link_local = scene.publisher.interfaces()[1].link_local();
+    for target in [N6_V6.to_owned(), link_local.to_string()] {
+        let group = solicited_node(target.parse().unwrap());
+        let pseudo = Pseudo { src: "2001:db8:6::254".parse().unwrap(), dst: group };
+        let message = solicitation(&pseudo, &target, Some(GATEWAY_MAC));
+        let frame = nd_frame(multicast_mac(group), GATEWAY_MAC, &pseudo, &message);
+        let sent = scene.pass(N6, &frame, N6);
+        let back = Pseudo { src: target.parse().unwrap(), dst: pseudo.src };
+        let answer = advertisement(&back, &target, N6_MAC, true);
+        assert_eq!(sent, [nd_frame(GATEWAY_MAC, N6_MAC, &back, &answer)]);
+    }
+    assert_eq!(scene.punted(PuntReason::NeighbourDiscovery), 2);
+    assert!(scene.take_events().iter().all(|event| matches!(
+        event,
+        WorkerEvent::NeighbourSeen { interface: IF_N6, mac: GATEWAY_MAC, solicited: false, .. }
+    )));
+}
+
+#[test]
+fn neighbor_solicitation_of_a_probing_station_is_answered_to_all() {
+    let mut scene = Scene::new();
+    let target: core::net::Ipv6Addr = N6_V6.parse().unwrap();
+    let pseudo = Pseudo { src: "::".parse().unwrap(), dst: solicited_node(target) };
+    let message = solicitation(&pseudo, N6_V6, None);
+    let frame = nd_frame(multicast_mac(pseudo.dst), GATEWAY_MAC, &pseudo, &message);
+    let sent = scene.pass(N6, &frame, N6);
+    let back = Pseudo { src: target, dst: "ff02::1".parse().unwrap() };
+    let answer = advertisement(&back, N6_V6, N6_MAC, false);
+    assert_eq!(sent, [nd_frame(multicast_mac(back.dst), N6_MAC, &back, &answer)]);
+    assert!(scene.take_events().is_empty());
+}
+
+#[test]
+fn neighbor_advertisement_teaches() {
+    let mut scene = Scene::new();
+    let pseudo = Pseudo { src: "2001:db8:6::254".parse().unwrap(), dst: N6_V6.parse().unwrap() };
+    let message = advertisement(&pseudo, "2001:db8:6::254", GATEWAY_MAC, true);
+    let frame = nd_frame(N6_MAC, GATEWAY_MAC, &pseudo, &message);
+    scene.pass(N6, &frame, N6);
+    let seen = WorkerEvent::NeighbourSeen {
+        interface: IF_N6,
+        addr: ip("2001:db8:6::254"),
+        mac: GATEWAY_MAC,
+        solicited: true,
+    };
+    assert_eq!(scene.take_events(), [seen]);
+    let mut forwarded = frame;
+    forwarded[21] = 254;
+    scene.assert_drops(N6, &forwarded, DropReason::NeighbourMalformed);
+    assert!(scene.take_events().is_empty());
+}
+
+#[test]
+fn slow_path_is_bounded_per_step() {
+    let mut scene = Scene::new();
+    let request = ArpPacket::request(GNB_MAC, v4(GNB), v4(N3_ADDR));
+    let frame = arp_frame(MacAddr::BROADCAST, &request);
+    let n6_request = ArpPacket::request(GATEWAY_MAC, v4("10.6.0.254"), v4(N6_ADDR));
+    let n6_frame = arp_frame(MacAddr::BROADCAST, &n6_request);
+    for _ in 0..32 {
+        scene.io.inject(N3, &frame);
+        scene.io.inject(N6, &n6_frame);
+        scene.io.inject(MIXED, &frame);
+    }
+    scene.step();
+    assert_eq!(scene.punted(PuntReason::Arp), SLOW_PER_STEP_MAX as u64);
+    assert_eq!(scene.dropped(DropReason::SlowQueueFull), 96 - SLOW_PER_STEP_MAX as u64);
+}
+
+#[test]
+fn commands_solicit_and_announce() {
+    let mut scene = Scene::new();
+    let solicit =
+        |addr: &str, unicast| WorkerCommand::Solicit { interface: IF_N6, addr: ip(addr), unicast };
+    scene.commands.push(solicit("10.6.0.9", None)).unwrap();
+    scene.commands.push(solicit("10.6.0.9", Some(GATEWAY_MAC))).unwrap();
+    scene.commands.push(solicit("2001:db8:6::9", None)).unwrap();
+    scene.commands.push(WorkerCommand::Announce { interface: IF_N6 }).unwrap();
+    scene.step();
+    let sent = scene.sent(N6);
+    let request = ArpPacket::request(N6_MAC, v4(N6_ADDR), v4("10.6.0.9"));
+    assert_eq!(sent[0], arp_frame(MacAddr::BROADCAST, &request));
+    assert_eq!(sent[1], arp_frame(GATEWAY_MAC, &request));
+    let group = solicited_node("2001:db8:6::9".parse().unwrap());
+    let pseudo = Pseudo { src: N6_V6.parse().unwrap(), dst: group };
+    let message = solicitation(&pseudo, "2001:db8:6::9", Some(N6_MAC));
+    assert_eq!(sent[2], nd_frame(multicast_mac(group), N6_MAC, &pseudo, &message));
+    let own = ArpPacket::request(N6_MAC, v4(N6_ADDR), v4(N6_ADDR));
+    assert_eq!(sent[3], arp_frame(MacAddr::BROADCAST, &own));
+    let to_all = Pseudo { src: N6_V6.parse().unwrap(), dst: "ff02::1".parse().unwrap() };
+    let message = advertisement(&to_all, N6_V6, N6_MAC, false);
+    assert_eq!(sent[4], nd_frame(multicast_mac(to_all.dst), N6_MAC, &to_all, &message));
+    assert_eq!((sent.len(), scene.counts().originated_pkts), (6, 6));
+}
+
+#[test]
+fn commands_without_a_buffer_are_counted_as_lost() {
+    let mut scene = Scene::new();
+    scene.io.alloc_room = 0;
+    scene.commands.push(WorkerCommand::Announce { interface: IF_N6_VLAN }).unwrap();
+    scene.step();
+    let counts = scene.counts();
+    assert_eq!((counts.originated_pkts, counts.originated_lost_pkts), (0, 1));
+}
+
+#[test]
+fn arp_on_a_tagged_interface_keeps_the_tag() {
+    let mut scene = Scene::new();
+    scene
+        .commands
+        .push(WorkerCommand::Solicit {
+            interface: IF_N3_VLAN,
+            addr: ip("192.168.30.9"),
+            unicast: None,
+        })
+        .unwrap();
+    scene.step();
+    let sent = scene.sent(MIXED);
+    assert_eq!(sent[0][12..18], [0x81, 0, 0, 30, 8, 6]);
+    assert_eq!(sent[0].len(), 46);
+}

@@ -1,0 +1,15 @@
+//! The packet path from the outside: frames into in-memory ports, frames and counters out of them.
+//!
+//! Every step of every test checks the packet identity. Buffers are poisoned, and what leaves is
+//! compared with expected octets, so that an octet nobody wrote shows.
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+mod downlink;
+mod errors;
+mod frames;
+mod hostile;
+mod local;
+mod neighbours;
+mod scene;
+mod segmented;
+mod uplink;

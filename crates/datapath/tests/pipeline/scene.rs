@@ -1,0 +1,302 @@
+//! A UPF in memory: two N3 and three N6 interfaces, one session, resolved neighbors.
+
+use core::net::{IpAddr, Ipv4Addr};
+
+use adit_datapath::{Worker, WorkerConfig};
+use adit_pktio::PacketBuf;
+use adit_pktio::mem::{MemBuf, MemIo};
+use adit_rules::rule::ue_ipv6_key;
+use adit_rules::{
+    ApplyAction, DeltaId, DestinationInterface, DropReason, FarEntry, Gate, GtpuTunnel, KeyChange,
+    OuterHeaderCreation, OuterHeaderRemoval, PdrEntry, PuntReason, QerEntry, RuleDelta, SessionKey,
+    SessionRules, SourceInterface, UeAddresses, WorkerCommand, WorkerEvent,
+};
+use adit_tables::{Interface, Publisher, Route, Snapshot, TablesConfig, build};
+use adit_testkit::packet::PacketBuilder;
+use adit_types::{
+    FarId, InterfaceId, InterfaceRole, MacAddr, Nanos, NextHopIndex, PdrId, PortId, Precedence,
+    QerId, Qfi, Seid, SessionIndex, Teid, VlanId, WorkerId,
+};
+use rtrb::{Consumer, Producer, RingBuffer};
+
+pub const N3: PortId = PortId(0);
+pub const N6: PortId = PortId(1);
+/// Carries N3 with VLAN 30, and N3 and N6 together untagged.
+pub const MIXED: PortId = PortId(2);
+
+pub const IF_N3: InterfaceId = InterfaceId(0);
+pub const IF_N6: InterfaceId = InterfaceId(1);
+pub const IF_N6_VLAN: InterfaceId = InterfaceId(2);
+pub const IF_N3_VLAN: InterfaceId = InterfaceId(3);
+
+pub const N3_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xa0]);
+pub const N6_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xa1]);
+pub const MIXED_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xa2]);
+pub const GNB_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xb0]);
+pub const GATEWAY_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xc0]);
+pub const VLAN_GATEWAY_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0xc1]);
+
+pub const N3_ADDR: &str = "192.168.10.1";
+pub const N3_V6: &str = "2001:db8:10::1";
+pub const GNB: &str = "192.168.10.2";
+pub const GNB_V6: &str = "2001:db8:10::2";
+pub const N6_ADDR: &str = "10.6.0.1";
+pub const N6_V6: &str = "2001:db8:6::1";
+pub const UE: &str = "10.45.0.2";
+pub const UE_V6: &str = "2001:db8:45::2";
+pub const SERVER: &str = "8.8.8.8";
+pub const SERVER_V6: &str = "2001:db8:ffff::8";
+pub const TEID: u32 = 0x100;
+pub const GNB_TEID: u32 = 0xabcd;
+pub const SESSION: SessionIndex = SessionIndex(7);
+
+pub struct Scene {
+    pub io: MemIo,
+    pub worker: Worker<MemIo>,
+    pub publisher: Publisher,
+    pub events: Consumer<WorkerEvent>,
+    pub commands: Producer<WorkerCommand>,
+    pub now: Nanos,
+    deltas: u64,
+}
+
+fn interface(
+    id: InterfaceId,
+    role: InterfaceRole,
+    (port, vlan): (PortId, u16),
+    mac: MacAddr,
+    v4: &str,
+    v6: Option<&str>,
+) -> Interface {
+    Interface {
+        id,
+        role,
+        port,
+        vlan: VlanId::new(vlan).unwrap_or(VlanId::UNTAGGED),
+        mac,
+        mtu_bytes: 1500,
+        v4: Some((v4.parse().unwrap(), 24)),
+        v6: v6.map(|addr| (addr.parse().unwrap(), 64)),
+    }
+}
+
+/// The tables of every scene.
+pub fn config() -> TablesConfig {
+    let (n3, n6) = (InterfaceRole::N3, InterfaceRole::N6);
+    let route = |interface, prefix: &str, next_hop: &str| Route {
+        interface,
+        prefix: prefix.parse().unwrap(),
+        next_hop: next_hop.parse().unwrap(),
+    };
+    TablesConfig {
+        sessions_max: 64,
+        teid_slot_bits: 8,
+        workers: 1,
+        next_hops_max: 1024,
+        seed: 1,
+        interfaces: vec![
+            interface(IF_N3, n3, (N3, 0), N3_MAC, N3_ADDR, Some(N3_V6)),
+            interface(IF_N6, n6, (N6, 0), N6_MAC, N6_ADDR, Some(N6_V6)),
+            interface(IF_N6_VLAN, n6, (N6, 100), N6_MAC, "10.7.0.1", None),
+            interface(IF_N3_VLAN, n3, (MIXED, 30), MIXED_MAC, "192.168.30.1", None),
+            interface(InterfaceId(4), n3, (MIXED, 0), MIXED_MAC, "192.168.40.1", None),
+            interface(InterfaceId(5), n6, (MIXED, 0), MIXED_MAC, "10.8.0.1", None),
+        ],
+        routes: vec![
+            route(IF_N6, "0.0.0.0/0", "10.6.0.254"),
+            route(IF_N6, "::/0", "2001:db8:6::254"),
+            route(IF_N6_VLAN, "172.16.0.0/12", "10.7.0.254"),
+        ],
+    }
+}
+
+/// The session of [`UE`]: both families, QFI 9, one PDR and FAR each way.
+pub fn rules() -> SessionRules {
+    let ue = UeAddresses {
+        v4: Some(UE.parse().unwrap()),
+        v6: Some("2001:db8:45::/64".parse().unwrap()),
+    };
+    let uplink = PdrEntry {
+        id: PdrId(1),
+        precedence: Precedence(100),
+        source: SourceInterface::Access,
+        teid: Some(Teid(TEID)),
+        qfis: vec![],
+        ue,
+        sdf: vec![],
+        outer_header_removal: Some(OuterHeaderRemoval::GtpuUdpIp),
+        far: 0,
+        qers: [0].into_iter().collect(),
+    };
+    let downlink = PdrEntry {
+        id: PdrId(2),
+        source: SourceInterface::SgiLanN6Lan,
+        teid: None,
+        outer_header_removal: None,
+        far: 1,
+        ..uplink.clone()
+    };
+    let to_n6 = FarEntry {
+        id: FarId(1),
+        action: ApplyAction::FORW,
+        destination: DestinationInterface::SgiLanN6Lan,
+        outer_header_creation: None,
+        transport_level_marking: None,
+        next_hop: NextHopIndex::NONE,
+    };
+    let to_gnb = FarEntry {
+        id: FarId(2),
+        destination: DestinationInterface::Access,
+        outer_header_creation: Some(tunnel(GNB_TEID, GNB)),
+        ..to_n6.clone()
+    };
+    let qer = QerEntry {
+        id: QerId(1),
+        gate_uplink: Gate::Open,
+        gate_downlink: Gate::Open,
+        qfi: Qfi::new(9),
+        rqi: false,
+    };
+    SessionRules {
+        up_seid: Seid(1),
+        ue: vec![ue],
+        uplink: vec![uplink],
+        downlink: vec![downlink],
+        fars: vec![to_n6, to_gnb],
+        qers: vec![qer],
+    }
+}
+
+pub fn tunnel(teid: u32, addr: &str) -> OuterHeaderCreation {
+    OuterHeaderCreation::Gtpu(GtpuTunnel { teid: Teid(teid), addr: addr.parse().unwrap() })
+}
+
+impl Scene {
+    /// Session installed, gateways and gNB resolved.
+    pub fn new() -> Self {
+        Self::with(rules())
+    }
+
+    /// The same with other rules.
+    pub fn with(rules: SessionRules) -> Self {
+        let mut scene = Self::unresolved(rules);
+        scene.resolve(IF_N3, GNB, GNB_MAC);
+        scene.resolve(IF_N3, GNB_V6, GNB_MAC);
+        scene.resolve(IF_N6, "10.6.0.254", GATEWAY_MAC);
+        scene.resolve(IF_N6, "2001:db8:6::254", GATEWAY_MAC);
+        scene.resolve(IF_N6_VLAN, "10.7.0.254", VLAN_GATEWAY_MAC);
+        scene
+    }
+
+    /// The same without any neighbor.
+    pub fn unresolved(rules: SessionRules) -> Self {
+        let (publisher, mut readers) = build(config()).unwrap();
+        let (event_tx, events) = RingBuffer::new(256);
+        let (commands, command_rx) = RingBuffer::new(64);
+        let config = WorkerConfig {
+            id: WorkerId(0),
+            ports: vec![N3, N6, MIXED],
+            burst: 32,
+            gtpu_recovery: 3,
+        };
+        let worker = Worker::new(config, readers.remove(0), event_tx, command_rx);
+        let io = MemIo::new(&[N3_MAC, N6_MAC, MIXED_MAC]);
+        let now = Nanos::from_secs(1000);
+        let mut scene = Self { io, worker, publisher, events, commands, now, deltas: 0 };
+        scene.install(rules);
+        scene
+    }
+
+    /// Publishes rules for the session, with its keys.
+    pub fn install(&mut self, rules: SessionRules) {
+        self.deltas += 1;
+        let keys = vec![
+            KeyChange::Add(SessionKey::Teid(Teid(TEID))),
+            KeyChange::Add(SessionKey::UeIpv4(UE.parse().unwrap())),
+            KeyChange::Add(SessionKey::UeIpv6(ue_ipv6_key(UE_V6.parse().unwrap()))),
+        ];
+        let delta = RuleDelta { session: SESSION, keys, rules: Some(Box::new(rules)) };
+        self.publisher.apply(DeltaId(self.deltas), delta);
+    }
+
+    /// Publishes the hardware address of a neighbor.
+    pub fn resolve(&mut self, interface: InterfaceId, addr: &str, mac: MacAddr) {
+        let index = self.publisher.ensure_next_hop(interface, addr.parse().unwrap()).unwrap();
+        self.publisher.set_mac(index, mac, false);
+    }
+
+    /// One step; checks the identity.
+    pub fn step(&mut self) {
+        self.worker.step(self.now, &mut self.io);
+        let counts = self.counts();
+        assert!(counts.identity_holds(), "{counts:?}");
+    }
+
+    /// One frame in, one step, all frames out of `out`.
+    pub fn pass(&mut self, port: PortId, frame: &[u8], out: PortId) -> Vec<Vec<u8>> {
+        self.io.inject(port, frame);
+        self.step();
+        self.sent(out)
+    }
+
+    /// Frames sent on `port` so far.
+    pub fn sent(&mut self, port: PortId) -> Vec<Vec<u8>> {
+        self.io.take_sent(port).iter().map(|buf: &MemBuf| buf.data().to_vec()).collect()
+    }
+
+    pub fn counts(&self) -> Snapshot {
+        self.publisher.snapshot()
+    }
+
+    pub fn dropped(&self, reason: DropReason) -> u64 {
+        self.counts().drops[reason.index()]
+    }
+
+    pub fn punted(&self, reason: PuntReason) -> u64 {
+        self.counts().punts[reason.index()]
+    }
+
+    /// Takes all events.
+    pub fn take_events(&mut self) -> Vec<WorkerEvent> {
+        core::iter::from_fn(|| self.events.pop().ok()).collect()
+    }
+
+    /// Injects one frame that must be dropped for `reason` and nothing else.
+    #[track_caller]
+    pub fn assert_drops(&mut self, port: PortId, frame: &[u8], reason: DropReason) {
+        let (before, dropped) = (self.dropped(reason), self.counts().dropped_pkts());
+        self.io.inject(port, frame);
+        self.step();
+        let found: Vec<_> = self.counts().drops().filter(|(_, n)| *n > 0).collect();
+        assert_eq!(self.dropped(reason), before + 1, "{reason:?} expected, counted {found:?}");
+        assert_eq!(self.counts().dropped_pkts(), dropped + 1, "counted {found:?}");
+    }
+}
+
+/// An uplink frame up to and including the PDU Session Container of QFI 9.
+pub fn tunneled() -> PacketBuilder {
+    PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR).gtpu(TEID).psc_ul(9)
+}
+
+/// An uplink frame with an IPv4 packet of the UE.
+pub fn uplink() -> PacketBuilder {
+    tunneled().ipv4(UE, SERVER).udp(4000, 53).payload(b"question")
+}
+
+/// A frame from the gateway.
+pub fn from_gateway() -> PacketBuilder {
+    PacketBuilder::ethernet(N6_MAC, GATEWAY_MAC)
+}
+
+/// A downlink frame with an IPv4 packet for the UE.
+pub fn downlink() -> PacketBuilder {
+    from_gateway().ipv4(SERVER, UE).udp(53, 4000).payload(b"answer")
+}
+
+pub fn ip(addr: &str) -> IpAddr {
+    addr.parse().unwrap()
+}
+
+pub fn v4(addr: &str) -> Ipv4Addr {
+    addr.parse().unwrap()
+}

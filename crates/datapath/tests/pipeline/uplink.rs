@@ -1,0 +1,213 @@
+//! From tunnels to data networks.
+
+use adit_rules::sdf::{AddrMatch, PortRange};
+use adit_rules::{
+    ApplyAction, DestinationInterface, DropReason, Gate, OuterHeaderRemoval, SdfFilter,
+    SourceInterface,
+};
+use adit_testkit::packet::PacketBuilder;
+use adit_types::{FarId, Precedence, Qfi};
+
+use crate::scene::*;
+
+#[test]
+fn uplink_ipv4_is_stripped_decremented_and_sent_to_the_gateway() {
+    let mut scene = Scene::new();
+    let sent = scene.pass(N3, &uplink().build(), N6);
+    let expected = PacketBuilder::ethernet(GATEWAY_MAC, N6_MAC)
+        .ipv4(UE, SERVER)
+        .ttl(63)
+        .udp(4000, 53)
+        .payload(b"question")
+        .build();
+    assert_eq!(sent, [expected]);
+    let counts = scene.counts();
+    assert_eq!((counts.transmitted_uplink_pkts, counts.transmitted_downlink_pkts), (1, 0));
+    assert_eq!(counts.interfaces[1].tx_pkts, 1);
+    assert_eq!(counts.interfaces[0].rx_pkts, 1);
+    let traffic = scene.publisher.session_traffic(SESSION);
+    assert_eq!((traffic.ul_pkts, traffic.ul_bytes, traffic.dl_pkts), (1, 36, 0));
+}
+
+#[test]
+fn uplink_ipv6_over_ipv6_tunnel_is_forwarded() {
+    let mut scene = Scene::new();
+    let inner = |builder: PacketBuilder, ttl| {
+        builder.ipv6(UE_V6, SERVER_V6).ttl(ttl).udp(1, 2).payload(b"six").build()
+    };
+    let outer = PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv6(GNB_V6, N3_V6).gtpu(TEID).psc_ul(9);
+    let sent = scene.pass(N3, &inner(outer, 64), N6);
+    assert_eq!(sent, [inner(PacketBuilder::ethernet(GATEWAY_MAC, N6_MAC), 63)]);
+}
+
+#[test]
+fn uplink_without_container_with_options_and_sequence_is_forwarded() {
+    let mut scene = Scene::new();
+    let plain = PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR).options(&[1, 1, 1, 1]);
+    let frame = plain.gtpu(TEID).sequence(5).ipv4(UE, SERVER).udp(1, 2).trailer(&[0; 9]).build();
+    let sent = scene.pass(N3, &frame, N6);
+    assert_eq!(sent.len(), 1);
+    assert_eq!(sent[0].len(), 14 + 28, "padding and outer headers are gone");
+}
+
+#[test]
+fn uplink_to_a_routed_prefix_leaves_with_its_vlan() {
+    let mut scene = Scene::new();
+    let sent = scene.pass(N3, &tunneled().ipv4(UE, "172.16.1.1").udp(1, 2).build(), N6);
+    let expected = PacketBuilder::ethernet(VLAN_GATEWAY_MAC, N6_MAC)
+        .vlan(100)
+        .ipv4(UE, "172.16.1.1")
+        .ttl(63)
+        .udp(1, 2)
+        .build();
+    assert_eq!(sent, [expected]);
+    assert_eq!(scene.counts().interfaces[2].tx_pkts, 1);
+}
+
+#[test]
+fn uplink_from_tagged_and_shared_ports_is_forwarded() {
+    let mut scene = Scene::new();
+    let tagged = PacketBuilder::ethernet(MIXED_MAC, GNB_MAC).vlan(30).ipv4(GNB, "192.168.30.1");
+    let frame = tagged.gtpu(TEID).ipv4(UE, SERVER).udp(1, 2).build();
+    assert_eq!(scene.pass(MIXED, &frame, N6).len(), 1);
+    let shared = PacketBuilder::ethernet(MIXED_MAC, GNB_MAC).ipv4(GNB, "192.168.40.1");
+    let frame = shared.gtpu(TEID).ipv4(UE, SERVER).udp(1, 2).build();
+    assert_eq!(scene.pass(MIXED, &frame, N6).len(), 1);
+    // The same untagged port faces a data network: plain IP there is downlink.
+    let plain = PacketBuilder::ethernet(MIXED_MAC, GATEWAY_MAC).ipv4(SERVER, UE).udp(1, 2);
+    assert_eq!(scene.pass(MIXED, &plain.build(), N3).len(), 1);
+}
+
+#[test]
+fn uplink_to_another_ue_goes_to_the_data_network() {
+    let mut scene = Scene::new();
+    assert_eq!(scene.pass(N3, &tunneled().ipv4(UE, "10.45.0.99").udp(1, 2).build(), N6).len(), 1);
+}
+
+#[test]
+fn uplink_of_unknown_teid_is_dropped() {
+    let mut scene = Scene::new();
+    let outer = PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR).gtpu(0x101);
+    scene.assert_drops(N3, &outer.ipv4(UE, SERVER).udp(1, 2).build(), DropReason::TeidUnknown);
+}
+
+#[test]
+fn uplink_from_a_foreign_source_is_dropped_as_spoofed() {
+    let mut scene = Scene::new();
+    let v4 = tunneled().ipv4("10.45.0.3", SERVER).udp(1, 2).build();
+    scene.assert_drops(N3, &v4, DropReason::UeSourceSpoofed);
+    let v6 = tunneled().ipv6("2001:db8:46::2", SERVER_V6).udp(1, 2).build();
+    scene.assert_drops(N3, &v6, DropReason::UeSourceSpoofed);
+}
+
+#[test]
+fn uplink_that_no_pdr_matches_is_dropped() {
+    let mut other_flow = rules();
+    other_flow.uplink[0].qfis = vec![Qfi::new(5).unwrap()];
+    let mut other_side = rules();
+    other_side.uplink[0].source = SourceInterface::Core;
+    let mut other_port = rules();
+    let remote_ports = vec![PortRange { first: 80, last: 80 }];
+    other_port.uplink[0].sdf = vec![SdfFilter { remote_ports, ..SdfFilter::ANY }];
+    for rules in [other_flow, other_side, other_port] {
+        Scene::with(rules).assert_drops(N3, &uplink().build(), DropReason::PdrUnmatched);
+    }
+}
+
+#[test]
+fn uplink_takes_the_pdr_of_lowest_precedence_that_matches() {
+    let mut rules = rules();
+    let mut dns = rules.uplink[0].clone();
+    dns.precedence = Precedence(1);
+    dns.sdf = vec![SdfFilter {
+        protocol: Some(17),
+        remote: AddrMatch::V4("8.8.8.0/24".parse().unwrap()),
+        remote_ports: vec![PortRange { first: 53, last: 53 }],
+        ..SdfFilter::ANY
+    }];
+    let mut drop = rules.fars[0].clone();
+    (drop.id, drop.action) = (FarId(3), ApplyAction::DROP);
+    dns.far = 2;
+    rules.fars.push(drop);
+    rules.uplink.insert(0, dns);
+    let mut scene = Scene::with(rules);
+    scene.assert_drops(N3, &uplink().build(), DropReason::FarDrop);
+    let http = tunneled().ipv4(UE, SERVER).tcp(4000, 80, 2).build();
+    assert_eq!(scene.pass(N3, &http, N6).len(), 1);
+    assert_eq!(scene.publisher.session_traffic(SESSION).ul_pkts, 1, "drops are not usage");
+}
+
+#[test]
+fn uplink_with_one_closed_gate_is_dropped() {
+    let mut rules = rules();
+    let mut closed = rules.qers[0].clone();
+    closed.gate_uplink = Gate::Closed;
+    rules.qers.push(closed);
+    rules.uplink[0].qers.push(1);
+    let mut scene = Scene::with(rules);
+    scene.assert_drops(N3, &uplink().build(), DropReason::GateClosed);
+    assert_eq!(scene.pass(N6, &downlink().build(), N3).len(), 1, "downlink has its own gate");
+}
+
+#[test]
+fn uplink_with_other_outer_header_than_removed_is_dropped() {
+    for removal in [None, Some(OuterHeaderRemoval::GtpuUdpIpv6), Some(OuterHeaderRemoval::Ipv4)] {
+        let mut rules = rules();
+        rules.uplink[0].outer_header_removal = removal;
+        Scene::with(rules).assert_drops(N3, &uplink().build(), DropReason::OuterHeaderMismatch);
+    }
+}
+
+#[test]
+fn uplink_without_a_way_out_is_dropped() {
+    let mut to_access = rules();
+    to_access.fars[0].destination = DestinationInterface::Access;
+    Scene::with(to_access).assert_drops(N3, &uplink().build(), DropReason::RouteUnknown);
+    let mut scene = Scene::new();
+    for own in [N6_ADDR, "10.6.0.255"] {
+        let frame = tunneled().ipv4(UE, own).udp(1, 2).build();
+        scene.assert_drops(N3, &frame, DropReason::RouteUnknown);
+    }
+}
+
+#[test]
+fn uplink_to_the_ran_network_does_not_leave_through_n3() {
+    let mut scene = Scene::new();
+    let sent = scene.pass(N3, &tunneled().ipv4(UE, GNB).udp(1, 2).build(), N6);
+    assert_eq!(sent.len(), 1, "N6 routes alone decide");
+    assert!(scene.sent(N3).is_empty());
+}
+
+#[test]
+fn uplink_with_outer_header_creation_is_tunneled_onwards_as_uplink() {
+    let mut rules = rules();
+    rules.fars[0].destination = DestinationInterface::Core;
+    rules.fars[0].outer_header_creation = Some(tunnel(0x77, GNB));
+    let mut scene = Scene::with(rules);
+    let sent = scene.pass(N3, &uplink().build(), N3);
+    let expected = PacketBuilder::ethernet(GNB_MAC, N3_MAC)
+        .ipv4(N3_ADDR, GNB)
+        .dont_fragment()
+        .gtpu(0x77)
+        .psc_ul(9)
+        .ipv4(UE, SERVER)
+        .ttl(63)
+        .udp(4000, 53)
+        .payload(b"question")
+        .build();
+    assert_eq!(sent, [expected]);
+}
+
+#[test]
+fn uplink_tunneled_onwards_over_ipv6_has_a_right_udp_checksum() {
+    let mut rules = rules();
+    rules.fars[0].outer_header_creation = Some(tunnel(0x77, GNB_V6));
+    let mut scene = Scene::with(rules);
+    let sent = scene.pass(N3, &uplink().build(), N3);
+    assert_eq!(sent.len(), 1);
+    let datagram = &sent[0][14 + 40..];
+    let (src, dst) = (N3_V6.parse().unwrap(), GNB_V6.parse().unwrap());
+    assert_ne!(datagram[6..8], [0, 0]);
+    assert_eq!(adit_wire::udp::verify_ipv6(src, dst, datagram), Ok(()));
+    assert_eq!(datagram[8 + 12..8 + 16], [1, 0x10, 9, 0]);
+}
