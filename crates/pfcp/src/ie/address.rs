@@ -385,6 +385,9 @@ impl<'a> Ie<'a> for SourceIpAddress {
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
         let mut r = Reader::new(value);
         let flags = r.u8()?;
+        if flags & 3 == 0 {
+            return Err(IeError::Value);
+        }
         Ok(Self {
             v4: r.ipv4_if(flags & 2 != 0)?,
             v6: r.ipv6_if(flags & 1 != 0)?,

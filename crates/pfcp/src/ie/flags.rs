@@ -5,11 +5,11 @@ use crate::encode::{NoRoom, Writer};
 use crate::error::IeError;
 use crate::ie::{Ie, IeType};
 
-/// A row set is `Name: integer, IE_CONST, at least N octets on decode, M on encode, in steps of S`.
+/// A row set is `Name: integer, IE_CONST, at least N octets on decode, M on encode`.
 /// The encoder leaves out trailing zero octets beyond M.
 macro_rules! flag_sets {
     ($( $(#[$doc:meta])*
-        $name:ident: $int:ident, $type:ident, $decode_min:literal, $encode_min:literal, $step:literal {
+        $name:ident: $int:ident, $type:ident, $decode_min:literal, $encode_min:literal {
             $( $bit:literal $flag:ident $text:literal, )*
         }
     )*) => { $(
@@ -39,7 +39,7 @@ macro_rules! flag_sets {
             fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
                 let octets = self.bits().to_le_bytes();
                 let used = octets.iter().rposition(|o| *o != 0).map_or(0, |at| at + 1);
-                let len = used.next_multiple_of($step).max($encode_min).min(octets.len());
+                let len = used.max($encode_min);
                 w.bytes(&octets[..len])
             }
         }
@@ -48,7 +48,7 @@ macro_rules! flag_sets {
 
 flag_sets! {
     /// What to do with packets of a FAR. Spec: TS 29.244 §8.2.26.
-    ApplyAction: u16, APPLY_ACTION, 1, 1, 1 {
+    ApplyAction: u16, APPLY_ACTION, 1, 1 {
         0 DROP "Drop.",
         1 FORW "Forward.",
         2 BUFF "Buffer.",
@@ -65,7 +65,7 @@ flag_sets! {
     }
 
     /// Events that make a URR report. Spec: TS 29.244 §8.2.19.
-    ReportingTriggers: u32, REPORTING_TRIGGERS, 2, 3, 1 {
+    ReportingTriggers: u32, REPORTING_TRIGGERS, 2, 3 {
         0 PERIO "Periodic.",
         1 VOLTH "Volume threshold.",
         2 TIMTH "Time threshold.",
@@ -87,7 +87,7 @@ flag_sets! {
     }
 
     /// Why a usage report was made. Spec: TS 29.244 §8.2.41.
-    UsageReportTrigger: u32, USAGE_REPORT_TRIGGER, 2, 3, 1 {
+    UsageReportTrigger: u32, USAGE_REPORT_TRIGGER, 2, 3 {
         0 PERIO "Periodic.",
         1 VOLTH "Volume threshold.",
         2 TIMTH "Time threshold.",
@@ -113,7 +113,7 @@ flag_sets! {
     }
 
     /// Contents of a Session Report Request. Spec: TS 29.244 §8.2.21.
-    ReportType: u8, REPORT_TYPE, 1, 1, 1 {
+    ReportType: u8, REPORT_TYPE, 1, 1 {
         0 DLDR "Downlink Data Report.",
         1 USAR "Usage Report.",
         2 ERIR "Error Indication Report.",
@@ -124,7 +124,7 @@ flag_sets! {
     }
 
     /// What the UP function can do. Spec: TS 29.244 §8.2.25.
-    UpFunctionFeatures: u64, UP_FUNCTION_FEATURES, 2, 2, 2 {
+    UpFunctionFeatures: u64, UP_FUNCTION_FEATURES, 2, 2 {
         0 BUCP "Buffering in the CP function.",
         1 DDND "Downlink data notification delay.",
         2 DLBD "DL buffering duration.",
@@ -182,7 +182,7 @@ flag_sets! {
     }
 
     /// What the CP function can do. Spec: TS 29.244 §8.2.58.
-    CpFunctionFeatures: u16, CP_FUNCTION_FEATURES, 1, 1, 1 {
+    CpFunctionFeatures: u16, CP_FUNCTION_FEATURES, 1, 1 {
         0 LOAD "Load control.",
         1 OVRL "Overload control.",
         2 EPFAR "Enhanced PFCP association release.",
@@ -196,7 +196,7 @@ flag_sets! {
     }
 
     /// Flags of a Session Modification Request. Spec: TS 29.244 §8.2.31.
-    PfcpSmReqFlags: u8, PFCPSMREQ_FLAGS, 1, 1, 1 {
+    PfcpSmReqFlags: u8, PFCPSMREQ_FLAGS, 1, 1 {
         0 DROBU "Drop buffered packets.",
         1 SNDEM "Send End Marker packets.",
         2 QAURR "Query all URRs.",
@@ -206,51 +206,51 @@ flag_sets! {
     }
 
     /// Flags of a Session Report Response. Spec: TS 29.244 §8.2.32.
-    PfcpSrRspFlags: u8, PFCPSRRSP_FLAGS, 1, 1, 1 {
+    PfcpSrRspFlags: u8, PFCPSRRSP_FLAGS, 1, 1 {
         0 DROBU "Drop buffered packets.",
     }
 
     /// Flags of a Session Report Request. Spec: TS 29.244 §8.2.119.
-    PfcpSrReqFlags: u8, PFCPSRREQ_FLAGS, 1, 1, 1 {
+    PfcpSrReqFlags: u8, PFCPSRREQ_FLAGS, 1, 1 {
         0 PSDBU "The UP function deleted the session.",
     }
 
     /// Flags of a Session Establishment Request. Spec: TS 29.244 §8.2.137.
-    PfcpSeReqFlags: u8, PFCPSEREQ_FLAGS, 1, 1, 1 {
+    PfcpSeReqFlags: u8, PFCPSEREQ_FLAGS, 1, 1 {
         0 RESTI "Restoration of an existing session.",
         1 SUMPC "Stop usage measurement for a pause of charging.",
     }
 
     /// Flags of a Session Deletion Response. Spec: TS 29.244 §8.2.217.
-    PfcpSdRspFlags: u8, PFCPSDRSP_FLAGS, 1, 1, 1 {
+    PfcpSdRspFlags: u8, PFCPSDRSP_FLAGS, 1, 1 {
         0 PURU "Pending usage reports are unacknowledged.",
     }
 
     /// Flags of an Association Update Request. Spec: TS 29.244 §8.2.120.
-    PfcpAuReqFlags: u8, PFCPAUREQ_FLAGS, 1, 1, 1 {
+    PfcpAuReqFlags: u8, PFCPAUREQ_FLAGS, 1, 1 {
         0 PARPS "Preparation of the release starts.",
     }
 
     /// Flags of an Association Setup Request. Spec: TS 29.244 §8.2.179.
-    PfcpAsReqFlags: u8, PFCPASREQ_FLAGS, 1, 1, 1 {
+    PfcpAsReqFlags: u8, PFCPASREQ_FLAGS, 1, 1 {
         0 UUPSI "The UPF serves as IPUPS.",
     }
 
     /// Flags of an Association Setup Response. Spec: TS 29.244 §8.2.135.
-    PfcpAsRspFlags: u8, PFCPASRSP_FLAGS, 1, 1, 1 {
+    PfcpAsRspFlags: u8, PFCPASRSP_FLAGS, 1, 1 {
         0 PSREI "The sessions are retained.",
         1 UUPSI "The UPF serves as IPUPS.",
     }
 
     /// What a URR measures. Spec: TS 29.244 §8.2.40.
-    MeasurementMethod: u8, MEASUREMENT_METHOD, 1, 1, 1 {
+    MeasurementMethod: u8, MEASUREMENT_METHOD, 1, 1 {
         0 DURAT "Duration.",
         1 VOLUM "Volume.",
         2 EVENT "Events.",
     }
 
     /// How a URR measures. Spec: TS 29.244 §8.2.68.
-    MeasurementInformation: u16, MEASUREMENT_INFORMATION, 1, 1, 1 {
+    MeasurementInformation: u16, MEASUREMENT_INFORMATION, 1, 1 {
         0 MBQE "Before QoS enforcement.",
         1 INAM "Inactive.",
         2 RADI "Reduced application detection information.",
@@ -262,7 +262,7 @@ flag_sets! {
     }
 
     /// What a usage report counts. Spec: TS 29.244 §8.2.60.
-    UsageInformation: u8, USAGE_INFORMATION, 1, 1, 1 {
+    UsageInformation: u8, USAGE_INFORMATION, 1, 1 {
         0 BEF "Before the monitoring time or the change of QoS.",
         1 AFT "After it.",
         2 UAE "After QoS enforcement.",
@@ -270,7 +270,7 @@ flag_sets! {
     }
 
     /// Contents of a Node Report Request. Spec: TS 29.244 §8.2.69.
-    NodeReportType: u8, NODE_REPORT_TYPE, 1, 1, 1 {
+    NodeReportType: u8, NODE_REPORT_TYPE, 1, 1 {
         0 UPFR "User Plane Path Failure Report.",
         1 UPRR "User Plane Path Recovery Report.",
         2 CKDR "Clock Drift Report.",
@@ -280,63 +280,63 @@ flag_sets! {
     }
 
     /// Scope of overload information. Spec: TS 29.244 §8.2.76.
-    OciFlags: u8, OCI_FLAGS, 1, 1, 1 {
+    OciFlags: u8, OCI_FLAGS, 1, 1 {
         0 AOCI "Associated with the Node ID.",
     }
 
     /// Wish of the UP function to release the association. Spec: TS 29.244 §8.2.77.
-    AssociationReleaseRequest: u8, PFCP_ASSOCIATION_RELEASE_REQUEST, 1, 1, 1 {
+    AssociationReleaseRequest: u8, PFCP_ASSOCIATION_RELEASE_REQUEST, 1, 1 {
         0 SARR "The association shall be released.",
         1 URSS "Usage reports of the affected sessions were sent.",
     }
 
     /// Reflective QoS. Spec: TS 29.244 §8.2.88.
-    Rqi: u8, RQI, 1, 1, 1 {
+    Rqi: u8, RQI, 1, 1 {
         0 RQI "Mark downlink packets for reflective QoS.",
     }
 
     /// Delivery status of downlink data. Spec: TS 29.244 §8.2.180.
-    DataStatus: u8, DATA_STATUS, 1, 1, 1 {
+    DataStatus: u8, DATA_STATUS, 1, 1 {
         0 DROP "The first downlink packet was discarded.",
         1 BUFF "The first downlink packet was buffered.",
     }
 
     /// Rate control status reporting. Spec: TS 29.244 §8.2.174.
-    QerControlIndications: u8, QER_CONTROL_INDICATIONS, 1, 1, 1 {
+    QerControlIndications: u8, QER_CONTROL_INDICATIONS, 1, 1 {
         0 RCSR "Report the rate control status when the session ends.",
         1 MOED "Marking of end of data burst.",
         2 NORD "No reporting of the QoS flow.",
     }
 
     /// Indications of a QER for MBS. Spec: TS 29.244 §8.2.218.
-    QerIndications: u8, QER_INDICATIONS, 1, 1, 1 {
+    QerIndications: u8, QER_INDICATIONS, 1, 1 {
         0 IQFIS "Insert the DL MBS QFI sequence number.",
     }
 
     /// Size reports of downlink packets. Spec: TS 29.244 §8.2.172.
-    MtEdtControlInformation: u8, MT_EDT_CONTROL_INFORMATION, 1, 1, 1 {
+    MtEdtControlInformation: u8, MT_EDT_CONTROL_INFORMATION, 1, 1 {
         0 RDSI "Report the size of downlink data packets.",
     }
 
     /// Supported IP versions. Spec: TS 29.244 §8.2.178.
-    IpVersion: u8, IP_VERSION, 1, 1, 1 {
+    IpVersion: u8, IP_VERSION, 1, 1 {
         0 V4 "IPv4.",
         1 V6 "IPv6.",
     }
 
     /// Answers to ARP and neighbor solicitations. Spec: TS 29.244 §8.2.97.
-    Proxying: u8, PROXYING, 1, 1, 1 {
+    Proxying: u8, PROXYING, 1, 1 {
         0 ARP "Answer ARP.",
         1 INS "Answer IPv6 neighbor solicitations.",
     }
 
     /// Properties of an Ethernet packet filter. Spec: TS 29.244 §8.2.99.
-    EthernetFilterProperties: u8, ETHERNET_FILTER_PROPERTIES, 1, 1, 1 {
+    EthernetFilterProperties: u8, ETHERNET_FILTER_PROPERTIES, 1, 1 {
         0 BIDE "Bidirectional.",
     }
 
     /// Ethernet PDU session. Spec: TS 29.244 §8.2.102.
-    EthernetPduSessionInformation: u8, ETHERNET_PDU_SESSION_INFORMATION, 1, 1, 1 {
+    EthernetPduSessionInformation: u8, ETHERNET_PDU_SESSION_INFORMATION, 1, 1 {
         0 ETHI "All packets of the Ethernet PDU session.",
     }
 }

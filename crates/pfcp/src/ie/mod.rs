@@ -58,7 +58,7 @@ pub use pfd::PfdContents;
 pub use policy::{ForwardingPolicy, HeaderEnrichment, RedirectAddressType, RedirectInformation};
 pub use rate::{
     DlFlowLevelMarking, GateState, GateStatus, Gbr, Mbr, PacketRate, PacketRateLimit,
-    PacketRateStatus, RateLimits,
+    PacketRateStatus, RateLimits, RemainingPackets,
 };
 pub(crate) use reader::Reader;
 pub use rule_id::FailedRuleId;

@@ -36,16 +36,19 @@ impl<'a> Fqdn<'a> {
 
     /// The name encoded as `octets`; a trailing zero octet is accepted.
     fn from_labels(octets: &'a [u8]) -> Option<Self> {
-        let octets = octets.strip_suffix(&[0]).unwrap_or(octets);
         let mut rest = octets;
         while let Some((&len, after)) = rest.split_first() {
+            if len == 0 && after.is_empty() {
+                break;
+            }
             let len = usize::from(len);
             if !(1..=LABEL_MAX).contains(&len) {
                 return None;
             }
             rest = after.get(len..)?;
         }
-        (!octets.is_empty() && octets.len() < FQDN_MAX).then_some(Self(Form::Labels(octets)))
+        let labels = octets.get(..octets.len() - rest.len())?;
+        (!labels.is_empty() && labels.len() < FQDN_MAX).then_some(Self(Form::Labels(labels)))
     }
 
     /// The labels, most specific first.

@@ -20,6 +20,10 @@ crate::ie::code_points! {
 }
 
 impl RedirectAddressType {
+    const fn has_two(self) -> bool {
+        matches!(self, Self::Ipv4AndIpv6 | Self::Ipv4AndIpv6AndPort)
+    }
+
     const fn has_port(self) -> bool {
         matches!(
             self,
@@ -35,7 +39,7 @@ pub struct RedirectInformation<'a> {
     pub address_type: RedirectAddressType,
     /// The address; empty with type Port.
     pub address: &'a [u8],
-    /// The IPv6 address where both are given, else empty.
+    /// The IPv6 address with the types that have two, else empty.
     pub other_address: &'a [u8],
     /// The port, with the types that have one.
     pub port: Option<u16>,
@@ -48,8 +52,7 @@ impl<'a> Ie<'a> for RedirectInformation<'a> {
         let mut r = Reader::new(value);
         let address_type = RedirectAddressType::from_code(r.u8()? & 0x0f);
         let address = r.bytes_len16()?;
-        // INTEROP: senders of early releases leave the second length out.
-        let other_address = if r.rest().is_empty() { &[][..] } else { r.bytes_len16()? };
+        let other_address = r.when(address_type.has_two(), Reader::bytes_len16)?.unwrap_or(&[]);
         let port = r.when(address_type.has_port(), Reader::u16)?;
         Ok(Self { address_type, address, other_address, port })
     }
@@ -57,7 +60,9 @@ impl<'a> Ie<'a> for RedirectInformation<'a> {
     fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
         w.u8(self.address_type.code() & 0x0f)?;
         w.bytes_len16(self.address)?;
-        w.bytes_len16(self.other_address)?;
+        if self.address_type.has_two() {
+            w.bytes_len16(self.other_address)?;
+        }
         if self.address_type.has_port() {
             w.u16(self.port.unwrap_or(0))?;
         }

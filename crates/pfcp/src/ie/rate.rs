@@ -172,15 +172,33 @@ impl<'a> Ie<'a> for PacketRate {
     }
 }
 
+/// Packets that a rate control still allows in one direction. Spec: TS 29.244 §8.2.143.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RemainingPackets {
+    /// Packets that remain.
+    pub packets: u16,
+    /// Exception reports that remain beyond them; given for both directions or for none.
+    pub additional: Option<u16>,
+}
+
+impl RemainingPackets {
+    fn decode(r: &mut Reader<'_>, additional: bool) -> Result<Self, IeError> {
+        Ok(Self { packets: r.u16()?, additional: r.when(additional, Reader::u16)? })
+    }
+
+    fn encode(self, additional: bool, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        w.u16(self.packets)?;
+        if additional { w.u16(self.additional.unwrap_or(0)) } else { Ok(()) }
+    }
+}
+
 /// Packets that a rate control still allows. Spec: TS 29.244 §8.2.143.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct PacketRateStatus {
-    /// Remaining uplink packets (UL).
-    pub uplink: Option<u16>,
-    /// Remaining downlink packets (DL).
-    pub downlink: Option<u16>,
-    /// Additional remaining packets, uplink (where UL) and downlink (where DL), with APR.
-    pub additional: Option<(u16, u16)>,
+    /// Uplink (UL).
+    pub uplink: Option<RemainingPackets>,
+    /// Downlink (DL).
+    pub downlink: Option<RemainingPackets>,
     /// Rate control status validity time: an NTP time stamp of 64 bits.
     pub validity_time: u64,
 }
@@ -191,25 +209,21 @@ impl<'a> Ie<'a> for PacketRateStatus {
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
         let mut r = Reader::new(value);
         let flags = r.u8()?;
-        let (ul, dl) = (flags & 1 != 0, flags & 2 != 0);
-        let (uplink, downlink) = (r.when(ul, Reader::u16)?, r.when(dl, Reader::u16)?);
-        let additional = r.when(flags & 4 != 0, |r| {
-            let uplink = r.when(ul, Reader::u16)?.unwrap_or(0);
-            Ok((uplink, r.when(dl, Reader::u16)?.unwrap_or(0)))
-        })?;
-        Ok(Self { uplink, downlink, additional, validity_time: r.u64()? })
+        let additional = flags & 4 != 0;
+        Ok(Self {
+            uplink: r.when(flags & 1 != 0, |r| RemainingPackets::decode(r, additional))?,
+            downlink: r.when(flags & 2 != 0, |r| RemainingPackets::decode(r, additional))?,
+            validity_time: r.u64()?,
+        })
     }
 
     fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        let directions = [self.uplink, self.downlink];
+        let additional = directions.iter().flatten().any(|d| d.additional.is_some());
         w.u8(u8::from(self.uplink.is_some())
             | u8::from(self.downlink.is_some()) << 1
-            | u8::from(self.additional.is_some()) << 2)?;
-        self.uplink.map_or(Ok(()), |n| w.u16(n))?;
-        self.downlink.map_or(Ok(()), |n| w.u16(n))?;
-        if let Some((uplink, downlink)) = self.additional {
-            self.uplink.map_or(Ok(()), |_| w.u16(uplink))?;
-            self.downlink.map_or(Ok(()), |_| w.u16(downlink))?;
-        }
+            | u8::from(additional) << 2)?;
+        directions.into_iter().flatten().try_for_each(|d| d.encode(additional, w))?;
         w.u64(self.validity_time)
     }
 }
