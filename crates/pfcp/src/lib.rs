@@ -7,6 +7,29 @@
 //!
 //! Data flow: a UDP payload enters through [`Datagram`], becomes [`RawMessage`] and then
 //! [`Message`]; answers leave through [`encode`] or [`Writer`].
+//!
+//! ```
+//! use adit_pfcp::ie::{NodeId, RecoveryTimeStamp};
+//! use adit_pfcp::message::{AssociationSetupRequest, AssociationSetupResponse};
+//! use adit_pfcp::{Cause, Datagram, Message, encode};
+//!
+//! let node_id = NodeId::Ipv4([192, 0, 2, 1].into());
+//! let mut request = [0; 1500];
+//! let body = AssociationSetupRequest::new(node_id, RecoveryTimeStamp(3_900_000_000));
+//! let len = encode(&mut request, None, 7, &body)?;
+//!
+//! let mut answer = [0; 1500];
+//! for raw in Datagram::new(&request[..len]) {
+//!     let raw = raw?;
+//!     if let Message::AssociationSetupRequest(setup) = Message::decode(&raw)? {
+//!         assert_eq!(setup.node_id, node_id);
+//!         let cause = Cause::RequestAccepted;
+//!         let body = AssociationSetupResponse::new(node_id, cause, RecoveryTimeStamp(1));
+//!         encode(&mut answer, None, raw.header.sequence, &body)?;
+//!     }
+//! }
+//! # Ok::<(), Box<dyn core::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod body;
