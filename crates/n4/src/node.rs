@@ -3,8 +3,10 @@
 //! Requests pass the response cache, then their procedure; accepted changes wait in `pending` for
 //! their publication. Spec: TS 29.244 §6.4, §7.6.
 
+use core::hash::{Hash, Hasher};
 use core::net::{IpAddr, SocketAddr};
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::DefaultHasher;
 
 use adit_pfcp::{Cause, Datagram, Header, HeaderError, MessageBody, MessageType, RawMessage};
 use adit_rules::{DeltaId, RuleDelta};
@@ -74,10 +76,13 @@ impl Request<'_> {
     }
 
     fn key(&self) -> RequestKey {
+        let mut digest = DefaultHasher::new();
+        (self.header.seid, self.body).hash(&mut digest);
         RequestKey {
             port: self.from.port(),
             message_type: self.header.message_type.0,
             sequence: self.header.sequence,
+            digest: digest.finish(),
         }
     }
 }
@@ -277,8 +282,12 @@ impl Node {
                     return;
                 }
                 // Spec: TS 29.244 §7.6.2.
-                let written = adit_pfcp::Writer::new(&mut self.scratch)
-                    .message(answers, None, sequence, |_| Ok(()));
+                let written = adit_pfcp::Writer::new(&mut self.scratch).message(
+                    answers,
+                    None,
+                    sequence,
+                    |_| Ok(()),
+                );
                 let Ok(len) = written else { return };
                 let bytes = self.scratch.get(..len).unwrap_or_default().to_vec();
                 self.transmit(answers, from, bytes);

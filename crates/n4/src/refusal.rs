@@ -87,9 +87,7 @@ fn cause_and_ie(refusal: &Refusal) -> (Cause, Option<IeType>) {
             (rule, Some(IeType::DESTINATION_INTERFACE))
         }
         Refusal::UnsupportedInterface { .. } => (rule, Some(IeType::SOURCE_INTERFACE)),
-        Refusal::UnsupportedOuterHeaderRemoval { .. } => {
-            (rule, Some(IeType::OUTER_HEADER_REMOVAL))
-        }
+        Refusal::UnsupportedOuterHeaderRemoval { .. } => (rule, Some(IeType::OUTER_HEADER_REMOVAL)),
         Refusal::FTeidZero { .. }
         | Refusal::FTeidWithoutAddress { .. }
         | Refusal::ForeignAddress { .. }

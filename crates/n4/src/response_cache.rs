@@ -18,6 +18,9 @@ pub(crate) struct RequestKey {
     pub message_type: u8,
     /// Sequence number of the request.
     pub sequence: u32,
+    /// Digest of SEID and body. A peer that restarts may count from the same number again; its
+    /// request then differs, while a retransmission is identical. Spec: TS 29.244 §6.4.
+    pub digest: u64,
 }
 
 /// What is known of a request.
@@ -125,7 +128,7 @@ mod tests {
     use super::*;
 
     fn key(sequence: u32) -> RequestKey {
-        RequestKey { port: 8805, message_type: 50, sequence }
+        RequestKey { port: 8805, message_type: 50, sequence, digest: 0 }
     }
 
     #[test]
@@ -137,6 +140,7 @@ mod tests {
         assert_eq!(cache.answer(Nanos(0), key(1), vec![9]), 0);
         assert_eq!(cache.find(&key(1)), Seen::Answered(&[9]));
         assert_eq!(cache.find(&RequestKey { port: 1, ..key(1) }), Seen::New);
+        assert_eq!(cache.find(&RequestKey { digest: 1, ..key(1) }), Seen::New);
         assert_eq!(cache.find(&RequestKey { message_type: 52, ..key(1) }), Seen::New);
     }
 

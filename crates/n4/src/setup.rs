@@ -41,7 +41,11 @@ impl Setups {
     /// Peers to be tried at once. `first_pause` is the pause after the first failure; it doubles
     /// with every further one up to [`PAUSE_MAX`].
     pub fn new(peers: &[SocketAddr], first_pause: Nanos) -> Self {
-        let setup = |&to| Setup { to: canonical(to), progress: Progress::Waiting(Nanos(0)), pause: first_pause };
+        let setup = |&to| Setup {
+            to: canonical(to),
+            progress: Progress::Waiting(Nanos(0)),
+            pause: first_pause,
+        };
         Self { setups: peers.iter().map(setup).collect(), first_pause }
     }
 

@@ -85,11 +85,7 @@ pub(crate) struct Transactions<P> {
 impl<P> Transactions<P> {
     /// No requests; the first gets `first_sequence` (its low 24 bits).
     pub fn new(retransmission: Retransmission, first_sequence: u32) -> Self {
-        Self {
-            retransmission,
-            next_sequence: first_sequence & SEQUENCE_MAX,
-            open: BTreeMap::new(),
-        }
+        Self { retransmission, next_sequence: first_sequence & SEQUENCE_MAX, open: BTreeMap::new() }
     }
 
     /// A sequence number that no open request has.

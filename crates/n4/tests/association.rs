@@ -1,4 +1,10 @@
 //! Associations, heartbeats and the datagrams that are no requests.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "helpers of tests stand outside the test functions"
+)]
 
 mod smf;
 
@@ -6,9 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use adit_n4::{DownReason, NodeConfig, NodeEvent, NodeId, SetupFailure};
 use adit_pfcp::ie::{self, RecoveryTimeStamp, UpFunctionFeatures};
-use adit_pfcp::message::{
-    AssociationSetupResponse, AssociationUpdateRequest, HeartbeatResponse,
-};
+use adit_pfcp::message::{AssociationSetupResponse, AssociationUpdateRequest, HeartbeatResponse};
 use adit_pfcp::{Cause, Message, MessageType};
 use adit_types::limits::ASSOCIATIONS_MAX;
 use adit_types::{Nanos, Seid};
@@ -43,7 +47,10 @@ fn setup_is_accepted_with_node_id_time_stamp_and_true_features() {
     let association = bench.node.association(IpAddr::V4(TEN)).unwrap();
     assert_eq!(association.node_id, NodeId::Ipv4(TEN));
     assert_eq!((association.port, association.recovery_time_stamp), (8805, SMF_STARTED));
-    assert!(matches!(bench.events()[..], [NodeEvent::AssociationUp { requested_by_us: false, .. }]));
+    assert!(matches!(
+        bench.events()[..],
+        [NodeEvent::AssociationUp { requested_by_us: false, .. }]
+    ));
 }
 
 #[test]
@@ -62,11 +69,8 @@ fn setup_again_removes_the_sessions_before_it_is_answered() {
         assert!(bench.sent().is_empty());
         bench.node.handle_published(bench.now, second);
         assert_eq!(cause(&bench.sent()[0].bytes), Cause::RequestAccepted);
-        let reason = if started == SMF_STARTED {
-            DownReason::SetUpAgain
-        } else {
-            DownReason::PeerRestarted
-        };
+        let reason =
+            if started == SMF_STARTED { DownReason::SetUpAgain } else { DownReason::PeerRestarted };
         assert!(bench.events().iter().any(|event| matches!(
             event,
             NodeEvent::AssociationDown { sessions: 2, reason: r, .. } if *r == reason
@@ -241,10 +245,7 @@ fn configured_peer_is_asked_until_it_accepts() {
     let sent = bench.run_until(Nanos(T1.0 * 4));
     assert_eq!(sent.len(), 4);
     let failure = SetupFailure::NoResponse;
-    assert_eq!(
-        bench.events(),
-        [NodeEvent::SetupFailed { to: peer, failure, retry_after: T1 }]
-    );
+    assert_eq!(bench.events(), [NodeEvent::SetupFailed { to: peer, failure, retry_after: T1 }]);
     let sent = bench.run_until(Nanos(T1.0 * 5));
     assert_eq!(raw(&sent[0].bytes).header.message_type, MessageType::ASSOCIATION_SETUP_REQUEST);
     let sequence = raw(&sent[0].bytes).header.sequence;

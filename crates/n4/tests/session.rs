@@ -1,4 +1,10 @@
 //! Session establishment, modification and deletion: answers, refusals, retransmissions.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "helpers of tests stand outside the test functions"
+)]
 
 mod smf;
 
@@ -29,9 +35,7 @@ type Refusal = (Cause, Option<IeType>, Option<FailedRuleId>);
 fn refusal(bytes: &[u8]) -> Refusal {
     let ie = |ie: Option<OffendingIe>| ie.map(|ie| IeType(ie.0));
     match decode(bytes) {
-        Message::SessionEstablishmentResponse(b) => {
-            (b.cause, ie(b.offending_ie), b.failed_rule_id)
-        }
+        Message::SessionEstablishmentResponse(b) => (b.cause, ie(b.offending_ie), b.failed_rule_id),
         Message::SessionModificationResponse(b) => (b.cause, ie(b.offending_ie), b.failed_rule_id),
         Message::SessionDeletionResponse(b) => (b.cause, ie(b.offending_ie), None),
         other => panic!("{other:?}"),
@@ -212,7 +216,10 @@ fn deletion_is_answered_when_published_and_frees_everything() {
     assert_eq!(refusal(&bytes).0, Cause::RequestAccepted);
     assert_eq!(raw(&bytes).header.seid, Some(Seid(0xc1)));
     assert_eq!(bench.node.store().reserved(), Default::default());
-    assert_eq!(refusal(&bench.answer(smf(10), &delete(4, up_seid))).0, Cause::SessionContextNotFound);
+    assert_eq!(
+        refusal(&bench.answer(smf(10), &delete(4, up_seid))).0,
+        Cause::SessionContextNotFound
+    );
 }
 
 #[test]

@@ -51,8 +51,7 @@ impl Node {
     fn respond_to_setup(&mut self, request: &Request<'_>, cause: Cause, after: Option<DeltaId>) {
         let node_id = self.config.node_id.clone();
         let time_stamp = RecoveryTimeStamp(self.config.recovery_time_stamp);
-        let mut body =
-            AssociationSetupResponse::new(node_id.to_ie(), cause, time_stamp);
+        let mut body = AssociationSetupResponse::new(node_id.to_ie(), cause, time_stamp);
         body.up_function_features = Some(up_function_features());
         self.respond(request, None, &body, after);
     }

@@ -104,9 +104,11 @@ fn check_to(body: &[u8], depth: u8) -> Result<(), Rejected> {
             return Err(Rejected::unsupported(ie.ie_type));
         }
         if depth > 0 && GROUPS.contains(&ie.ie_type) {
-            check_to(ie.value, depth - 1).map_err(|rejected| match rule_of(ie.ie_type, ie.value) {
-                Some(rule) => rejected.in_rule(rule),
-                None => rejected,
+            check_to(ie.value, depth - 1).map_err(|rejected| {
+                match rule_of(ie.ie_type, ie.value) {
+                    Some(rule) => rejected.in_rule(rule),
+                    None => rejected,
+                }
             })?;
         }
     }

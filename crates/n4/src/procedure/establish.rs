@@ -69,19 +69,13 @@ impl Node {
         let f_teids = f_teids(&established.created);
         let created = created_pdrs(&established.created, &f_teids);
         let node_id = self.config.node_id.clone();
-        let mut body =
-            SessionEstablishmentResponse::new(node_id.to_ie(), Cause::RequestAccepted);
+        let mut body = SessionEstablishmentResponse::new(node_id.to_ie(), Cause::RequestAccepted);
         body.up_f_seid = Some(FSeid::new(established.up_seid, self.config.address));
         body.created_pdrs = created.as_slice().into();
         self.respond(request, Some(cp_seid), &body, Some(id));
     }
 
-    fn refuse_establishment(
-        &mut self,
-        request: &Request<'_>,
-        cp_seid: Seid,
-        rejected: Rejected,
-    ) {
+    fn refuse_establishment(&mut self, request: &Request<'_>, cp_seid: Seid, rejected: Rejected) {
         self.count_refused(rejected.cause);
         let node_id = self.config.node_id.clone();
         let mut body = SessionEstablishmentResponse::new(node_id.to_ie(), rejected.cause);

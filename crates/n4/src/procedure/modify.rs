@@ -58,14 +58,16 @@ impl Node {
         for group in message.create_fars {
             change.create_fars.push(rule_decode::create_far(&group, local)?);
         }
-        change.create_qers = message.create_qers.iter().map(|g| rule_decode::create_qer(&g)).collect();
+        change.create_qers =
+            message.create_qers.iter().map(|g| rule_decode::create_qer(&g)).collect();
         for group in message.update_pdrs {
             change.update_pdrs.push(rule_decode::update_pdr(&group)?);
         }
         for group in message.update_fars {
             change.update_fars.push(rule_decode::update_far(&group, local)?);
         }
-        change.update_qers = message.update_qers.iter().map(|g| rule_decode::update_qer(&g)).collect();
+        change.update_qers =
+            message.update_qers.iter().map(|g| rule_decode::update_qer(&g)).collect();
         Ok(change)
     }
 

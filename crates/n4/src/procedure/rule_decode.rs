@@ -139,10 +139,7 @@ fn removal(ie: ie::OuterHeaderRemoval) -> Result<OuterHeaderRemoval, Rejected> {
     }
 }
 
-pub(super) fn create_far(
-    group: &CreateFar<'_>,
-    local: LocalAddresses,
-) -> Result<Far, Rejected> {
+pub(super) fn create_far(group: &CreateFar<'_>, local: LocalAddresses) -> Result<Far, Rejected> {
     let id = group.far_id;
     let parameters = group.forwarding_parameters.as_ref();
     let forwarding = parameters.map(|parameters| forwarding(parameters, local)).transpose();
@@ -201,7 +198,9 @@ fn forwarding_update(
         network_instance: group.network_instance.map(network_instance),
         outer_header_creation,
         // Without a marking the octet is zero.
-        transport_level_marking: group.transport_level_marking.map(|ie| ie.value().map_or(0, marking)),
+        transport_level_marking: group
+            .transport_level_marking
+            .map(|ie| ie.value().map_or(0, marking)),
     })
 }
 

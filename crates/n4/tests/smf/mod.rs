@@ -14,8 +14,8 @@ use adit_pfcp::ie::{
     UeIpAddress,
 };
 use adit_pfcp::message::{
-    AssociationReleaseRequest, AssociationSetupRequest, HeartbeatRequest,
-    SessionDeletionRequest, SessionEstablishmentRequest, SessionModificationRequest,
+    AssociationReleaseRequest, AssociationSetupRequest, HeartbeatRequest, SessionDeletionRequest,
+    SessionEstablishmentRequest, SessionModificationRequest,
 };
 use adit_pfcp::{Datagram, Message, MessageBody, RawMessage};
 use adit_session::{LocalAddresses, StoreConfig};
