@@ -125,7 +125,8 @@ impl Adit {
         fs::write(&config, configuration(device, cores, topology.ipv6, &socket))
             .context("write adit's configuration")?;
         let mut command = topology.upf.command(binary);
-        command.args(["run", "--config"]).arg(&config);
+        // The log goes to a file and from there to people: without colors.
+        command.args(["run", "--config"]).arg(&config).env("NO_COLOR", "1");
         let process = Process::start("adit", command, &log, &log)?;
         let admin = Admin { binary: binary.to_owned(), socket, dir: dir.to_owned() };
         Ok(Self { process, admin, log })
@@ -150,7 +151,7 @@ impl Adit {
 
     /// The last line of the log.
     fn last_words(&self) -> String {
-        self.log_tail().lines().next_back().unwrap_or("it said nothing").to_owned()
+        self.log_tail().lines().next_back().unwrap_or_default().to_owned()
     }
 
     /// The last lines of the log.
@@ -159,6 +160,9 @@ impl Adit {
         let bytes = fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);
         let lines: Vec<&str> = text.lines().collect();
+        if lines.is_empty() {
+            return "(adit wrote nothing)".to_owned();
+        }
         lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n")
     }
 

@@ -312,7 +312,7 @@ impl Smf {
                 }
             }
         }
-        bail!("adit did not answer a PFCP {} within {:?}", M::TYPE, T1 * sendings)
+        bail!("adit did not answer a {} within {:?}", M::TYPE, T1 * sendings)
     }
 }
 

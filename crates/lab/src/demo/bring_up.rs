@@ -85,7 +85,7 @@ impl Network {
             live.say(&format!("removed {name}, left behind by a lab that was killed"));
         }
         let qfi = Qfi::new(QFI).context("the QFI has six bits")?;
-        let cores = leave_worker_alone()?;
+        let affinity = Affinity::new()?;
 
         live.phase("namespaces, links and UEs");
         let pid = std::process::id();
@@ -99,7 +99,10 @@ impl Network {
 
         let start = |device: Device| -> Result<(Adit, Duration)> {
             live.phase(&format!("adit on {}: start and association", device.name()));
-            let mut adit = Adit::start(&binary, &topology, &dir.0, device, cores)?;
+            affinity.allow_all()?;
+            let adit = Adit::start(&binary, &topology, &dir.0, device, affinity.cores);
+            affinity.leave_worker_alone()?;
+            let mut adit = adit?;
             let ready = get_ready(&mut adit, &smf, &gnb, stop);
             ready.map(|echo| (adit, echo))
         };
@@ -112,8 +115,9 @@ impl Network {
                     return Err(error);
                 }
                 Err(error) => {
-                    let why = format!("{error:#}");
-                    live.say(&format!("AF_XDP does not work here: {why}"));
+                    live.say(&format!("AF_XDP does not work here: {error:#}"));
+                    // The first line is the reason; the log follows it.
+                    let why = error.to_string().lines().next().unwrap_or_default().to_owned();
                     started(start(Device::AfPacket)?, Device::AfPacket, Some(why))
                 }
             },
@@ -154,15 +158,36 @@ fn bind(addr: SocketAddr) -> Result<UdpSocket> {
     UdpSocket::bind(addr).with_context(|| format!("bind {addr}"))
 }
 
-/// Chooses adit's cores and keeps this process and the programs that it starts off the worker's,
-/// which polls.
-fn leave_worker_alone() -> Result<Cores> {
-    let mut set = sched_getaffinity(None).context("read the CPU affinity")?;
-    let allowed: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect();
-    let cores = Cores::among(&allowed);
-    if cores.worker != cores.main {
-        set.unset(cores.worker);
-        sched_setaffinity(None, &set).context("set the CPU affinity")?;
+/// The CPU cores of this process, and those that it leaves to adit.
+#[derive(Debug)]
+struct Affinity {
+    all: CpuSet,
+    rest: CpuSet,
+    cores: Cores,
+}
+
+impl Affinity {
+    /// Chooses adit's cores and takes this thread off the worker's.
+    fn new() -> Result<Self> {
+        let all = sched_getaffinity(None).context("read the CPU affinity")?;
+        let allowed: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| all.is_set(cpu)).collect();
+        let cores = Cores::among(&allowed);
+        let mut rest = all;
+        if cores.worker != cores.main {
+            rest.unset(cores.worker);
+        }
+        let affinity = Self { all, rest, cores };
+        affinity.leave_worker_alone()?;
+        Ok(affinity)
     }
-    Ok(cores)
+
+    /// Lets this thread run anywhere; what it starts then inherits that.
+    fn allow_all(&self) -> Result<()> {
+        sched_setaffinity(None, &self.all).context("set the CPU affinity")
+    }
+
+    /// Keeps this thread, and what it starts from now on, off the worker's core: the worker polls.
+    fn leave_worker_alone(&self) -> Result<()> {
+        sched_setaffinity(None, &self.rest).context("set the CPU affinity")
+    }
 }

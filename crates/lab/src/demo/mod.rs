@@ -17,7 +17,7 @@ use self::report::Report;
 use self::steps::Steps;
 use self::topology::{DN, Ue};
 use crate::DemoArguments;
-use crate::stop::Stop;
+use crate::stop::{Interrupted, Stop};
 
 /// Runs the demo and prints its summary. True when every check passed.
 ///
@@ -31,7 +31,11 @@ pub fn run(arguments: &DemoArguments, stop: &Stop) -> Result<bool> {
     live.watch(network.adit.admin().clone());
     let result = drive(arguments, &mut network, &mut live, stop);
     live.finish();
-    if !matches!(&result, Ok(report) if report.ok) {
+    let worth_a_look = match &result {
+        Ok(report) => !report.ok,
+        Err(error) => !error.is::<Interrupted>(),
+    };
+    if worth_a_look {
         eprintln!("adit-lab: the last lines of adit's log:\n{}", network.adit.log_tail());
     }
     let report = result?;

@@ -39,6 +39,8 @@ pub struct Steps<'a> {
     sessions: Vec<Established>,
     checks: Vec<Check>,
     counters: Option<Counters>,
+    /// adit has ended, by itself or at the end: nothing more can be tried.
+    adit_ended: bool,
 }
 
 impl<'a> Steps<'a> {
@@ -63,6 +65,7 @@ impl<'a> Steps<'a> {
             sessions: Vec::new(),
             checks: vec![association, echo],
             counters: None,
+            adit_ended: false,
         }
     }
 
@@ -74,8 +77,12 @@ impl<'a> Steps<'a> {
         self.network.topology.ipv6
     }
 
-    /// Records what `step` finds; only an interruption ends the run.
+    /// Records what `step` finds; only an interruption ends the run. Once adit has ended, steps are
+    /// left out.
     fn check(&mut self, name: &str, step: impl FnOnce(&mut Self) -> Result<Check>) -> Result<()> {
+        if self.adit_ended {
+            return Ok(());
+        }
         self.live.phase(name);
         let check = match step(self) {
             Ok(check) => check,
@@ -85,6 +92,12 @@ impl<'a> Steps<'a> {
         let verdict = if check.ok { "ok  " } else { "FAIL" };
         self.live.say(&format!("{verdict} {}: {}", check.name, check.result));
         self.checks.push(check);
+        if !self.adit_ended
+            && let Err(error) = self.network.adit.check_running()
+        {
+            self.adit_ended = true;
+            self.checks.push(Check::failed("adit keeps running", &error));
+        }
         Ok(())
     }
 
@@ -216,6 +229,7 @@ impl<'a> Steps<'a> {
         self.check("PFCP heartbeats", Self::heartbeats)?;
         self.check("deletion of the sessions", Self::delete_sessions)?;
         self.check("packet identity", Self::identity)?;
+        self.check("adit and gNB agree", |s| Ok(s.agreement()))?;
         self.check("end of adit", Self::end)
     }
 
@@ -231,10 +245,7 @@ impl<'a> Steps<'a> {
         let (malformed, unknown) = (load(&counters.malformed), load(&counters.unknown_teids));
         let errors = load(&counters.error_indications);
         let text = format!(
-            "sent {} packets, received {}; {malformed} malformed, {unknown} with an unknown TEID, \
-             {errors} Error Indications",
-            load(&counters.uplink.pkts),
-            load(&counters.downlink.pkts)
+            "{malformed} malformed, {unknown} with an unknown TEID, {errors} Error Indications"
         );
         let figures = json!({
             "uplink_pkts": load(&counters.uplink.pkts),
@@ -281,9 +292,27 @@ impl<'a> Steps<'a> {
         Ok(check)
     }
 
+    /// Neither side may have seen packets that the other one never sent. Fewer is possible: kernel
+    /// queues between the two drop when they are full.
+    fn agreement(&self) -> Check {
+        let name = "adit and gNB agree";
+        let Some(counters) = &self.counters else {
+            return Check::new(name, false, "adit's counters are not known");
+        };
+        let gnb = self.network.gnb.counters();
+        let (sent, received) = (load(&gnb.uplink.pkts), load(&gnb.downlink.pkts));
+        let text = format!(
+            "uplink: gNB sent {sent}, adit forwarded {}; downlink: adit forwarded {}, gNB received \
+             {received}",
+            counters.uplink_pkts, counters.downlink_pkts
+        );
+        let ok = counters.uplink_pkts <= sent && received <= counters.downlink_pkts;
+        Check::new(name, ok, text)
+    }
+
     fn end(&mut self) -> Result<Check> {
-        self.network.adit.check_running()?;
         let status = self.network.adit.terminate()?;
+        self.adit_ended = true;
         Ok(Check::new("end of adit", status.success(), format!("{status} after SIGTERM")))
     }
 

@@ -156,7 +156,8 @@ impl Topology {
         self.ran.ip_batch(
             &[],
             &format!(
-                "address add {GNB}/24 dev n3\nlink set n3 up\n\
+                "link set n3 addrgenmode none\nlink set n4 addrgenmode none\n\
+                 address add {GNB}/24 dev n3\nlink set n3 up\n\
                  address add {SMF}/24 dev n4\nlink set n4 up\n"
             ),
         )?;
@@ -197,8 +198,10 @@ impl Topology {
 
 fn ue_lines(lines: &mut String, ue: Ue) -> std::fmt::Result {
     let (device, addr, table) = (ue.device(), ue.ipv4(), ue.table());
-    // Without link-local addresses and multicast, the kernel sends nothing on its own account.
-    writeln!(lines, "link set {device} mtu {UE_MTU} multicast off addrgenmode none")?;
+    // Without link-local addresses and multicast, the kernel sends nothing on its own account. The
+    // queue holds a whole TCP window, so that packets are lost in the network or not at all.
+    writeln!(lines, "link set {device} mtu {UE_MTU} txqueuelen 4000")?;
+    writeln!(lines, "link set {device} multicast off addrgenmode none")?;
     writeln!(lines, "link set {device} up")?;
     writeln!(lines, "address add {addr}/32 dev {device}")?;
     writeln!(lines, "route add default dev {device} src {addr} table {table}")?;
