@@ -1,1 +1,17 @@
-//! Placeholder until the room opens.
+//! System tests: an oracle that the pipeline is compared with, and what the tests share.
+//!
+//! The tests are in `tests/`. Here live the slow, obvious UPF ([`oracle`]), random sessions and
+//! packets ([`scenario`]), the pipeline in a box ([`world`]), captures for tshark ([`capture`]) and
+//! the binaries as processes ([`process`]).
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::cast_possible_truncation,
+    reason = "support of tests: a broken assumption fails the test that made it"
+)]
+
+pub mod oracle;
+pub mod scenario;
+pub mod traffic;
+pub mod world;

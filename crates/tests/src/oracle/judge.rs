@@ -1,0 +1,465 @@
+//! What becomes of one frame.
+
+use core::net::{IpAddr, Ipv6Addr};
+use std::collections::HashMap;
+
+use adit_rules::{
+    ApplyAction, DestinationInterface, DropReason, Gate, OuterHeaderCreation, OuterHeaderRemoval,
+    PuntReason, SourceInterface, UeAddresses,
+};
+use adit_session::{FTeidSpec, Far, PdrSpec, Qer};
+
+use super::frame::{Container, Outer, checksum, link, next_hop_packet, tunnel};
+use super::packet::{BadIp, Gtpu, Ip, gtpu, ip, is_forwardable, u16_at};
+use super::records::Session;
+use super::{Interface, Oracle, in_prefix, sdf};
+
+/// Hardware addresses by interface position and station.
+pub type Neighbours = HashMap<(usize, IpAddr), [u8; 6]>;
+
+/// What becomes of a frame, and where it leaves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// What becomes of it.
+    pub outcome: Outcome,
+    /// The session that it was counted for, as position, direction and octets.
+    pub counted: Option<(usize, bool, u64)>,
+}
+
+/// Packets of one lane that leave through one port keep their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Lane {
+    /// From tunnels.
+    Uplink,
+    /// Plain IPv4.
+    DownlinkV4,
+    /// Plain IPv6.
+    DownlinkV6,
+}
+
+/// The one outcome of a frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It leaves.
+    Forward {
+        /// Through this port.
+        port: u16,
+        /// With these octets.
+        frame: Vec<u8>,
+        /// The way it took through us.
+        lane: Lane,
+    },
+    /// It would leave, but the station's hardware address is not known.
+    Hold {
+        /// Position of the interface.
+        interface: usize,
+        /// The station.
+        station: IpAddr,
+        /// The frame, to no address yet.
+        frame: Vec<u8>,
+        /// The way it took through us.
+        lane: Lane,
+    },
+    /// Dropped.
+    Drop(DropReason),
+    /// Consumed by the slow path.
+    Punt(PuntReason),
+    /// To ourselves and unusual: dropped or punted, the oracle does not say for what reason.
+    Consumed,
+}
+
+/// A user packet and how it came.
+struct Arrival<'a> {
+    packet: &'a [u8],
+    ip: Ip,
+    /// TEID, outer family is IPv4, QFI.
+    tunnel: Option<(u32, bool, Option<u8>)>,
+}
+
+type Exit = Result<Outcome, DropReason>;
+
+impl Oracle {
+    /// Says what becomes of `frame`, received on `port`.
+    #[must_use]
+    pub fn judge(&self, port: u16, frame: &[u8]) -> Verdict {
+        let mut counted = None;
+        let outcome = self.frame(port, frame, &mut counted).unwrap_or_else(Outcome::Drop);
+        Verdict { outcome, counted }
+    }
+
+    fn frame(&self, port: u16, frame: &[u8], counted: &mut Option<(usize, bool, u64)>) -> Exit {
+        if frame.len() < 14 {
+            return Err(DropReason::FrameMalformed);
+        }
+        let (mut vlan, mut ether_type, mut l3) = (0, u16_at(frame, 12), 14);
+        if ether_type == 0x8100 {
+            if frame.len() < 18 {
+                return Err(DropReason::FrameMalformed);
+            }
+            (vlan, ether_type, l3) = (u16_at(frame, 14) & 0xfff, u16_at(frame, 16), 18);
+        }
+        let here: Vec<usize> = (0..self.interfaces.len())
+            .filter(|at| (self.interfaces[*at].port, self.interfaces[*at].vlan) == (port, vlan))
+            .collect();
+        let first = *here.first().ok_or(DropReason::VlanUnknown)?;
+        if frame[..6] != self.interfaces[first].mac {
+            return self.group_frame(&here, frame, ether_type, l3);
+        }
+        match ether_type {
+            0x0800 | 0x86dd => {
+                let (ip, packet) = (network_layer(ether_type, &frame[l3..])?, &frame[l3..]);
+                let arrival = match here.iter().find(|at| self.interfaces[**at].owns(ip.dst)) {
+                    Some(&at) => match self.to_ourselves(at, frame, packet, &ip)? {
+                        Ok(arrival) => arrival,
+                        Err(outcome) => return Ok(outcome),
+                    },
+                    None => {
+                        let on_n6 = here.iter().any(|at| !self.interfaces[*at].is_n3);
+                        if !is_forwardable(ip.src) || !is_forwardable(ip.dst) {
+                            return Err(DropReason::IpAddressInvalid);
+                        }
+                        if !on_n6 {
+                            return Err(DropReason::RouteUnknown);
+                        }
+                        Arrival { packet, ip, tunnel: None }
+                    }
+                };
+                self.user_packet(&arrival, counted)
+            }
+            0x0806 => arp(&frame[l3..]),
+            _ => Err(DropReason::EtherTypeUnknown),
+        }
+    }
+
+    /// A frame that is not addressed to our hardware address.
+    fn group_frame(&self, here: &[usize], frame: &[u8], ether_type: u16, l3: usize) -> Exit {
+        if frame[0] & 1 == 0 {
+            return Err(DropReason::FrameNotForUs);
+        }
+        if frame[..5] == [0x01, 0x80, 0xc2, 0x00, 0x00] {
+            return Ok(Outcome::Punt(PuntReason::LinkControl));
+        }
+        match ether_type {
+            0x0806 => arp(&frame[l3..]),
+            0x0800 | 0x86dd => {
+                let ip = network_layer(ether_type, &frame[l3..])?;
+                match ip.dst {
+                    IpAddr::V6(dst) if dst.is_multicast() && ip.protocol == 58 => {
+                        Ok(self.neighbour_discovery(here, frame, &frame[l3..], &ip))
+                    }
+                    IpAddr::V4(dst) if dst.is_multicast() && ip.protocol == 2 => {
+                        Ok(Outcome::Punt(PuntReason::LinkControl))
+                    }
+                    dst if is_forwardable(dst) => Err(DropReason::FrameNotForUs),
+                    _ => Err(DropReason::IpAddressInvalid),
+                }
+            }
+            _ => Err(DropReason::EtherTypeUnknown),
+        }
+    }
+
+    /// A packet to one of our addresses: a G-PDU comes out as `Ok`, anything else is settled.
+    fn to_ourselves<'a>(
+        &self,
+        at: usize,
+        frame: &[u8],
+        packet: &'a [u8],
+        ip: &Ip,
+    ) -> Result<Result<Arrival<'a>, Outcome>, DropReason> {
+        if ip.is_fragment {
+            return Err(DropReason::OuterFragment);
+        }
+        let datagram = &packet[ip.upper..ip.len];
+        match (ip.protocol, ip.dst) {
+            (17, _) => {}
+            (1, IpAddr::V4(_)) => return Ok(Err(echo_v4(frame, ip, datagram))),
+            (58, IpAddr::V6(_)) => {
+                return Ok(Err(self.neighbour_discovery(&[at], frame, packet, ip)));
+            }
+            _ => return Err(DropReason::IpProtocolUnknown),
+        }
+        if datagram.len() < 8 {
+            return Err(DropReason::UdpMalformed);
+        }
+        let end = usize::from(u16_at(datagram, 4));
+        if end < 8 || end > datagram.len() {
+            return Err(DropReason::UdpMalformed);
+        }
+        if u16_at(datagram, 2) != 2152 {
+            return Err(DropReason::UdpPortUnknown);
+        }
+        if !self.interfaces[at].is_n3 {
+            return Err(DropReason::GtpuNotOnN3);
+        }
+        let message = &datagram[8..end];
+        let header = gtpu(message)?;
+        if header.message_type != 255 {
+            return Ok(Err(self.signalling(frame, &header, message)?));
+        }
+        let inner = &message[header.payload..header.end];
+        let inner_ip = super::packet::ip(inner).map_err(|bad| match bad {
+            BadIp::Malformed => DropReason::InnerMalformed,
+            BadIp::Checksum => DropReason::IpChecksumWrong,
+        })?;
+        if !is_forwardable(inner_ip.src) || !is_forwardable(inner_ip.dst) {
+            return Err(DropReason::IpAddressInvalid);
+        }
+        let tunnel = Some((header.teid, ip.dst.is_ipv4(), header.qfi));
+        Ok(Ok(Arrival { packet: inner, ip: inner_ip, tunnel }))
+    }
+
+    /// GTP-U messages other than G-PDUs. Spec: TS 29.281 §7.
+    fn signalling(&self, frame: &[u8], header: &Gtpu, message: &[u8]) -> Exit {
+        let payload = &message[header.payload..header.end];
+        match header.message_type {
+            1 if frame[6] & 1 != 0 => Err(DropReason::FrameMalformed),
+            1 => Ok(Outcome::Punt(PuntReason::GtpuEchoRequest)),
+            2 => Ok(Outcome::Punt(PuntReason::GtpuEchoResponse)),
+            // TEID Data I and a GTP-U peer address of IPv4; other spellings are not judged.
+            26 if payload.len() == 12 && payload[0] == 16 && payload[5..8] == [133, 0, 4] => {
+                Ok(Outcome::Punt(PuntReason::GtpuErrorIndication))
+            }
+            26 => Ok(Outcome::Consumed),
+            31 => Ok(Outcome::Punt(PuntReason::GtpuExtensionNotification)),
+            254 => {
+                let owner = self.owner_of_teid(header.teid);
+                owner
+                    .map(|_| Outcome::Punt(PuntReason::GtpuEndMarker))
+                    .ok_or(DropReason::TeidUnknown)
+            }
+            _ => Err(DropReason::GtpuMessageUnknown),
+        }
+    }
+
+    /// ICMPv6 to ourselves or to a group; only right echo requests and solicitations are judged.
+    fn neighbour_discovery(&self, here: &[usize], frame: &[u8], packet: &[u8], ip: &Ip) -> Outcome {
+        let message = &packet[ip.upper.min(ip.len)..ip.len];
+        let (IpAddr::V6(src), IpAddr::V6(dst)) = (ip.src, ip.dst) else { return Outcome::Consumed };
+        let is_right = icmpv6_checksum(src, dst, message) == 0 && frame[6] & 1 == 0;
+        if !is_right || ip.is_fragment || src.is_unspecified() {
+            return Outcome::Consumed;
+        }
+        let is_ours = here.iter().any(|at| self.interfaces[*at].owns(ip.dst));
+        match message {
+            [128, 0, ..] if message.len() >= 8 && is_ours && is_forwardable(ip.src) => {
+                Outcome::Punt(PuntReason::IcmpLocal)
+            }
+            // A solicitation with one source link-layer address option.
+            [135, 0, ..] if message.len() == 32 && message[24..26] == [1, 1] && ip.ttl == 255 => {
+                let target = Ipv6Addr::from_octets(message[8..24].try_into().unwrap());
+                if target.is_multicast() {
+                    return Outcome::Consumed;
+                }
+                Outcome::Punt(PuntReason::NeighbourDiscovery)
+            }
+            _ => Outcome::Consumed,
+        }
+    }
+
+    /// The session that a local TEID belongs to.
+    fn owner_of_teid(&self, teid: u32) -> Option<usize> {
+        self.sessions
+            .iter()
+            .position(|(_, session)| session.pdrs.iter().any(|pdr| local_teid(pdr) == Some(teid)))
+    }
+
+    /// The session that a UE address belongs to. IPv6 UEs are told apart by 64 bits. A session with
+    /// a downlink PDR that names no UE is found by the addresses that its uplink PDRs name.
+    fn owner_of_ue(&self, addr: IpAddr) -> Option<usize> {
+        self.sessions.iter().position(|(_, session)| {
+            let names_no_ue =
+                |pdr: &PdrSpec| !is_uplink(pdr) && ue(pdr).is_empty() && pdr.pdi.f_teid.is_none();
+            let any = session.pdrs.iter().any(names_no_ue);
+            session.pdrs.iter().filter(|pdr| any || !is_uplink(pdr)).any(|pdr| match addr {
+                IpAddr::V4(addr) => ue(pdr).v4 == Some(addr),
+                IpAddr::V6(_) => {
+                    ue(pdr).v6.is_some_and(|prefix| in_prefix(addr, prefix.addr().into(), 64))
+                }
+            })
+        })
+    }
+
+    /// A user packet, whatever side it came from. Spec: TS 29.244 §5.2.1.
+    fn user_packet(&self, arrival: &Arrival<'_>, counted: &mut Option<(usize, bool, u64)>) -> Exit {
+        let ip = &arrival.ip;
+        let from_ue = arrival.tunnel.is_some();
+        let owner = match arrival.tunnel {
+            Some((teid, ..)) => self.owner_of_teid(teid).ok_or(DropReason::TeidUnknown)?,
+            None => self.owner_of_ue(ip.dst).ok_or(DropReason::UeUnknown)?,
+        };
+        let session = &self.sessions[owner].1;
+        if from_ue && !may_send(session, ip.src) {
+            return Err(DropReason::UeSourceSpoofed);
+        }
+        let mut candidates: Vec<&PdrSpec> =
+            session.pdrs.iter().filter(|pdr| matches(session, pdr, arrival)).collect();
+        candidates.sort_by_key(|pdr| (pdr.precedence, pdr.id));
+        let pdr = *candidates.first().ok_or(DropReason::PdrUnmatched)?;
+        let removes = match pdr.outer_header_removal {
+            None => None,
+            Some(OuterHeaderRemoval::GtpuUdpIpv4) => Some(true),
+            Some(OuterHeaderRemoval::GtpuUdpIpv6) => Some(false),
+            Some(_) => arrival.tunnel.map(|(_, is_ipv4, _)| is_ipv4).or(Some(true)),
+        };
+        if removes != arrival.tunnel.map(|(_, is_ipv4, _)| is_ipv4) {
+            return Err(DropReason::OuterHeaderMismatch);
+        }
+        let far = session.fars.iter().find(|far| Some(far.id) == pdr.far).unwrap();
+        let mut qers: Vec<&Qer> =
+            session.qers.iter().filter(|qer| pdr.qers.contains(&qer.id)).collect();
+        qers.sort_by_key(|qer| qer.id);
+        let gate = |qer: &&Qer| if from_ue { qer.gates.uplink } else { qer.gates.downlink };
+        if qers.iter().any(|qer| gate(qer) == Gate::Closed) {
+            return Err(DropReason::GateClosed);
+        }
+        if far.action != ApplyAction::FORW {
+            return Err(DropReason::FarDrop);
+        }
+        *counted = Some((owner, from_ue, ip.len as u64));
+        self.forward(arrival, far, &qers)
+    }
+
+    /// Carries out a FAR that forwards.
+    fn forward(&self, arrival: &Arrival<'_>, far: &Far, qers: &[&Qer]) -> Exit {
+        let Arrival { packet, ip, tunnel: from } = arrival;
+        if ip.ttl <= 1 {
+            return Err(DropReason::TtlExceeded);
+        }
+        let forwarding = far.forwarding.as_ref().unwrap();
+        let outer = forwarding.outer_header_creation.map(|OuterHeaderCreation::Gtpu(far_end)| {
+            let marked = qers.iter().find_map(|qer| Some((qer.qfi?.value(), qer.rqi)));
+            let container = match (from, marked) {
+                (None, Some((qfi, rqi))) => Container::Downlink { qfi, rqi },
+                (None, None) => Container::None,
+                (Some((_, _, Some(qfi))), _) => Container::Uplink { qfi: *qfi },
+                (Some(_), Some((qfi, _))) => Container::Uplink { qfi },
+                (Some(_), None) => Container::None,
+            };
+            let tos = forwarding.transport_level_marking.unwrap_or(0);
+            Outer { teid: far_end.teid.0, peer: far_end.addr, tos, container }
+        });
+        let to_data_network = matches!(
+            forwarding.destination,
+            DestinationInterface::Core | DestinationInterface::SgiLanN6Lan
+        );
+        let (at, station) = match outer {
+            Some(outer) => self.route(true, outer.peer),
+            None if to_data_network => self.route(false, ip.dst),
+            None => None,
+        }
+        .ok_or(DropReason::RouteUnknown)?;
+        let interface = &self.interfaces[at];
+        if ip.len + outer.map_or(0, |outer| outer.len()) > interface.mtu_bytes {
+            return Err(DropReason::PacketTooBig);
+        }
+        let inner = next_hop_packet(&packet[..ip.len]);
+        let leaving = outer.map_or(inner.clone(), |outer| tunnel(interface, &outer, &inner));
+        let lane = match (from, ip.dst) {
+            (Some(_), _) => Lane::Uplink,
+            (None, IpAddr::V4(_)) => Lane::DownlinkV4,
+            (None, IpAddr::V6(_)) => Lane::DownlinkV6,
+        };
+        Ok(self.leave(at, station, &leaving, lane))
+    }
+
+    fn leave(&self, at: usize, station: IpAddr, packet: &[u8], lane: Lane) -> Outcome {
+        let interface: &Interface = &self.interfaces[at];
+        match self.neighbours.get(&(at, station)) {
+            Some(mac) => {
+                let frame = link(interface, *mac, packet);
+                Outcome::Forward { port: interface.port, frame, lane }
+            }
+            None => {
+                let frame = link(interface, [0; 6], packet);
+                Outcome::Hold { interface: at, station, frame, lane }
+            }
+        }
+    }
+}
+
+fn network_layer(ether_type: u16, packet: &[u8]) -> Result<Ip, DropReason> {
+    let header = ip(packet).map_err(|bad| match bad {
+        BadIp::Malformed => DropReason::IpMalformed,
+        BadIp::Checksum => DropReason::IpChecksumWrong,
+    })?;
+    if header.dst.is_ipv4() == (ether_type == 0x0800) {
+        Ok(header)
+    } else {
+        Err(DropReason::IpMalformed)
+    }
+}
+
+/// Request or reply about IPv4 over Ethernet from a possible station. Spec: RFC 826.
+fn arp(packet: &[u8]) -> Exit {
+    let is_right = packet.len() >= 28
+        && packet[..6] == [0, 1, 8, 0, 6, 4]
+        && [1, 2].contains(&u16_at(packet, 6))
+        && packet[8] & 1 == 0
+        && packet[8..14] != [0; 6];
+    if is_right { Ok(Outcome::Punt(PuntReason::Arp)) } else { Err(DropReason::ArpMalformed) }
+}
+
+fn echo_v4(frame: &[u8], ip: &Ip, message: &[u8]) -> Outcome {
+    if message.len() < 8 || message[..2] != [8, 0] || checksum(message) != 0 {
+        return Outcome::Drop(DropReason::IcmpUnhandled);
+    }
+    if is_forwardable(ip.src) && frame[6] & 1 == 0 {
+        return Outcome::Punt(PuntReason::IcmpLocal);
+    }
+    Outcome::Consumed
+}
+
+fn icmpv6_checksum(src: Ipv6Addr, dst: Ipv6Addr, message: &[u8]) -> u16 {
+    let mut pseudo = [src.octets(), dst.octets()].concat();
+    pseudo.extend_from_slice(&(message.len() as u32).to_be_bytes());
+    pseudo.extend_from_slice(&[0, 0, 0, 58]);
+    pseudo.extend_from_slice(message);
+    checksum(&pseudo)
+}
+
+fn is_uplink(pdr: &PdrSpec) -> bool {
+    pdr.pdi.source == SourceInterface::Access
+}
+
+fn ue(pdr: &PdrSpec) -> UeAddresses {
+    pdr.pdi.ue.map(|ue| ue.addresses).unwrap_or_default()
+}
+
+fn local_teid(pdr: &PdrSpec) -> Option<u32> {
+    match pdr.pdi.f_teid? {
+        FTeidSpec::Given { teid, .. } => Some(teid.0),
+        FTeidSpec::Choose { .. } => unreachable!("the answer to the request filled it in"),
+    }
+}
+
+fn names(ue: UeAddresses, addr: IpAddr) -> bool {
+    match addr {
+        IpAddr::V4(addr) => ue.v4 == Some(addr),
+        IpAddr::V6(_) => ue.v6.is_some_and(|p| in_prefix(addr, p.addr().into(), p.len())),
+    }
+}
+
+/// Anti-spoofing: the source is an address that some PDR of the session names, if any names one.
+fn may_send(session: &Session, addr: IpAddr) -> bool {
+    let named: Vec<UeAddresses> = session.pdrs.iter().map(ue).filter(|ue| !ue.is_empty()).collect();
+    named.is_empty() || named.into_iter().any(|ue| names(ue, addr))
+}
+
+/// All conditions of the PDI. Spec: TS 29.244 §5.2.1A, §8.2.89.
+fn matches(session: &Session, pdr: &PdrSpec, arrival: &Arrival<'_>) -> bool {
+    let ip = &arrival.ip;
+    let from_ue = arrival.tunnel.is_some();
+    let teid = arrival.tunnel.map(|(teid, ..)| teid);
+    let qfi = arrival.tunnel.and_then(|(_, _, qfi)| qfi);
+    let ue_addr = if from_ue { ip.src } else { ip.dst };
+    let filters = &pdr.pdi.sdf;
+    is_uplink(pdr) == from_ue
+        && local_teid(pdr).is_none_or(|local| teid == Some(local))
+        && (pdr.pdi.qfis.is_empty()
+            || pdr.pdi.qfis.iter().any(|wanted| qfi == Some(wanted.value())))
+        && (ue(pdr).is_empty() || names(ue(pdr), ue_addr))
+        && (filters.is_empty()
+            || filters
+                .iter()
+                .any(|spec| sdf::matches(session.resolve(spec), from_ue, ip, arrival.packet)))
+}

@@ -1,0 +1,145 @@
+//! A slow, obvious UPF: what the pipeline must do, said the short way.
+//!
+//! It holds the rules as the control plane stated them, scans sessions and PDRs one by one, reads
+//! packets by fixed offsets, and computes every checksum from the beginning. It shares identifiers,
+//! reasons and the records of a change with the product, and nothing that decides: not the compiled
+//! rules, not the tables, not the header views.
+//! Spec: TS 29.244 §5.2.1; TS 29.281; TS 38.415; RFC 791, 8200, 1812.
+
+mod frame;
+mod judge;
+mod packet;
+mod records;
+mod sdf;
+
+pub use frame::checksum;
+pub use judge::{Lane, Neighbours, Outcome, Verdict};
+pub use packet::Ip;
+pub use records::{Session, Sessions};
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A logical interface as the operator configured it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interface {
+    /// Towards the RAN; else towards the data network.
+    pub is_n3: bool,
+    /// The port, counted from zero.
+    pub port: u16,
+    /// VLAN, zero for untagged.
+    pub vlan: u16,
+    /// Our hardware address.
+    pub mac: [u8; 6],
+    /// Largest IP packet. Unit: octets.
+    pub mtu_bytes: usize,
+    /// Our IPv4 address and the connected prefix's length.
+    pub v4: (Ipv4Addr, u8),
+    /// Our IPv6 address and the connected prefix's length.
+    pub v6: (Ipv6Addr, u8),
+}
+
+impl Interface {
+    /// One of our own addresses, the link-local one included. Spec: RFC 4291 appendix A.
+    #[must_use]
+    pub fn owns(&self, addr: IpAddr) -> bool {
+        match addr {
+            IpAddr::V4(addr) => addr == self.v4.0,
+            IpAddr::V6(addr) => {
+                let [a, b, c, d, e, f] = self.mac.map(u16::from);
+                let local = Ipv6Addr::new(
+                    0xfe80,
+                    0,
+                    0,
+                    0,
+                    (a ^ 2) << 8 | b,
+                    c << 8 | 0xff,
+                    0xfe00 | d,
+                    e << 8 | f,
+                );
+                addr == self.v6.0 || addr == local
+            }
+        }
+    }
+
+    /// Connected, and neither ours nor an address that names the subnet itself.
+    fn connects(&self, addr: IpAddr) -> bool {
+        if self.owns(addr) {
+            return false;
+        }
+        match addr {
+            IpAddr::V4(addr) => {
+                let (own, len) = self.v4;
+                let host_bits = u32::MAX >> len;
+                let host = addr.to_bits() & host_bits;
+                in_prefix(addr.into(), own.into(), len) && host != 0 && host != host_bits
+            }
+            IpAddr::V6(_) => in_prefix(addr, self.v6.0.into(), self.v6.1),
+        }
+    }
+}
+
+/// A route beyond the connected prefixes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Route {
+    /// Position of the interface.
+    pub interface: usize,
+    /// First address and length of the prefix.
+    pub prefix: (IpAddr, u8),
+    /// The gateway.
+    pub gateway: IpAddr,
+}
+
+/// The UPF.
+#[derive(Debug, Clone)]
+pub struct Oracle {
+    /// Interfaces in configuration order.
+    pub interfaces: Vec<Interface>,
+    /// Routes in any order; the longest prefix wins.
+    pub routes: Vec<Route>,
+    /// PFCP sessions.
+    pub sessions: Sessions,
+    /// Stations whose hardware address is known.
+    pub neighbours: Neighbours,
+}
+
+impl Oracle {
+    /// The interface and station that `addr` is reached through, on our side `is_n3`.
+    #[must_use]
+    pub fn route(&self, is_n3: bool, addr: IpAddr) -> Option<(usize, IpAddr)> {
+        let side = |at: &usize| self.interfaces[*at].is_n3 == is_n3;
+        let mut best: Option<(u8, usize, Option<IpAddr>)> = None;
+        let mut offer = |len: u8, at: usize, station: Option<IpAddr>| {
+            if best.is_none_or(|(longest, ..)| len > longest) {
+                best = Some((len, at, station));
+            }
+        };
+        for at in (0..self.interfaces.len()).filter(side) {
+            let interface = &self.interfaces[at];
+            let (own, len) = match addr {
+                IpAddr::V4(_) => (interface.v4.0.into(), interface.v4.1),
+                IpAddr::V6(_) => (interface.v6.0.into(), interface.v6.1),
+            };
+            if in_prefix(addr, own, len) {
+                offer(len, at, interface.connects(addr).then_some(addr));
+            }
+        }
+        for route in self.routes.iter().filter(|route| side(&route.interface)) {
+            if in_prefix(addr, route.prefix.0, route.prefix.1) {
+                offer(route.prefix.1, route.interface, Some(route.gateway));
+            }
+        }
+        let (_, at, station) = best?;
+        Some((at, station?))
+    }
+}
+
+/// True when the first `len` bits of both addresses, of one family, agree.
+#[must_use]
+pub fn in_prefix(addr: IpAddr, prefix: IpAddr, len: u8) -> bool {
+    let (a, b): (Vec<u8>, Vec<u8>) = match (addr, prefix) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => (a.octets().into(), b.octets().into()),
+        (IpAddr::V6(a), IpAddr::V6(b)) => (a.octets().into(), b.octets().into()),
+        _ => return false,
+    };
+    (0..usize::from(len)).all(|bit| (a[bit / 8] ^ b[bit / 8]) & (0x80 >> (bit % 8)) == 0)
+}

@@ -1,0 +1,106 @@
+//! The rules as the control plane stated them.
+
+use adit_session::{
+    Change, CreatedPdr, FTeidSpec, Far, FarUpdate, Forwarding, PdrSpec, PdrUpdate, Qer, QerUpdate,
+    SdfSpec,
+};
+use adit_types::Seid;
+
+/// One PFCP session.
+#[derive(Debug, Clone, Default)]
+pub struct Session {
+    /// PDRs, F-TEIDs filled in.
+    pub pdrs: Vec<PdrSpec>,
+    /// FARs.
+    pub fars: Vec<Far>,
+    /// QERs.
+    pub qers: Vec<Qer>,
+    /// Packets and octets that passed uplink.
+    pub uplink: (u64, u64),
+    /// Packets and octets that passed downlink.
+    pub downlink: (u64, u64),
+}
+
+/// All PFCP sessions, by our SEID.
+pub type Sessions = Vec<(Seid, Session)>;
+
+impl Session {
+    /// Does what an accepted request asked for: removals, creations, updates. `created` is what the
+    /// answer said about F-TEIDs. Spec: TS 29.244 §7.5.2, §7.5.4.
+    pub fn apply(&mut self, change: &Change, created: &[CreatedPdr]) {
+        self.pdrs.retain(|pdr| !change.remove_pdrs.contains(&pdr.id));
+        self.fars.retain(|far| !change.remove_fars.contains(&far.id));
+        self.qers.retain(|qer| !change.remove_qers.contains(&qer.id));
+        self.pdrs.extend(change.create_pdrs.iter().cloned());
+        self.fars.extend(change.create_fars.iter().cloned());
+        self.qers.extend(change.create_qers.iter().cloned());
+        for update in &change.update_pdrs {
+            let pdr = self.pdrs.iter_mut().find(|pdr| pdr.id == update.id).unwrap();
+            update_pdr(pdr, update);
+        }
+        for update in &change.update_fars {
+            let far = self.fars.iter_mut().find(|far| far.id == update.id).unwrap();
+            update_far(far, update);
+        }
+        for update in &change.update_qers {
+            let qer = self.qers.iter_mut().find(|qer| qer.id == update.id).unwrap();
+            update_qer(qer, update);
+        }
+        for answer in created {
+            let pdr = self.pdrs.iter_mut().find(|pdr| pdr.id == answer.pdr).unwrap();
+            let f_teid = answer.f_teid;
+            pdr.pdi.f_teid =
+                Some(FTeidSpec::Given { teid: f_teid.teid, v4: f_teid.v4, v6: f_teid.v6 });
+        }
+    }
+
+    /// The definition that an SDF filter with nothing but an identifier refers to.
+    pub(super) fn resolve<'a>(&'a self, sdf: &'a SdfSpec) -> &'a SdfSpec {
+        let is_definition = |sdf: &&SdfSpec| {
+            sdf.flow_description.is_some()
+                || sdf.tos.is_some()
+                || sdf.spi.is_some()
+                || sdf.flow_label.is_some()
+        };
+        if is_definition(&sdf) {
+            return sdf;
+        }
+        let all = self.pdrs.iter().flat_map(|pdr| &pdr.pdi.sdf);
+        let mut definitions = all.filter(is_definition);
+        let id = sdf.filter_id;
+        definitions.find(|other| other.bidirectional && other.filter_id == id).unwrap()
+    }
+}
+
+fn update_pdr(pdr: &mut PdrSpec, update: &PdrUpdate) {
+    let update = update.clone();
+    pdr.precedence = update.precedence.unwrap_or(pdr.precedence);
+    pdr.pdi = update.pdi.unwrap_or_else(|| pdr.pdi.clone());
+    pdr.outer_header_removal = update.outer_header_removal.or(pdr.outer_header_removal);
+    pdr.far = update.far.or(pdr.far);
+    pdr.qers = update.qers.unwrap_or_else(|| pdr.qers.clone());
+}
+
+fn update_far(far: &mut Far, update: &FarUpdate) {
+    far.action = update.action.unwrap_or(far.action);
+    let Some(parts) = update.forwarding.clone() else { return };
+    let before = far.forwarding.clone();
+    far.forwarding = Some(Forwarding {
+        destination: parts.destination.or(before.as_ref().map(|b| b.destination)).unwrap(),
+        network_instance: parts
+            .network_instance
+            .or(before.as_ref().and_then(|b| b.network_instance.clone())),
+        outer_header_creation: parts
+            .outer_header_creation
+            .or(before.as_ref().and_then(|b| b.outer_header_creation)),
+        transport_level_marking: parts
+            .transport_level_marking
+            .or(before.as_ref().and_then(|b| b.transport_level_marking)),
+    });
+}
+
+fn update_qer(qer: &mut Qer, update: &QerUpdate) {
+    qer.gates = update.gates.unwrap_or(qer.gates);
+    qer.qfi = update.qfi.or(qer.qfi);
+    qer.rqi = update.rqi.unwrap_or(qer.rqi);
+}

@@ -1,0 +1,352 @@
+//! Random layouts, sessions and modifications.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use adit_rules::{
+    ApplyAction, DestinationInterface, Gate, GtpuTunnel, OuterHeaderCreation, OuterHeaderRemoval,
+    SourceInterface, UeAddresses,
+};
+use adit_session::{
+    Change, FTeidSpec, Far, FarUpdate, Forwarding, ForwardingUpdate, GateStatus, PdiSpec, PdrSpec,
+    PdrUpdate, Qer, QerUpdate, SdfSpec, UeMatch, UeSide,
+};
+use adit_types::{FarId, Ipv6Prefix, PdrId, Precedence, QerId, Qfi, Teid};
+use rand::Rng;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+
+use crate::oracle::{Interface, Route, Session};
+use crate::world::{Layout, World};
+
+/// GTP-U peers that FARs name: two on the link (the second unresolved at first), one behind the
+/// gateway, one without a route; both families.
+pub const PEERS: [&str; 6] =
+    ["10.0.3.1", "10.0.3.9", "10.99.1.1", "172.31.0.1", "2001:db8:3::1", "2001:db8:99::5"];
+
+/// Hosts that UEs talk to: behind routes, on the link (the second unresolved), our own, a UE.
+pub const HOSTS: [&str; 11] = [
+    "8.8.8.8",
+    "1.1.1.1",
+    "203.0.113.9",
+    "10.0.6.77",
+    "10.0.6.88",
+    "10.0.6.2",
+    "10.45.0.3",
+    "2001:db8:8::8",
+    "2001:db8:f::1",
+    "2001:db8:6::77",
+    "2001:db8:6::88",
+];
+
+/// Stations that are resolved from the beginning.
+const STATIONS: [&str; 9] = [
+    "10.0.3.1",
+    "10.0.3.254",
+    "2001:db8:3::1",
+    "2001:db8:3::fe",
+    "10.0.6.1",
+    "2001:db8:6::1",
+    "10.0.6.77",
+    "2001:db8:6::77",
+    "10.0.7.1",
+];
+
+fn addr(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// True once in `n`.
+pub fn one_in(rng: &mut StdRng, n: u32) -> bool {
+    rng.random_ratio(1, n)
+}
+
+fn interface(is_n3: bool, port: u16, vlan: u16, net: u16, mtu_bytes: usize) -> Interface {
+    let v4 = Ipv4Addr::new(10, 0, u8::try_from(net).unwrap(), 2);
+    let v6 = Ipv6Addr::new(0x2001, 0xdb8, net, 0, 0, 0, 0, 2);
+    let mac = [2, 0, 0, 0, 0x10, u8::try_from(port).unwrap()];
+    Interface { is_n3, port, vlan, mac, mtu_bytes, v4: (v4, 24), v6: (v6, 64) }
+}
+
+/// One of the ways in which N3 and N6 share ports.
+pub fn layout(rng: &mut StdRng, seed: u64) -> Layout {
+    let mtu = if one_in(rng, 3) { 1400 } else { 1500 };
+    let interfaces = match rng.random_range(0..4) {
+        0 => vec![interface(true, 0, 0, 3, mtu), interface(false, 1, 0, 6, 1500)],
+        1 => vec![interface(true, 0, 10, 3, mtu), interface(false, 0, 20, 6, mtu)],
+        2 => vec![
+            interface(false, 1, 0, 6, 1500),
+            interface(true, 0, 30, 3, mtu),
+            interface(false, 1, 7, 7, 1500),
+        ],
+        _ => vec![interface(true, 0, 0, 3, mtu), interface(false, 0, 0, 6, mtu)],
+    };
+    let at = |net: u8| interfaces.iter().position(|i| i.v4.0.octets()[2] == net);
+    let mut routes = Vec::new();
+    let mut route = |interface: Option<usize>, prefix: &str, len: u8, gateway: &str| {
+        if let Some(interface) = interface {
+            routes.push(Route { interface, prefix: (addr(prefix), len), gateway: addr(gateway) });
+        }
+    };
+    route(at(3), "10.99.0.0", 16, "10.0.3.254");
+    route(at(3), "2001:db8:99::", 48, "2001:db8:3::fe");
+    if one_in(rng, 5) {
+        route(at(6), "8.0.0.0", 8, "10.0.6.1");
+        route(at(6), "2001:db8:8::", 48, "2001:db8:6::1");
+    } else {
+        route(at(6), "0.0.0.0", 0, "10.0.6.1");
+        route(at(6), "::", 0, "2001:db8:6::1");
+    }
+    route(at(7), "8.8.8.0", 24, "10.0.7.1");
+    let workers = rng.random_range(1..=3);
+    Layout { interfaces, routes, workers, sessions_max: 16, seed }
+}
+
+/// A world in which all stations but the silent ones are resolved.
+pub fn world(layout: &Layout) -> World {
+    let mut world = World::new(layout);
+    for station in STATIONS.map(addr) {
+        for at in 0..layout.interfaces.len() {
+            let Interface { v4, v6, .. } = layout.interfaces[at];
+            let (own, len) =
+                if station.is_ipv4() { (v4.0.into(), v4.1) } else { (v6.0.into(), v6.1) };
+            if crate::oracle::in_prefix(station, own, len) {
+                world.learn(at, station);
+            }
+        }
+    }
+    world
+}
+
+fn ue(rng: &mut StdRng) -> UeAddresses {
+    let host = rng.random_range(1..=20_u8);
+    let prefix = Ipv6Addr::new(0x2001, 0xdb8, 0x45, host.into(), 0, 0, 0, 0);
+    let v4 = Ipv4Addr::new(10, 45, 0, host);
+    let len = if one_in(rng, 10) { 80 } else { 64 };
+    let v6 = Ipv6Prefix::containing(prefix, len);
+    match rng.random_range(0..3) {
+        0 => UeAddresses { v4: Some(v4), v6: None },
+        1 => UeAddresses { v4: None, v6 },
+        _ => UeAddresses { v4: Some(v4), v6 },
+    }
+}
+
+fn f_teid(rng: &mut StdRng) -> FTeidSpec {
+    match rng.random_range(0..4) {
+        0 => FTeidSpec::Given {
+            teid: Teid(rng.random_range(1..=u32::MAX)),
+            v4: Some(Ipv4Addr::new(10, 0, 3, 2)),
+            v6: None,
+        },
+        1 => FTeidSpec::Choose { v4: true, v6: true, choose_id: None },
+        _ => FTeidSpec::Choose { v4: true, v6: false, choose_id: Some(rng.random_range(0..2)) },
+    }
+}
+
+fn sdf(rng: &mut StdRng) -> SdfSpec {
+    let texts = [
+        "permit out ip from any to assigned",
+        "permit out 17 from any 53 to assigned",
+        "permit out 17 from 8.8.8.0/24 53,5000-5100 to assigned",
+        "permit out 6 from any to any 4000-5000",
+        "permit out 6 from 1.1.1.1 to 10.45.0.0/16 1024-65535",
+        "permit out ip from 2001:db8:8::/48 to assigned",
+        "permit out 17 from 2001:db8::/32 0-1000 to assigned",
+        "permit out 1 from any to assigned",
+        "permit out 58 from any to assigned",
+        "permit out ip from 203.0.113.0/24 to 10.45.0.3",
+    ];
+    let mut spec = SdfSpec::default();
+    match rng.random_range(0..10) {
+        0 => spec.tos = Some((0xb8, 0xfc)),
+        1 => spec.spi = Some(0x1234),
+        2 => spec.flow_label = Some(0x12345),
+        _ => spec.flow_description = Some((*texts.choose(rng).unwrap()).into()),
+    }
+    if one_in(rng, 8) {
+        spec.tos = Some((rng.random_range(0..2) * 0x20, 0x20));
+    }
+    spec
+}
+
+fn pdi(rng: &mut StdRng, is_uplink: bool, ue: UeAddresses) -> PdiSpec {
+    let side = if is_uplink { UeSide::Source } else { UeSide::Destination };
+    let names_ue = !one_in(rng, if is_uplink { 4 } else { 12 });
+    let qfi_count = if is_uplink && one_in(rng, 3) { rng.random_range(1..=3) } else { 0 };
+    let sdf_count = if one_in(rng, 2) { rng.random_range(1..=3) } else { 0 };
+    let n6 = if one_in(rng, 2) { SourceInterface::Core } else { SourceInterface::SgiLanN6Lan };
+    PdiSpec {
+        source: if is_uplink { SourceInterface::Access } else { n6 },
+        f_teid: is_uplink.then(|| f_teid(rng)),
+        network_instance: None,
+        ue: names_ue.then_some(UeMatch { addresses: ue, side }),
+        qfis: (0..qfi_count).filter_map(|_| Qfi::new(rng.random_range(0..12))).collect(),
+        sdf: (0..sdf_count).map(|_| sdf(rng)).collect(),
+    }
+}
+
+fn pdr(rng: &mut StdRng, id: u16, is_uplink: bool, ue: UeAddresses) -> PdrSpec {
+    let removal = match rng.random_range(0..20) {
+        0 => None,
+        1 => Some(OuterHeaderRemoval::GtpuUdpIpv6),
+        2..8 => Some(OuterHeaderRemoval::GtpuUdpIp),
+        _ => Some(OuterHeaderRemoval::GtpuUdpIpv4),
+    };
+    let far = if is_uplink { rng.random_range(1..=3) } else { rng.random_range(4..=6) };
+    PdrSpec {
+        id: PdrId(id),
+        precedence: Precedence(rng.random_range(0..6)),
+        pdi: pdi(rng, is_uplink, ue),
+        outer_header_removal: if is_uplink || one_in(rng, 20) { removal } else { None },
+        far: Some(FarId(far)),
+        qers: qers_of_pdr(rng),
+    }
+}
+
+fn qers_of_pdr(rng: &mut StdRng) -> Vec<QerId> {
+    (1..=3).filter(|_| rng.random_ratio(2, 5)).map(QerId).collect()
+}
+
+fn gate(rng: &mut StdRng) -> Gate {
+    if one_in(rng, 8) { Gate::Closed } else { Gate::Open }
+}
+
+fn gates(rng: &mut StdRng) -> GateStatus {
+    GateStatus { uplink: gate(rng), downlink: gate(rng) }
+}
+
+fn tunnel(rng: &mut StdRng) -> OuterHeaderCreation {
+    let peer = if one_in(rng, 3) { PEERS.choose(rng).unwrap() } else { PEERS[0] };
+    let teid = Teid(rng.random_range(1..=u32::MAX));
+    OuterHeaderCreation::Gtpu(GtpuTunnel { teid, addr: addr(peer) })
+}
+
+fn marking(rng: &mut StdRng) -> Option<u8> {
+    one_in(rng, 4).then(|| rng.random())
+}
+
+fn far(rng: &mut StdRng, id: u32, is_uplink: bool) -> Far {
+    if one_in(rng, 8) {
+        return Far { id: FarId(id), action: ApplyAction::DROP, forwarding: None };
+    }
+    let to_n9 = is_uplink && one_in(rng, 5);
+    let n6 = [DestinationInterface::Core, DestinationInterface::SgiLanN6Lan];
+    Far {
+        id: FarId(id),
+        action: ApplyAction::FORW,
+        forwarding: Some(Forwarding {
+            destination: if is_uplink {
+                n6[rng.random_range(0..2)]
+            } else {
+                DestinationInterface::Access
+            },
+            network_instance: Some("internet".into()),
+            outer_header_creation: (!is_uplink || to_n9).then(|| tunnel(rng)),
+            transport_level_marking: marking(rng),
+        }),
+    }
+}
+
+fn qer(rng: &mut StdRng, id: u32) -> Qer {
+    let qfi = one_in(rng, 2).then(|| Qfi::new(rng.random_range(0..=63)).unwrap());
+    Qer { id: QerId(id), gates: gates(rng), qfi, rqi: one_in(rng, 3), ..Qer::default() }
+}
+
+/// A session: FARs 1–3 uplink, 4–6 downlink, QERs 1–3, PDRs 1–4 uplink, 11–14 downlink.
+pub fn establishment(rng: &mut StdRng) -> Change {
+    let ue = ue(rng);
+    let (up, down) = (rng.random_range(1..=4), rng.random_range(1..=4));
+    let mut change = Change {
+        create_pdrs: (1..=up).map(|id| pdr(rng, id, true, ue)).collect(),
+        create_fars: (1..=6).map(|id| far(rng, id, id <= 3)).collect(),
+        create_qers: (1..=3).map(|id| qer(rng, id)).collect(),
+        ..Change::default()
+    };
+    change.create_pdrs.extend((11..11 + down).map(|id| pdr(rng, id, false, ue)));
+    share_filter(rng, &mut change.create_pdrs);
+    for catch_all in change.create_pdrs.iter_mut().filter(|pdr| [1, 11].contains(&pdr.id.0)) {
+        if !one_in(rng, 4) {
+            catch_all.precedence = Precedence(9);
+            catch_all.pdi.sdf.retain(|sdf| sdf.filter_id.is_some());
+            catch_all.pdi.qfis.clear();
+        }
+    }
+    change
+}
+
+/// Sometimes an uplink PDR defines a bidirectional filter that a downlink PDR refers to.
+fn share_filter(rng: &mut StdRng, pdrs: &mut [PdrSpec]) {
+    if one_in(rng, 4) && pdrs.len() >= 2 {
+        let definition = SdfSpec { filter_id: Some(9), bidirectional: true, ..sdf(rng) };
+        let last = pdrs.len() - 1;
+        pdrs[0].pdi.sdf.push(definition);
+        pdrs[last].pdi.sdf = vec![SdfSpec { filter_id: Some(9), ..SdfSpec::default() }];
+    }
+}
+
+/// A modification of a session whose rules are `session`.
+pub fn modification(rng: &mut StdRng, session: &Session) -> Change {
+    let mut change = Change::default();
+    let ue = session
+        .pdrs
+        .iter()
+        .find_map(|pdr| pdr.pdi.ue)
+        .map_or_else(|| ue(rng), |known| known.addresses);
+    match rng.random_range(0..8) {
+        0 | 1 => change.update_qers.push(QerUpdate {
+            id: QerId(rng.random_range(1..=3)),
+            gates: Some(gates(rng)),
+            qfi: one_in(rng, 2).then(|| Qfi::new(rng.random_range(0..=63)).unwrap()),
+            rqi: one_in(rng, 2).then(|| rng.random()),
+            ..QerUpdate::default()
+        }),
+        2 | 3 => change.update_fars.push(far_update(rng)),
+        4 => change.update_pdrs.push(pdr_update(rng, session, ue)),
+        5 => {
+            let taken = |id: &u16| session.pdrs.iter().any(|pdr| pdr.id.0 == *id);
+            let free: Vec<u16> = (1..=4).chain(11..=14).filter(|id| !taken(id)).collect();
+            if let Some(id) = free.choose(rng) {
+                change.create_pdrs.push(pdr(rng, *id, *id <= 4, ue));
+            }
+        }
+        6 => change.remove_pdrs.extend(session.pdrs.choose(rng).map(|pdr| pdr.id)),
+        _ => {
+            // Removed and created again in one request.
+            if let Some(known) = session.pdrs.choose(rng) {
+                change.remove_pdrs.push(known.id);
+                change.create_pdrs.push(pdr(rng, known.id.0, known.id.0 <= 4, ue));
+            }
+        }
+    }
+    change
+}
+
+fn far_update(rng: &mut StdRng) -> FarUpdate {
+    let id = rng.random_range(1..=6);
+    let is_uplink = id <= 3;
+    let access = DestinationInterface::Access;
+    FarUpdate {
+        id: FarId(id),
+        action: one_in(rng, 2)
+            .then(|| if one_in(rng, 3) { ApplyAction::DROP } else { ApplyAction::FORW }),
+        forwarding: rng.random_ratio(3, 4).then(|| ForwardingUpdate {
+            destination: Some(if is_uplink { DestinationInterface::Core } else { access }),
+            network_instance: None,
+            outer_header_creation: (!is_uplink || one_in(rng, 6)).then(|| tunnel(rng)),
+            transport_level_marking: marking(rng),
+        }),
+    }
+}
+
+fn pdr_update(rng: &mut StdRng, session: &Session, ue: UeAddresses) -> PdrUpdate {
+    let Some(known) = session.pdrs.choose(rng) else { return PdrUpdate::default() };
+    let is_uplink = known.id.0 <= 4;
+    let far = if is_uplink { rng.random_range(1..=3) } else { rng.random_range(4..=6) };
+    PdrUpdate {
+        id: known.id,
+        precedence: one_in(rng, 2).then(|| Precedence(rng.random_range(0..6))),
+        pdi: one_in(rng, 3).then(|| pdi(rng, is_uplink, ue)),
+        outer_header_removal: None,
+        far: one_in(rng, 2).then_some(FarId(far)),
+        qers: one_in(rng, 2).then(|| qers_of_pdr(rng)),
+    }
+}

@@ -1,0 +1,296 @@
+//! Random packets: most of them about sessions that exist, some wrong in one way, some in many.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use adit_rules::UeAddresses;
+use adit_session::FTeidSpec;
+use adit_testkit::packet::PacketBuilder;
+use adit_types::MacAddr;
+use adit_wire::gtpu::MessageType;
+use rand::Rng;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+
+use crate::oracle::{Interface, Oracle, Session, checksum};
+use crate::scenario::{HOSTS, one_in};
+
+const GNB_MAC: MacAddr = MacAddr([2, 0xaa, 0, 0, 0, 1]);
+
+/// A packet and the port that it arrives on.
+pub fn packet(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
+    let interface = *oracle.interfaces.choose(rng).unwrap();
+    let (port, mut frame) = match rng.random_range(0..20) {
+        0 => (interface.port, control(rng, oracle, &interface)),
+        1 => (interface.port, junk(rng, &interface)),
+        2..12 => uplink(rng, oracle),
+        _ => downlink(rng, oracle),
+    };
+    if one_in(rng, 8) {
+        mutate(rng, &mut frame);
+    }
+    (port, frame)
+}
+
+fn link(rng: &mut StdRng, interface: &Interface) -> PacketBuilder {
+    let dst = if one_in(rng, 60) { [2, 0, 0, 0, 0x99, 0] } else { interface.mac };
+    let builder = PacketBuilder::ethernet(MacAddr(dst), GNB_MAC);
+    match interface.vlan {
+        _ if one_in(rng, 80) => builder.vlan(rng.random_range(1..=4094)),
+        0 => builder,
+        vlan => builder.vlan(vlan),
+    }
+}
+
+fn side(rng: &mut StdRng, oracle: &Oracle, is_n3: bool) -> Interface {
+    let interfaces: Vec<&Interface> =
+        oracle.interfaces.iter().filter(|interface| interface.is_n3 == is_n3).collect();
+    **interfaces.choose(rng).unwrap()
+}
+
+fn ue_of(rng: &mut StdRng, session: Option<&Session>) -> UeAddresses {
+    let named = session.into_iter().flat_map(|session| &session.pdrs);
+    let named: Vec<UeAddresses> =
+        named.filter_map(|pdr| pdr.pdi.ue).map(|ue| ue.addresses).collect();
+    named.choose(rng).copied().unwrap_or(UeAddresses {
+        v4: Some(Ipv4Addr::new(10, 45, 0, rng.random_range(1..=25))),
+        v6: None,
+    })
+}
+
+fn ue_addr(rng: &mut StdRng, ue: UeAddresses) -> IpAddr {
+    let low: u64 = if one_in(rng, 2) { 1 } else { rng.random() };
+    let v6 = ue.v6.map(|prefix| {
+        let spare = if prefix.len() > 64 { u64::MAX >> (prefix.len() - 64) } else { u64::MAX };
+        let low = if one_in(rng, 10) { low } else { low & spare };
+        IpAddr::V6(Ipv6Addr::from_bits(prefix.addr().to_bits() | u128::from(low)))
+    });
+    let v4 = ue.v4.map(IpAddr::V4);
+    let both: Vec<IpAddr> = v4.into_iter().chain(v6).collect();
+    *both.choose(rng).unwrap()
+}
+
+fn host(rng: &mut StdRng, is_ipv4: bool) -> IpAddr {
+    let all: Vec<IpAddr> = HOSTS.iter().map(|host| host.parse().unwrap()).collect();
+    let same: Vec<&IpAddr> = all.iter().filter(|addr| addr.is_ipv4() == is_ipv4).collect();
+    if one_in(rng, 40) {
+        return if is_ipv4 { "224.0.0.9".parse().unwrap() } else { "ff05::9".parse().unwrap() };
+    }
+    **same.choose(rng).unwrap()
+}
+
+/// Adds an IP packet from `src` to `dst` of a random upper layer.
+fn user(rng: &mut StdRng, builder: PacketBuilder, src: IpAddr, dst: IpAddr) -> PacketBuilder {
+    let ttl = if one_in(rng, 12) { rng.random_range(0..=2) } else { 64 };
+    let tos = *[0, 0, 0xb8, 0x20].choose(rng).unwrap();
+    let builder = match (src, dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => builder.ipv4(src, dst),
+        (IpAddr::V6(src), IpAddr::V6(dst)) => builder.ipv6(src, dst),
+        _ => unreachable!("one family"),
+    };
+    let builder = special(rng, builder.ttl(ttl).tos(tos), src.is_ipv4());
+    let ports = [53, 80, 1024, 4500, 5050, 60000];
+    let (near, far) = (*ports.choose(rng).unwrap(), *ports.choose(rng).unwrap());
+    let builder = match rng.random_range(0..7) {
+        0..3 => builder.udp(near, far),
+        3 | 4 => builder.tcp(near, far, 0x10),
+        5 => builder.icmp_echo(1, rng.random()),
+        _ => {
+            let protocol = *[50, 51, 132, 33, 253].choose(rng).unwrap();
+            let builder = builder.protocol(protocol);
+            return builder.payload(&[0, 0, 0x12, 0x34, 0, 0, 0x12, 0x34, rng.random(), 1, 2, 3]);
+        }
+    };
+    let len = match rng.random_range(0..12) {
+        0 => rng.random_range(1300..1440),
+        1 => 0,
+        _ => rng.random_range(0..100),
+    };
+    let mut payload: Vec<u8> = rng.random::<u64>().to_be_bytes().to_vec();
+    payload.resize(len, 0x5a);
+    builder.payload(&payload)
+}
+
+/// Options, extension headers, fragments, flow labels, don't fragment.
+fn special(rng: &mut StdRng, builder: PacketBuilder, is_ipv4: bool) -> PacketBuilder {
+    match (rng.random_range(0..12), is_ipv4) {
+        (0, true) => builder.options(&[7, 7, 4, 0, 0, 0, 0]),
+        (1, true) => builder.fragment(rng.random(), rng.random_range(0..3), rng.random()),
+        (2 | 3, true) => builder.dont_fragment(),
+        (0, false) => builder.extension(0, &[1, 4, 0, 0, 0, 0]),
+        (1, false) => {
+            let offset: u16 = rng.random_range(0..3) << 3 | rng.random_range(0..2);
+            builder.extension(44, &[&offset.to_be_bytes()[..], &[1, 2, 3, 4]].concat())
+        }
+        (2, false) => builder.extension(60, &[1, 4, 0, 0, 0, 0]).extension(43, &[0; 14]),
+        (3, false) => builder.flow_label(0x12345),
+        _ => builder,
+    }
+}
+
+fn uplink(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
+    let interface = side(rng, oracle, true);
+    let session = oracle.sessions.choose(rng).map(|(_, session)| session);
+    let tunnels: Vec<_> = session
+        .into_iter()
+        .flat_map(|session| &session.pdrs)
+        .filter_map(|pdr| match pdr.pdi.f_teid? {
+            FTeidSpec::Given { teid, .. } => Some((teid.0, pdr.pdi.qfis.first().copied())),
+            FTeidSpec::Choose { .. } => None,
+        })
+        .collect();
+    let (teid, qfi) = match tunnels.choose(rng) {
+        Some((teid, qfi)) if !one_in(rng, 20) => (*teid, qfi.map(|qfi| qfi.value())),
+        Some((teid, qfi)) => (teid ^ 1 << rng.random_range(0..32), qfi.map(|qfi| qfi.value())),
+        None => (rng.random(), None),
+    };
+    let qfi = if one_in(rng, 4) { Some(rng.random_range(0..12)) } else { qfi };
+    let spoofed = one_in(rng, 15);
+    let ue = ue_of(rng, if spoofed { None } else { session });
+    let src = ue_addr(rng, ue);
+    let dst = host(rng, src.is_ipv4());
+    let builder = link(rng, &interface);
+    let outer_v6 = one_in(rng, 6);
+    let builder = if outer_v6 {
+        builder.ipv6("2001:db8:3::1", interface.v6.0)
+    } else {
+        builder.ipv4("10.0.3.1", interface.v4.0)
+    };
+    let mut builder = builder.gtpu(teid);
+    if one_in(rng, 10) {
+        builder = builder.sequence(rng.random());
+    }
+    if one_in(rng, 12) {
+        let kind = *[0x40, 0x20, 0x03, 0x82, 0x55, 0x99, 0xc5].choose(rng).unwrap();
+        builder = builder.extension(kind, &[1, 2]);
+    }
+    if let Some(qfi) = qfi {
+        builder = if one_in(rng, 10) { builder.psc_dl(qfi, true) } else { builder.psc_ul(qfi) };
+    }
+    let mut builder = user(rng, builder, src, dst);
+    if one_in(rng, 10) {
+        builder = builder.trailer(&[0; 6]);
+    }
+    (interface.port, builder.build())
+}
+
+fn downlink(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
+    let interface = side(rng, oracle, false);
+    let session = oracle.sessions.choose(rng).map(|(_, session)| session);
+    let unknown = one_in(rng, 15);
+    let ue = ue_of(rng, if unknown { None } else { session });
+    let dst = ue_addr(rng, ue);
+    let src = host(rng, dst.is_ipv4());
+    let builder = link(rng, &interface);
+    let mut builder = user(rng, builder, src, dst);
+    if one_in(rng, 10) {
+        builder = builder.trailer(&[0; 6]);
+    }
+    (interface.port, builder.build())
+}
+
+/// What is addressed to ourselves.
+fn control(rng: &mut StdRng, oracle: &Oracle, interface: &Interface) -> Vec<u8> {
+    let builder = link(rng, interface);
+    let v4 = |builder: PacketBuilder| builder.ipv4("10.0.3.1", interface.v4.0);
+    let v6 = |builder: PacketBuilder| builder.ipv6("2001:db8:3::1", interface.v6.0);
+    let session = oracle.sessions.choose(rng).map(|(_, session)| session);
+    let teid = session.and_then(|session| {
+        session.pdrs.iter().find_map(|pdr| match pdr.pdi.f_teid? {
+            FTeidSpec::Given { teid, .. } => Some(teid.0),
+            FTeidSpec::Choose { .. } => None,
+        })
+    });
+    let message = |kind: u8| MessageType(kind);
+    match rng.random_range(0..18) {
+        0 => arp(rng, interface),
+        13 => icmpv6(builder, "2001:db8:3::1", interface.v6.0, 255, &solicitation(interface.v6.0)),
+        14 => {
+            let target = if one_in(rng, 2) { interface.v6.0 } else { Ipv6Addr::LOCALHOST };
+            let ttl = if one_in(rng, 2) { 255 } else { 64 };
+            let group = PacketBuilder::ethernet(MacAddr([0x33, 0x33, 0xff, 0, 0, 2]), GNB_MAC);
+            let group = if interface.vlan == 0 { group } else { group.vlan(interface.vlan) };
+            let dst = "ff02::1:ff00:2".parse().unwrap();
+            icmpv6(group, "2001:db8:3::1", dst, ttl, &solicitation(target))
+        }
+        15 => icmpv6(builder, "fe80::1", interface.v6.0, 255, &[134, 0, 0, 0, 64, 0, 0, 0]),
+        16 => {
+            let lldp = MacAddr([0x01, 0x80, 0xc2, 0, 0, 0x0e]);
+            let tagged = PacketBuilder::ethernet(lldp, GNB_MAC);
+            let tagged = if interface.vlan == 0 { tagged } else { tagged.vlan(interface.vlan) };
+            tagged.ether_type(0x88cc).payload(&[0; 46]).build()
+        }
+        1 => v4(builder).icmp_echo(1, 2).payload(b"ping").build(),
+        2 => v6(builder).icmp_echo(1, 2).payload(b"ping").build(),
+        3 => v4(builder).icmp_echo_reply(1, 2).build(),
+        4 => v4(builder).gtpu_message(message(1), 0).sequence(rng.random()).build(),
+        5 => v6(builder).gtpu_message(message(1), 0).sequence(rng.random()).build(),
+        6 => v4(builder).gtpu_message(message(2), 0).sequence(7).payload(&[14, 0]).build(),
+        7 => {
+            let ies = [16, 0, 0, 0, 1, 133, 0, 4, 10, 0, 3, 1];
+            v4(builder).gtpu_message(message(26), 0).sequence(0).payload(&ies).build()
+        }
+        8 => v4(builder).gtpu_message(message(254), teid.unwrap_or(5)).build(),
+        9 => v4(builder).gtpu_message(message(rng.random()), 0).build(),
+        10 => v4(builder).udp(4000, rng.random()).payload(b"hello").build(),
+        11 => v4(builder).tcp(4000, 22, 2).build(),
+        17 => v4(builder).gtpu_message(message(31), 0).sequence(0).payload(&[141, 0]).build(),
+        12 => v4(builder).fragment(7, 0, true).udp(4000, 2152).payload(&[0; 64]).build(),
+        _ => builder.ether_type(rng.random()).payload(&[rng.random(); 60]).build(),
+    }
+}
+
+/// A neighbor solicitation with a source link-layer address option and no checksum yet.
+fn solicitation(target: Ipv6Addr) -> Vec<u8> {
+    [&[135, 0, 0, 0, 0, 0, 0, 0][..], &target.octets(), &[1, 1], &GNB_MAC.0].concat()
+}
+
+/// An ICMPv6 message with its checksum.
+fn icmpv6(builder: PacketBuilder, src: &str, dst: Ipv6Addr, ttl: u8, message: &[u8]) -> Vec<u8> {
+    let src: Ipv6Addr = src.parse().unwrap();
+    let len = u32::try_from(message.len()).unwrap();
+    let pseudo =
+        [&src.octets()[..], &dst.octets(), &len.to_be_bytes(), &[0, 0, 0, 58], message].concat();
+    let mut message = message.to_vec();
+    message[2..4].copy_from_slice(&checksum(&pseudo).to_be_bytes());
+    builder.ipv6(src, dst).ttl(ttl).protocol(58).payload(&message).build()
+}
+
+fn arp(rng: &mut StdRng, interface: &Interface) -> Vec<u8> {
+    let dst = if one_in(rng, 2) { MacAddr::BROADCAST } else { MacAddr(interface.mac) };
+    let mut builder = PacketBuilder::ethernet(dst, GNB_MAC);
+    if interface.vlan != 0 {
+        builder = builder.vlan(interface.vlan);
+    }
+    let mut packet = vec![0, 1, 8, 0, 6, 4, 0, rng.random_range(1..=3)];
+    packet.extend_from_slice(&GNB_MAC.0);
+    packet.extend_from_slice(&[10, 0, 3, 1]);
+    packet.extend_from_slice(&[0; 6]);
+    packet.extend_from_slice(&interface.v4.0.octets());
+    builder.ether_type(0x0806).payload(&packet).trailer(&[0; 18]).build()
+}
+
+fn junk(rng: &mut StdRng, interface: &Interface) -> Vec<u8> {
+    let mut frame: Vec<u8> = (0..rng.random_range(0..120)).map(|_| rng.random()).collect();
+    if frame.len() >= 14 && one_in(rng, 2) {
+        frame[..6].copy_from_slice(&interface.mac);
+        frame[12..14]
+            .copy_from_slice([[8, 0], [0x86, 0xdd], [8, 6], [0x81, 0]].choose(rng).unwrap());
+    }
+    frame
+}
+
+/// Changes some octets, or the length.
+fn mutate(rng: &mut StdRng, frame: &mut Vec<u8>) {
+    match rng.random_range(0..4) {
+        0 => frame.truncate(rng.random_range(0..=frame.len())),
+        1 => frame.extend((0..rng.random_range(1..20)).map(|_| 0xee)),
+        _ => {
+            for _ in 0..rng.random_range(1..=3) {
+                if !frame.is_empty() {
+                    let at = rng.random_range(0..frame.len().min(110));
+                    frame[at] ^= 1 << rng.random_range(0..8);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,579 @@
+//! The pipeline in a box: store, publisher and workers over in-memory ports, with the oracle beside.
+//!
+//! Requests and packets go to both sides; after every step the outcomes are compared packet by
+//! packet. All stations that may be resolved are known by [`station_mac`].
+
+use core::net::IpAddr;
+use std::collections::{HashMap, VecDeque};
+
+use adit_datapath::{Worker, WorkerConfig};
+use adit_pktio::PacketBuf;
+use adit_pktio::mem::MemIo;
+use adit_rules::{DeltaId, DropReason, PuntReason, RuleDelta, WorkerCommand, WorkerEvent};
+use adit_session::{Change, CpFSeid, LocalAddresses, OwnerId, Refusal, SessionStore, StoreConfig};
+use adit_tables::{Interface, IpPrefix, Publisher, Route, Snapshot, TablesConfig};
+use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN, NEIGHBOUR_PENDING_PER_HOP_MAX};
+use adit_types::{
+    InterfaceId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, MacAddr, Nanos, PortId, Seid, SessionIndex,
+    VlanId, WorkerId,
+};
+
+use crate::oracle::{self, Lane, Oracle, Outcome, Session};
+
+/// How a world is laid out.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    /// Interfaces in configuration order.
+    pub interfaces: Vec<oracle::Interface>,
+    /// Routes beyond the connected prefixes.
+    pub routes: Vec<oracle::Route>,
+    /// Workers, each with a queue on every port.
+    pub workers: usize,
+    /// PFCP sessions at most.
+    pub sessions_max: usize,
+    /// Start of all randomness.
+    pub seed: u64,
+}
+
+/// A frame on its way to a worker.
+#[derive(Debug, Clone)]
+pub struct Arrival {
+    /// The worker.
+    pub worker: usize,
+    /// The port.
+    pub port: u16,
+    /// The octets.
+    pub frame: Vec<u8>,
+}
+
+/// A packet that waits for a hardware address.
+#[derive(Debug, Clone)]
+struct Held {
+    worker: usize,
+    interface: usize,
+    station: IpAddr,
+    frame: Vec<u8>,
+}
+
+/// Both sides.
+pub struct World {
+    /// The oracle.
+    pub oracle: Oracle,
+    /// The session store.
+    pub store: SessionStore,
+    /// The publisher.
+    pub publisher: Publisher,
+    /// The ports of each worker.
+    pub ios: Vec<MemIo>,
+    /// Virtual time.
+    pub now: Nanos,
+    workers: Vec<Worker<MemIo>>,
+    events: Vec<rtrb::Consumer<WorkerEvent>>,
+    /// Commands to each worker.
+    pub commands: Vec<rtrb::Producer<WorkerCommand>>,
+    unobserved: VecDeque<(DeltaId, SessionIndex)>,
+    deltas: u64,
+    held: Vec<Held>,
+}
+
+impl core::fmt::Debug for World {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("World").field("oracle", &self.oracle).finish_non_exhaustive()
+    }
+}
+
+/// The hardware address of a station: told by its address.
+#[must_use]
+pub fn station_mac(addr: IpAddr) -> [u8; 6] {
+    match addr {
+        IpAddr::V4(addr) => {
+            let [a, b, c, d] = addr.octets();
+            [2, 4, a, b, c, d]
+        }
+        IpAddr::V6(addr) => {
+            let octets = addr.octets();
+            [2, 6, octets[4], octets[5], octets[14], octets[15]]
+        }
+    }
+}
+
+impl World {
+    /// Both sides without sessions, and without neighbors.
+    #[must_use]
+    pub fn new(layout: &Layout) -> Self {
+        let n3 = layout.interfaces.iter().find(|interface| interface.is_n3).unwrap();
+        let store = SessionStore::new(StoreConfig {
+            sessions_max: layout.sessions_max,
+            n3_addresses: LocalAddresses { v4: Some(n3.v4.0), v6: Some(n3.v6.0) },
+            seed: layout.seed,
+        });
+        let (publisher, readers) = adit_tables::build(TablesConfig {
+            sessions_max: layout.sessions_max,
+            teid_slot_bits: store.slot_bits().try_into().unwrap(),
+            workers: layout.workers,
+            next_hops_max: 256,
+            seed: layout.seed,
+            interfaces: (0..).zip(&layout.interfaces).map(interface).collect(),
+            routes: layout.routes.iter().map(route).collect(),
+        })
+        .unwrap();
+        let macs = port_macs(&layout.interfaces);
+        let mut world = Self {
+            oracle: Oracle {
+                interfaces: layout.interfaces.clone(),
+                routes: layout.routes.clone(),
+                sessions: Vec::new(),
+                neighbours: HashMap::new(),
+            },
+            store,
+            publisher,
+            ios: (0..layout.workers).map(|_| MemIo::new(&macs)).collect(),
+            now: Nanos::from_secs(1),
+            workers: Vec::new(),
+            events: Vec::new(),
+            commands: Vec::new(),
+            unobserved: VecDeque::new(),
+            deltas: 0,
+            held: Vec::new(),
+        };
+        for reader in readers {
+            let (event_tx, event_rx) = rtrb::RingBuffer::new(EVENT_RING_LEN);
+            let (command_tx, command_rx) = rtrb::RingBuffer::new(COMMAND_RING_LEN);
+            let config = WorkerConfig {
+                id: reader.worker(),
+                ports: (0..).take(macs.len()).map(PortId).collect(),
+                burst: 64,
+                gtpu_recovery: 0,
+            };
+            world.workers.push(Worker::new(config, reader, event_tx, command_rx));
+            world.events.push(event_rx);
+            world.commands.push(command_tx);
+        }
+        world.settle();
+        world
+    }
+
+    /// Makes a station's hardware address known to both sides.
+    pub fn learn(&mut self, interface: usize, station: IpAddr) {
+        self.oracle.neighbours.insert((interface, station), station_mac(station));
+        self.tell_neighbours();
+    }
+
+    fn tell_neighbours(&mut self) {
+        for (&(at, addr), &mac) in &self.oracle.neighbours {
+            let id = InterfaceId(u8::try_from(at).unwrap());
+            if let Some(index) = self.publisher.ensure_next_hop(id, addr) {
+                self.publisher.set_mac(index, MacAddr(mac), false);
+            }
+        }
+    }
+
+    /// Establishes a session on both sides.
+    ///
+    /// # Errors
+    /// The store's refusal; neither side has changed then.
+    pub fn establish(&mut self, change: &Change) -> Result<Seid, Refusal> {
+        let established = self.store.establish(OwnerId(1), CpFSeid::default(), change.clone())?;
+        let mut session = Session::default();
+        session.apply(change, &established.created);
+        self.oracle.sessions.push((established.up_seid, session));
+        self.publish(established.delta);
+        Ok(established.up_seid)
+    }
+
+    /// Modifies a session on both sides.
+    ///
+    /// # Errors
+    /// As [`World::establish`].
+    pub fn modify(&mut self, seid: Seid, change: &Change) -> Result<(), Refusal> {
+        let modified = self.store.modify(seid, change.clone())?;
+        let session = self.oracle.sessions.iter_mut().find(|(known, _)| *known == seid);
+        session.unwrap().1.apply(change, &modified.created);
+        if let Some(delta) = modified.delta {
+            self.publish(delta);
+        }
+        Ok(())
+    }
+
+    /// Deletes a session on both sides.
+    ///
+    /// # Errors
+    /// As [`World::establish`].
+    pub fn delete(&mut self, seid: Seid) -> Result<(), Refusal> {
+        let delta = self.store.delete(seid)?;
+        self.oracle.sessions.retain(|(known, _)| *known != seid);
+        self.publish(delta);
+        Ok(())
+    }
+
+    fn publish(&mut self, delta: RuleDelta) {
+        let id = DeltaId(self.deltas);
+        self.deltas += 1;
+        self.unobserved.push_back((id, delta.session));
+        self.publisher.apply(id, delta);
+        self.tell_neighbours();
+        assert_eq!(self.publisher.poll_observed(), None, "observed before any worker stepped");
+    }
+
+    /// Takes the answers to publications, which must come in order and be complete.
+    fn settle(&mut self) {
+        for (worker, io) in self.workers.iter_mut().zip(&mut self.ios) {
+            worker.step(self.now, io);
+        }
+        while let Some(observed) = self.publisher.poll_observed() {
+            let (id, session) = self.unobserved.pop_front().unwrap();
+            assert_eq!(observed, id, "observed out of order");
+            self.store.reclaim(session);
+        }
+        assert!(self.unobserved.is_empty(), "all workers stepped, yet a change is not observed");
+    }
+
+    /// Gives `arrivals` to both sides, runs one step of every worker and compares.
+    ///
+    /// # Errors
+    /// What differs. Packets that leave keep no state behind, so each is tried again alone to find
+    /// the one that differs.
+    pub fn exchange(&mut self, arrivals: &[Arrival]) -> Result<(), String> {
+        let Err(difference) = self.exchange_once(arrivals) else { return Ok(()) };
+        self.held.clear();
+        self.now = self.now + Nanos::from_secs(10);
+        self.settle();
+        self.forget_events();
+        for io in &mut self.ios {
+            for port in 0..io.ports.len() {
+                io.take_sent(PortId(u16::try_from(port).unwrap()));
+            }
+        }
+        for arrival in arrivals {
+            let verdict = self.oracle.judge(arrival.port, &arrival.frame);
+            if let Err(alone) = self.exchange_once(core::slice::from_ref(arrival)) {
+                return Err(format!(
+                    "{alone}\nport {} frame {}\noracle: {}",
+                    arrival.port,
+                    hex(&arrival.frame),
+                    describe(&verdict.outcome),
+                ));
+            }
+        }
+        Err(format!("only together: {difference}"))
+    }
+
+    fn exchange_once(&mut self, arrivals: &[Arrival]) -> Result<(), String> {
+        self.now = self.now + Nanos::from_millis(1);
+        let mut expected: Vec<Expected> =
+            self.workers.iter().map(|_| Expected::default()).collect();
+        self.expect_release(&mut expected);
+        let mut judged: Vec<(&Arrival, Outcome)> = Vec::new();
+        for arrival in arrivals {
+            let verdict = self.oracle.judge(arrival.port, &arrival.frame);
+            if let Some((position, is_uplink, octets)) = verdict.counted {
+                let session = &mut self.oracle.sessions[position].1;
+                let traffic = if is_uplink { &mut session.uplink } else { &mut session.downlink };
+                *traffic = (traffic.0 + 1, traffic.1 + octets);
+            }
+            judged.push((arrival, verdict.outcome));
+            self.ios[arrival.worker].inject(PortId(arrival.port), &arrival.frame);
+        }
+        // Workers poll ports in order and take the lanes of each burst one after the other.
+        judged.sort_by_key(|(arrival, outcome)| (arrival.port, lane(outcome)));
+        for (arrival, outcome) in judged {
+            self.expect(&mut expected[arrival.worker], arrival, outcome);
+        }
+        let before = self.snapshots();
+        self.settle();
+        let after = self.snapshots();
+        for (worker, expected) in expected.iter().enumerate() {
+            let received = arrivals.iter().filter(|arrival| arrival.worker == worker).count();
+            let io = &mut self.ios[worker];
+            let sent: Vec<Vec<Vec<u8>>> = (0..io.ports.len())
+                .map(|port| io.take_sent(PortId(u16::try_from(port).unwrap())))
+                .map(|bufs| bufs.iter().map(|buf| buf.data().to_vec()).collect())
+                .collect();
+            let buffered = self.held.iter().filter(|held| held.worker == worker).count();
+            expected
+                .compare(&before[worker], &after[worker], received, buffered, sent)
+                .map_err(|difference| format!("worker {worker}: {difference}"))?;
+        }
+        self.check_wanted()?;
+        self.check_traffic()
+    }
+
+    /// Packets that waited for a station which is known by now, or that waited too long.
+    fn expect_release(&mut self, expected: &mut [Expected]) {
+        let held = core::mem::take(&mut self.held);
+        for mut packet in held {
+            match self.oracle.neighbours.get(&(packet.interface, packet.station)) {
+                Some(mac) => {
+                    packet.frame[..6].copy_from_slice(mac);
+                    let port = self.oracle.interfaces[packet.interface].port;
+                    let forwarded = &mut expected[packet.worker].forwarded;
+                    forwarded.push((port, None, packet.frame));
+                }
+                None => self.held.push(packet),
+            }
+        }
+    }
+
+    /// Lets time pass until everything that waits has waited too long.
+    ///
+    /// # Errors
+    /// What differs from dropping it.
+    pub fn give_up_waiting(&mut self) -> Result<(), String> {
+        self.now = self.now + Nanos::from_secs(3);
+        let mut late = [0; 64];
+        for held in core::mem::take(&mut self.held) {
+            late[held.worker] += 1;
+        }
+        let before = self.snapshots();
+        self.settle();
+        for (worker, after) in self.snapshots().iter().enumerate() {
+            let unresolved = DropReason::NeighbourUnresolved.index();
+            let dropped = after.drops[unresolved] - before[worker].drops[unresolved];
+            if (dropped, after.buffered_pkts) != (late[worker], 0) || !after.identity_holds() {
+                return Err(format!("{} waited too long, {dropped} dropped", late[worker]));
+            }
+        }
+        self.forget_events();
+        Ok(())
+    }
+
+    fn forget_events(&mut self) {
+        self.events.iter_mut().for_each(|ring| while ring.pop().is_ok() {});
+    }
+
+    fn expect(&mut self, expected: &mut Expected, arrival: &Arrival, outcome: Outcome) {
+        match outcome {
+            Outcome::Forward { port, frame, lane } => {
+                expected.forwarded.push((port, Some((arrival.port, lane)), frame));
+            }
+            Outcome::Drop(reason) => expected.drops[reason.index()] += 1,
+            Outcome::Punt(reason) => expected.punts[reason.index()] += 1,
+            Outcome::Consumed => expected.consumed += 1,
+            Outcome::Hold { interface, station, frame, .. } => {
+                let worker = arrival.worker;
+                let waits = |held: &&Held| {
+                    (held.worker, held.interface, held.station) == (worker, interface, station)
+                };
+                if self.held.iter().filter(waits).count() < NEIGHBOUR_PENDING_PER_HOP_MAX {
+                    self.held.push(Held { worker, interface, station, frame });
+                } else {
+                    expected.drops[DropReason::NeighbourQueueFull.index()] += 1;
+                }
+            }
+        }
+    }
+
+    /// Packets that wait for a station whose address is still unknown.
+    #[must_use]
+    pub fn waiting(&self) -> Vec<(usize, IpAddr)> {
+        self.held.iter().map(|held| (held.interface, held.station)).collect()
+    }
+
+    fn snapshots(&self) -> Vec<Snapshot> {
+        let counters = self.publisher.worker_counters();
+        counters.iter().map(|worker| Snapshot::sum([&**worker])).collect()
+    }
+
+    /// Drains the events; nobody may be wanted whom nobody waits for.
+    fn check_wanted(&mut self) -> Result<(), String> {
+        for ring in &mut self.events {
+            while let Ok(event) = ring.pop() {
+                if let WorkerEvent::NeighbourWanted { interface, addr } = event {
+                    let key = (usize::from(interface.0), addr);
+                    if !self.held.iter().any(|held| (held.interface, held.station) == key) {
+                        return Err(format!("{addr} is wanted, but no packet waits for it"));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_traffic(&self) -> Result<(), String> {
+        for (seid, session) in &self.oracle.sessions {
+            let index = self.store.session(*seid).unwrap().index();
+            let traffic = self.publisher.session_traffic(index);
+            let got = ((traffic.ul_pkts, traffic.ul_bytes), (traffic.dl_pkts, traffic.dl_bytes));
+            let want = (session.uplink, session.downlink);
+            if got != want {
+                return Err(format!("session {seid} counts {got:?}, oracle {want:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the workers; the identity must close.
+    pub fn drain(&mut self) {
+        for (worker, io) in self.workers.iter_mut().zip(&mut self.ios) {
+            worker.drain(io);
+        }
+        let sum = self.publisher.snapshot();
+        assert!(sum.identity_holds() && sum.buffered_pkts == 0, "{sum:?}");
+    }
+}
+
+/// What one worker's step must do.
+#[derive(Debug)]
+struct Expected {
+    /// Port, order that is kept, octets.
+    forwarded: Vec<(u16, Option<(u16, Lane)>, Vec<u8>)>,
+    drops: [u64; DropReason::COUNT],
+    punts: [u64; PuntReason::COUNT],
+    consumed: u64,
+}
+
+impl Default for Expected {
+    fn default() -> Self {
+        Self {
+            forwarded: Vec::new(),
+            drops: [0; DropReason::COUNT],
+            punts: [0; PuntReason::COUNT],
+            consumed: 0,
+        }
+    }
+}
+
+impl Expected {
+    fn compare(
+        &self,
+        before: &Snapshot,
+        after: &Snapshot,
+        received: usize,
+        buffered: usize,
+        sent: Vec<Vec<Vec<u8>>>,
+    ) -> Result<(), String> {
+        let mut own = 0;
+        for (port, frames) in (0..).zip(&sent) {
+            own += self.compare_port(port, frames)?;
+        }
+        let drops: Vec<u64> = after.drops.iter().zip(before.drops).map(|(a, b)| a - b).collect();
+        let punts: Vec<u64> = after.punts.iter().zip(before.punts).map(|(a, b)| a - b).collect();
+        let wrong_drop = drops.iter().zip(self.drops).any(|(got, want)| *got < want);
+        let wrong_punt = punts.iter().zip(self.punts).any(|(got, want)| *got < want);
+        let more = |got: &[u64], want: &[u64]| got.iter().sum::<u64>() - want.iter().sum::<u64>();
+        if wrong_drop
+            || wrong_punt
+            || more(&drops, &self.drops) + more(&punts, &self.punts) != self.consumed
+        {
+            return Err(format!(
+                "dropped {} punted {}; oracle: dropped {} punted {} consumed {}",
+                named(&drops, |at| DropReason::ALL[at].name()),
+                named(&punts, |at| PuntReason::ALL[at].name()),
+                named(&self.drops, |at| DropReason::ALL[at].name()),
+                named(&self.punts, |at| PuntReason::ALL[at].name()),
+                self.consumed,
+            ));
+        }
+        let counts = [
+            ("received", after.received_pkts - before.received_pkts, received as u64),
+            (
+                "transmitted",
+                after.transmitted_pkts() - before.transmitted_pkts(),
+                self.forwarded.len() as u64,
+            ),
+            ("originated", after.originated_pkts - before.originated_pkts, own),
+            ("buffered", after.buffered_pkts, buffered as u64),
+        ];
+        if let Some((name, got, want)) = counts.into_iter().find(|(_, got, want)| got != want) {
+            return Err(format!("{name} is {got}, oracle {want}"));
+        }
+        if after.identity_holds() { Ok(()) } else { Err("the identity does not hold".into()) }
+    }
+
+    /// Finds every expected frame among `frames`, in order within a lane. Returns how many others
+    /// there are.
+    fn compare_port(&self, port: u16, frames: &[Vec<u8>]) -> Result<u64, String> {
+        let mut taken = vec![false; frames.len()];
+        let mut last: HashMap<Option<(u16, Lane)>, usize> = HashMap::new();
+        for (_, lane, frame) in self.forwarded.iter().filter(|(out, ..)| *out == port) {
+            let from = last.get(lane).map_or(0, |at| at + 1);
+            let found = (from..frames.len()).find(|at| !taken[*at] && frames[*at] == *frame);
+            let Some(at) = found else {
+                let left: Vec<String> = frames
+                    .iter()
+                    .zip(&taken)
+                    .filter(|(_, taken)| !**taken)
+                    .map(|(frame, _)| hex(frame))
+                    .collect();
+                return Err(format!(
+                    "port {port} misses {}\n    among {}",
+                    hex(frame),
+                    left.join("\n          ")
+                ));
+            };
+            taken[at] = true;
+            last.insert(*lane, at);
+        }
+        Ok(taken.iter().filter(|taken| !**taken).count() as u64)
+    }
+}
+
+fn lane(outcome: &Outcome) -> Option<Lane> {
+    match outcome {
+        Outcome::Forward { lane, .. } | Outcome::Hold { lane, .. } => Some(*lane),
+        Outcome::Drop(_) | Outcome::Punt(_) | Outcome::Consumed => None,
+    }
+}
+
+fn named(counts: &[u64], name: impl Fn(usize) -> &'static str) -> String {
+    let parts: Vec<String> = (0..)
+        .zip(counts)
+        .filter(|(_, count)| **count > 0)
+        .map(|(at, count)| format!("{}={count}", name(at)))
+        .collect();
+    format!("[{}]", parts.join(" "))
+}
+
+fn describe(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Forward { port, frame, .. } => format!("forward on {port}: {}", hex(frame)),
+        Outcome::Hold { station, frame, .. } => format!("hold for {station}: {}", hex(frame)),
+        other => format!("{other:?}"),
+    }
+}
+
+/// Octets as hexadecimal digits.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|octet| format!("{octet:02x}")).collect()
+}
+
+fn port_macs(interfaces: &[oracle::Interface]) -> Vec<MacAddr> {
+    let ports = interfaces.iter().map(|interface| interface.port).max().unwrap() + 1;
+    (0..ports)
+        .map(|port| {
+            let on = interfaces.iter().find(|interface| interface.port == port);
+            MacAddr(on.map_or([0; 6], |interface| interface.mac))
+        })
+        .collect()
+}
+
+fn interface((id, interface): (u8, &oracle::Interface)) -> Interface {
+    Interface {
+        id: InterfaceId(id),
+        role: if interface.is_n3 { InterfaceRole::N3 } else { InterfaceRole::N6 },
+        port: PortId(interface.port),
+        vlan: VlanId::from_tag_control(interface.vlan),
+        mac: MacAddr(interface.mac),
+        mtu_bytes: u16::try_from(interface.mtu_bytes).unwrap(),
+        v4: Some(interface.v4),
+        v6: Some(interface.v6),
+    }
+}
+
+fn route(route: &oracle::Route) -> Route {
+    Route {
+        interface: InterfaceId(u8::try_from(route.interface).unwrap()),
+        prefix: match route.prefix {
+            (IpAddr::V4(addr), len) => IpPrefix::V4(Ipv4Prefix::containing(addr, len).unwrap()),
+            (IpAddr::V6(addr), len) => IpPrefix::V6(Ipv6Prefix::containing(addr, len).unwrap()),
+        },
+        next_hop: route.gateway,
+    }
+}
+
+/// Which worker an id names.
+#[must_use]
+pub fn worker_id(worker: usize) -> WorkerId {
+    WorkerId(u8::try_from(worker).unwrap())
+}

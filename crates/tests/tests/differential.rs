@@ -1,0 +1,173 @@
+//! The pipeline against the oracle: random sessions, packets and modifications.
+//!
+//! `ADIT_SEED=n` runs one scenario again, `ADIT_SCENARIOS=n` another number of them.
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test")]
+
+use adit_tests::world::{Arrival, World};
+use adit_tests::{scenario, traffic};
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+
+const SCENARIOS: u64 = 100;
+const PACKETS_PER_SCENARIO: usize = 2000;
+
+/// What a run did, so that a run which exercises nothing fails.
+#[derive(Debug, Default)]
+struct Coverage {
+    accepted: usize,
+    refused: usize,
+    transmitted: u64,
+    drops: Vec<u64>,
+    punts: Vec<u64>,
+}
+
+#[test]
+fn pipeline_and_oracle_agree_on_every_packet() {
+    let scenarios =
+        std::env::var("ADIT_SCENARIOS").map_or(SCENARIOS, |count| count.parse().unwrap());
+    let seeds: Vec<u64> = match std::env::var("ADIT_SEED") {
+        Ok(seed) => vec![seed.parse().unwrap()],
+        Err(_) => (1..=scenarios).collect(),
+    };
+    let mut coverage = Coverage::default();
+    for seed in &seeds {
+        if let Err(difference) = run(*seed, &mut coverage) {
+            panic!("ADIT_SEED={seed}: {difference}");
+        }
+    }
+    if seeds.len() > 1 {
+        check(&coverage);
+    }
+}
+
+#[test]
+fn difference_between_the_sides_is_found() {
+    let mut rng = StdRng::seed_from_u64(1);
+    let layout = scenario::layout(&mut rng, 1);
+    let mut world = scenario::world(&layout);
+    for _ in 0..10 {
+        let _ = world.establish(&scenario::establishment(&mut rng));
+    }
+    for (_, session) in &mut world.oracle.sessions {
+        for qer in &mut session.qers {
+            qer.rqi = !qer.rqi;
+        }
+    }
+    let found = (0..50).find_map(|_| {
+        let arrivals = burst(&mut rng, &world);
+        world.exchange(&arrivals).err()
+    });
+    let difference = found.unwrap_or_default();
+    assert!(difference.contains("oracle: forward on"), "{difference}");
+}
+
+fn run(seed: u64, coverage: &mut Coverage) -> Result<(), String> {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let layout = scenario::layout(&mut rng, seed);
+    let mut world = scenario::world(&layout);
+    for _ in 0..10 {
+        count(coverage, world.establish(&scenario::establishment(&mut rng)).is_ok());
+    }
+    let mut packets = 0;
+    while packets < PACKETS_PER_SCENARIO {
+        for _ in 0..rng.random_range(0..4) {
+            change(&mut rng, &mut world, coverage);
+        }
+        let arrivals = burst(&mut rng, &world);
+        packets += arrivals.len();
+        world.exchange(&arrivals)?;
+        settle_waiting(&mut rng, &mut world)?;
+    }
+    while let Some((seid, _)) = world.oracle.sessions.first() {
+        let seid = *seid;
+        world.delete(seid).map_err(|refusal| format!("{refusal:?}"))?;
+    }
+    let arrivals = burst(&mut rng, &world);
+    world.exchange(&arrivals)?;
+    if world.store.reserved() != adit_session::Reserved::default() {
+        return Err(format!("identifiers leaked: {:?}", world.store.reserved()));
+    }
+    let sum = world.publisher.snapshot();
+    coverage.transmitted += sum.transmitted_pkts();
+    add(&mut coverage.drops, &sum.drops);
+    add(&mut coverage.punts, &sum.punts);
+    world.drain();
+    Ok(())
+}
+
+fn change(rng: &mut StdRng, world: &mut World, coverage: &mut Coverage) {
+    let accepted = match (rng.random_range(0..10), world.oracle.sessions.choose(rng)) {
+        (0, Some((seid, _))) => {
+            let seid = *seid;
+            world.delete(seid).is_ok()
+        }
+        (1 | 2, _) | (_, None) => world.establish(&scenario::establishment(rng)).is_ok(),
+        (_, Some((seid, session))) => {
+            let (seid, change) = (*seid, scenario::modification(rng, session));
+            world.modify(seid, &change).is_ok()
+        }
+    };
+    count(coverage, accepted);
+}
+
+fn burst(rng: &mut StdRng, world: &World) -> Vec<Arrival> {
+    let len = if rng.random_ratio(1, 4) { 1 } else { rng.random_range(1..=48) };
+    (0..len)
+        .map(|_| {
+            let (port, frame) = traffic::packet(rng, &world.oracle);
+            Arrival { worker: rng.random_range(0..world.ios.len()), port, frame }
+        })
+        .collect()
+}
+
+/// Stations that packets wait for answer now and then, or never.
+fn settle_waiting(rng: &mut StdRng, world: &mut World) -> Result<(), String> {
+    let waiting = world.waiting();
+    let Some((interface, station)) = waiting.first().copied() else { return Ok(()) };
+    match rng.random_range(0..30) {
+        0 => world.learn(interface, station),
+        1..3 => world.give_up_waiting()?,
+        _ => {}
+    }
+    Ok(())
+}
+
+fn count(coverage: &mut Coverage, accepted: bool) {
+    if accepted {
+        coverage.accepted += 1;
+    } else {
+        coverage.refused += 1;
+    }
+}
+
+fn add(sums: &mut Vec<u64>, counts: &[u64]) {
+    sums.resize(counts.len(), 0);
+    sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+}
+
+fn check(coverage: &Coverage) {
+    use adit_rules::{DropReason, PuntReason};
+    // What these worlds cannot cause: buffers in parts, short headroom, full queues.
+    let absent = [
+        DropReason::FrameSegmented,
+        DropReason::HeadroomShort,
+        DropReason::SlowQueueFull,
+        DropReason::TxQueueFull,
+    ];
+    let unseen: Vec<&str> = DropReason::ALL
+        .iter()
+        .filter(|reason| coverage.drops[reason.index()] == 0 && !absent.contains(reason))
+        .map(|reason| reason.name())
+        .chain(
+            PuntReason::ALL
+                .iter()
+                .filter(|reason| coverage.punts[reason.index()] == 0)
+                .map(|reason| reason.name()),
+        )
+        .collect();
+    println!("{coverage:?}");
+    assert!(unseen.is_empty(), "never seen: {unseen:?}");
+    assert!(coverage.accepted > coverage.refused, "{coverage:?}");
+    assert!(coverage.transmitted > 40_000, "{coverage:?}");
+}
