@@ -101,6 +101,73 @@ pub fn layout(rng: &mut StdRng, seed: u64) -> Layout {
     Layout { interfaces, routes, workers, sessions_max: 16, seed }
 }
 
+/// One N3 interface on port 0 and one N6 interface on port 1, of an MTU of 1500 bytes, with default
+/// routes on N6. One worker.
+#[must_use]
+pub fn plain_layout(n3_vlan: u16) -> Layout {
+    let route = |prefix: &str, gateway: &str| Route {
+        interface: 1,
+        prefix: (addr(prefix), 0),
+        gateway: addr(gateway),
+    };
+    Layout {
+        interfaces: vec![interface(true, 0, n3_vlan, 3, 1500), interface(false, 1, 0, 6, 1500)],
+        routes: vec![route("0.0.0.0", "10.0.6.1"), route("::", "2001:db8:6::1")],
+        workers: 1,
+        sessions_max: 64,
+        seed: 1,
+    }
+}
+
+/// A session like those of real control planes: UE 10.45.0.`host` and 2001:db8:45:`host`::/64, one
+/// TEID chosen by us, QFI 9 downlink, tunnel 0x100 + `host` to the peer.
+#[must_use]
+pub fn plain_session(host: u8, peer: &str) -> Change {
+    let v6 = Ipv6Addr::new(0x2001, 0xdb8, 0x45, host.into(), 0, 0, 0, 0);
+    let addresses = UeAddresses {
+        v4: Some(Ipv4Addr::new(10, 45, 0, host)),
+        v6: Ipv6Prefix::containing(v6, 64),
+    };
+    let pdr = |id: u16, is_uplink: bool| PdrSpec {
+        id: PdrId(id),
+        precedence: Precedence(100),
+        pdi: PdiSpec {
+            source: if is_uplink { SourceInterface::Access } else { SourceInterface::Core },
+            f_teid: is_uplink.then_some(FTeidSpec::Choose { v4: true, v6: true, choose_id: None }),
+            network_instance: None,
+            ue: Some(UeMatch {
+                addresses,
+                side: if is_uplink { UeSide::Source } else { UeSide::Destination },
+            }),
+            qfis: Vec::new(),
+            sdf: Vec::new(),
+        },
+        outer_header_removal: is_uplink.then_some(OuterHeaderRemoval::GtpuUdpIp),
+        far: Some(FarId(id.into())),
+        qers: vec![QerId(1)],
+    };
+    let far = |id: u32, tunnel: Option<GtpuTunnel>| Far {
+        id: FarId(id),
+        action: ApplyAction::FORW,
+        forwarding: Some(Forwarding {
+            destination: match tunnel {
+                Some(_) => DestinationInterface::Access,
+                None => DestinationInterface::Core,
+            },
+            network_instance: None,
+            outer_header_creation: tunnel.map(OuterHeaderCreation::Gtpu),
+            transport_level_marking: None,
+        }),
+    };
+    let gnb = GtpuTunnel { teid: Teid(0x100 + u32::from(host)), addr: addr(peer) };
+    Change {
+        create_pdrs: vec![pdr(1, true), pdr(2, false)],
+        create_fars: vec![far(1, None), far(2, Some(gnb))],
+        create_qers: vec![Qer { id: QerId(1), qfi: Qfi::new(9), ..Qer::default() }],
+        ..Change::default()
+    }
+}
+
 /// A world in which all stations but the silent ones are resolved.
 pub fn world(layout: &Layout) -> World {
     let mut world = World::new(layout);

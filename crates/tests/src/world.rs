@@ -11,11 +11,11 @@ use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
 use adit_rules::{DeltaId, DropReason, PuntReason, RuleDelta, WorkerCommand, WorkerEvent};
 use adit_session::{Change, CpFSeid, LocalAddresses, OwnerId, Refusal, SessionStore, StoreConfig};
-use adit_tables::{Interface, IpPrefix, Publisher, Route, Snapshot, TablesConfig};
+use adit_tables::{Interface, IpPrefix, Publisher, Reader, Route, Snapshot, TablesConfig};
 use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN, NEIGHBOUR_PENDING_PER_HOP_MAX};
 use adit_types::{
     InterfaceId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, MacAddr, Nanos, PortId, Seid, SessionIndex,
-    VlanId, WorkerId,
+    VlanId,
 };
 
 use crate::oracle::{self, Lane, Oracle, Outcome, Session};
@@ -101,22 +101,7 @@ impl World {
     /// Both sides without sessions, and without neighbors.
     #[must_use]
     pub fn new(layout: &Layout) -> Self {
-        let n3 = layout.interfaces.iter().find(|interface| interface.is_n3).unwrap();
-        let store = SessionStore::new(StoreConfig {
-            sessions_max: layout.sessions_max,
-            n3_addresses: LocalAddresses { v4: Some(n3.v4.0), v6: Some(n3.v6.0) },
-            seed: layout.seed,
-        });
-        let (publisher, readers) = adit_tables::build(TablesConfig {
-            sessions_max: layout.sessions_max,
-            teid_slot_bits: store.slot_bits().try_into().unwrap(),
-            workers: layout.workers,
-            next_hops_max: 256,
-            seed: layout.seed,
-            interfaces: (0..).zip(&layout.interfaces).map(interface).collect(),
-            routes: layout.routes.iter().map(route).collect(),
-        })
-        .unwrap();
+        let (store, publisher, readers) = control(layout);
         let macs = port_macs(&layout.interfaces);
         let mut world = Self {
             oracle: Oracle {
@@ -412,6 +397,28 @@ impl World {
     }
 }
 
+/// Store, publisher and readers of a layout.
+#[must_use]
+pub fn control(layout: &Layout) -> (SessionStore, Publisher, Vec<Reader>) {
+    let n3 = layout.interfaces.iter().find(|interface| interface.is_n3).unwrap();
+    let store = SessionStore::new(StoreConfig {
+        sessions_max: layout.sessions_max,
+        n3_addresses: LocalAddresses { v4: Some(n3.v4.0), v6: Some(n3.v6.0) },
+        seed: layout.seed,
+    });
+    let (publisher, readers) = adit_tables::build(TablesConfig {
+        sessions_max: layout.sessions_max,
+        teid_slot_bits: store.slot_bits().try_into().unwrap(),
+        workers: layout.workers,
+        next_hops_max: 256,
+        seed: layout.seed,
+        interfaces: (0..).zip(&layout.interfaces).map(interface).collect(),
+        routes: layout.routes.iter().map(route).collect(),
+    })
+    .unwrap();
+    (store, publisher, readers)
+}
+
 /// What one worker's step must do.
 #[derive(Debug)]
 struct Expected {
@@ -570,10 +577,4 @@ fn route(route: &oracle::Route) -> Route {
         },
         next_hop: route.gateway,
     }
-}
-
-/// Which worker an id names.
-#[must_use]
-pub fn worker_id(worker: usize) -> WorkerId {
-    WorkerId(u8::try_from(worker).unwrap())
 }

@@ -1,0 +1,245 @@
+//! A worker's step allocates nothing, whatever arrives.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+use core::cell::Cell;
+use core::net::IpAddr;
+use std::alloc::{GlobalAlloc, Layout, System};
+
+use adit_datapath::{Worker, WorkerConfig};
+use adit_pktio::mem::MemBuf;
+use adit_pktio::{Burst, PacketIo, PortInfo};
+use adit_rules::{DeltaId, WorkerCommand, WorkerEvent};
+use adit_session::{CpFSeid, OwnerId};
+use adit_tables::Publisher;
+use adit_testkit::packet::PacketBuilder;
+use adit_tests::scenario;
+use adit_tests::world::{control, station_mac};
+use adit_types::{InterfaceId, MacAddr, Nanos, PortId, WorkerId};
+use adit_wire::gtpu::MessageType;
+
+/// The system's allocator; counts the allocations of a thread that asked for it.
+struct Counting;
+
+thread_local! {
+    static COUNT: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+fn count() {
+    // A thread that is ending has no count any more.
+    let _ = COUNT.try_with(|count| count.set(count.get().map(|n| n + 1)));
+}
+
+// SAFETY: every call is handed to the system's allocator unchanged; counting does not allocate.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps to the contract of `alloc`, which is the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps to the contract of `alloc_zeroed`, which is the same.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps to the contract of `realloc`, which is the same.
+        unsafe { System.realloc(ptr, layout, new_size) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps to the contract of `dealloc`, which is the same.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Runs `work` and tells how often it allocated.
+fn allocations(work: impl FnOnce()) -> usize {
+    COUNT.set(Some(0));
+    work();
+    COUNT.take().unwrap()
+}
+
+/// Ports whose buffers exist before the step and after it.
+struct PoolIo {
+    rx: [Vec<MemBuf>; 2],
+    tx: Vec<MemBuf>,
+    spare: Vec<MemBuf>,
+}
+
+impl PacketIo for PoolIo {
+    type Buf = MemBuf;
+
+    fn rx_burst(&mut self, port: PortId, limit: usize, burst: &mut Burst<MemBuf>) -> usize {
+        let queue = &mut self.rx[usize::from(port.0)];
+        let count = limit.min(queue.len()).min(burst.remaining_capacity());
+        burst.extend(queue.drain(..count));
+        count
+    }
+
+    fn tx_burst(&mut self, _port: PortId, burst: &mut Burst<MemBuf>) -> usize {
+        let count = burst.len();
+        self.tx.extend(burst.drain(..));
+        count
+    }
+
+    fn alloc(&mut self) -> Option<MemBuf> {
+        self.spare.pop()
+    }
+
+    fn port_info(&self, _port: PortId) -> PortInfo {
+        PortInfo { mac: MacAddr::default(), mtu_bytes: 1500, rx_ipv4_checksum: false }
+    }
+}
+
+struct Bench {
+    publisher: Publisher,
+    worker: Worker<PoolIo>,
+    io: PoolIo,
+    commands: rtrb::Producer<WorkerCommand>,
+    events: rtrb::Consumer<WorkerEvent>,
+    teid: u32,
+    now: Nanos,
+}
+
+const UPF: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0x10, 0]), MacAddr([2, 0, 0, 0, 0x10, 1])];
+const PEER: MacAddr = MacAddr([2, 0xaa, 0, 0, 0, 1]);
+
+impl Bench {
+    /// A worker with one session, whose gNB is not resolved yet.
+    fn new() -> Self {
+        let (mut store, mut publisher, mut readers) = control(&scenario::plain_layout(0));
+        let change = scenario::plain_session(1, "10.0.3.1");
+        let made = store.establish(OwnerId(1), CpFSeid::default(), change).unwrap();
+        publisher.apply(DeltaId(1), made.delta);
+        let (event_tx, events) = rtrb::RingBuffer::new(1024);
+        let (commands, command_rx) = rtrb::RingBuffer::new(64);
+        let config = WorkerConfig {
+            id: WorkerId(0),
+            ports: vec![PortId(0), PortId(1)],
+            burst: 32,
+            gtpu_recovery: 0,
+        };
+        let worker = Worker::new(config, readers.remove(0), event_tx, command_rx);
+        let io = PoolIo {
+            rx: [Vec::with_capacity(64), Vec::with_capacity(64)],
+            tx: Vec::with_capacity(1024),
+            spare: (0..64).map(|_| MemBuf::new()).collect(),
+        };
+        let teid = made.created[0].f_teid.teid.0;
+        Self { publisher, worker, io, commands, events, teid, now: Nanos::from_secs(1) }
+    }
+
+    fn resolve(&mut self, interface: u8, station: &str) {
+        let addr: IpAddr = station.parse().unwrap();
+        let index = self.publisher.ensure_next_hop(InterfaceId(interface), addr).unwrap();
+        self.publisher.set_mac(index, MacAddr(station_mac(addr)), false);
+    }
+
+    fn resolve_all(&mut self) {
+        self.resolve(0, "10.0.3.1");
+        for station in ["10.0.6.1", "2001:db8:6::1"] {
+            self.resolve(1, station);
+        }
+    }
+
+    /// Steps over 24 copies of each frame; returns allocations and frames that left.
+    fn step(&mut self, frames: [&[u8]; 2]) -> (usize, usize) {
+        for (queue, frame) in self.io.rx.iter_mut().zip(frames) {
+            queue.clear();
+            if !frame.is_empty() {
+                queue.extend((0..24).map(|_| MemBuf::from_packet(frame)));
+            }
+        }
+        self.io.tx.clear();
+        self.now = self.now + Nanos::from_millis(100);
+        let Self { worker, io, now, .. } = self;
+        let count = allocations(|| {
+            worker.step(*now, io);
+        });
+        while self.events.pop().is_ok() {}
+        (count, self.io.tx.len())
+    }
+
+    fn uplink(&self) -> PacketBuilder {
+        PacketBuilder::ethernet(UPF[0], PEER).ipv4("10.0.3.1", "10.0.3.2").gtpu(self.teid).psc_ul(9)
+    }
+}
+
+fn downlink() -> PacketBuilder {
+    PacketBuilder::ethernet(UPF[1], PEER)
+}
+
+#[test]
+fn counting_allocator_counts() {
+    assert_eq!(allocations(|| drop(core::hint::black_box(Box::new(7)))), 1);
+    assert_eq!(allocations(|| drop(core::hint::black_box(vec![0_u8; 100]))), 1);
+    assert_eq!(allocations(|| {}), 0);
+}
+
+#[test]
+fn step_over_user_traffic_allocates_nothing() {
+    let mut bench = Bench::new();
+    bench.resolve_all();
+    let cases = [
+        (bench.uplink().ipv4("10.45.0.1", "8.8.8.8"), downlink().ipv4("8.8.8.8", "10.45.0.1")),
+        (
+            bench.uplink().ipv6("2001:db8:45:1::1", "2001:db8:8::8"),
+            downlink().ipv6("2001:db8:8::8", "2001:db8:45:1::1"),
+        ),
+    ];
+    for (up, down) in cases {
+        let up = up.udp(4000, 53).payload(b"question").build();
+        let down = down.udp(53, 4000).payload(b"answer").build();
+        for _ in 0..10 {
+            assert_eq!(bench.step([&up, &down]), (0, 48));
+        }
+    }
+}
+
+#[test]
+fn step_over_drops_and_local_traffic_allocates_nothing() {
+    let mut bench = Bench::new();
+    bench.resolve_all();
+    let to_us = || PacketBuilder::ethernet(UPF[0], PEER).ipv4("10.0.3.1", "10.0.3.2");
+    let expired = bench.uplink().ipv4("10.45.0.1", "8.8.8.8").ttl(1).udp(1, 2).build();
+    let big = downlink().ipv4("8.8.8.8", "10.45.0.1").dont_fragment().udp(1, 2).payload(&[0; 1470]);
+    let spoofed = bench.uplink().ipv4("10.45.0.99", "8.8.8.8").udp(1, 2).build();
+    let unknown = to_us().gtpu(bench.teid ^ 1 << 31).ipv4("10.45.0.1", "8.8.8.8").build();
+    let echo = to_us().gtpu_message(MessageType::ECHO_REQUEST, 0).sequence(1).build();
+    let ping = to_us().icmp_echo(1, 1).payload(b"ping").build();
+    let no_ue = downlink().ipv4("8.8.8.8", "10.46.0.1").udp(1, 2).build();
+    let short = &expired[..50];
+    let cases: [([&[u8]; 2], usize); 5] = [
+        ([&expired, &big.build()], 48),
+        ([&spoofed, &no_ue], 0),
+        ([&unknown, &[1, 2, 3]], 0),
+        ([&echo, &[]], 24),
+        ([&ping, short], 24),
+    ];
+    for (frames, sent) in cases {
+        for _ in 0..3 {
+            assert_eq!(bench.step(frames), (0, sent));
+        }
+    }
+}
+
+#[test]
+fn step_that_waits_for_a_neighbor_and_solicits_allocates_nothing() {
+    let mut bench = Bench::new();
+    let down = downlink().ipv4("8.8.8.8", "10.45.0.1").udp(53, 4000).build();
+    assert_eq!(bench.step([&[], &down]), (0, 0));
+    for addr in ["10.0.3.1", "2001:db8:3::1"] {
+        let addr = addr.parse().unwrap();
+        let command = WorkerCommand::Solicit { interface: InterfaceId(0), addr, unicast: None };
+        bench.commands.push(command).unwrap();
+    }
+    assert_eq!(bench.step([&[], &[]]), (0, 2), "one request and one solicitation");
+    bench.resolve(0, "10.0.3.1");
+    assert_eq!(bench.step([&[], &[]]), (0, 16), "what waited leaves");
+}
