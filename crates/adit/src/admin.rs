@@ -54,7 +54,12 @@ impl Server {
                 path.display()
             );
         }
-        let hint = || format!("cannot listen at {}; set admin.socket to a path that adit may write", path.display());
+        let hint = || {
+            format!(
+                "cannot listen at {}; set admin.socket to a path that adit may write",
+                path.display()
+            )
+        };
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).with_context(hint)?;
         }
@@ -65,7 +70,8 @@ impl Server {
             _ => {}
         }
         let listener = UnixListener::bind(path).with_context(hint)?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).with_context(hint)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
+            .with_context(hint)?;
         Ok(Self { listener, path: path.to_owned() })
     }
 

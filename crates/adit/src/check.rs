@@ -42,7 +42,8 @@ fn derived(config: &Config) -> Value {
         let port = &config.ports[usize::from(interface.port.0)];
         format!("{} is {role} on {} ({})", interface.name, port.name, port.device)
     });
-    let pool_mib = u64::from(config.dpdk.mempool_mbufs) * (u64::from(config.dpdk.mbuf_bytes) + 384) >> 20;
+    let pool_mib =
+        u64::from(config.dpdk.mempool_mbufs) * (u64::from(config.dpdk.mbuf_bytes) + 384) >> 20;
     json!({
         "eal_arguments": eal,
         "mempool_mib": pool_mib,

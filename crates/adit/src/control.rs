@@ -63,7 +63,6 @@ impl Control {
 
     /// Runs until `stop`.
     pub fn run(&mut self, questions: &Receiver<Query>, stop: &AtomicBool) {
-        self.announce();
         while !stop.load(Ordering::Relaxed) {
             let now = self.parts.clock.now();
             self.receive(now);
@@ -79,15 +78,6 @@ impl Control {
                 let _ = query.answer.send(snapshot::document(self, query.topic));
             }
             self.sleep(now);
-        }
-    }
-
-    /// Tells the links who we are, so that stale caches of neighbors are corrected.
-    fn announce(&mut self) {
-        let count = self.parts.publisher.interfaces().len();
-        for index in 0..count {
-            let interface = self.parts.publisher.interfaces()[index].id;
-            self.send_command(WorkerCommand::Announce { interface });
         }
     }
 
@@ -152,10 +142,7 @@ impl Control {
 
     fn log_events(&mut self) {
         while let Some(event) = self.parts.node.poll_event() {
-            match event {
-                NodeEvent::AssociationUp { .. } => info!("{event}"),
-                _ => warn!("{event}"),
-            }
+            log_event(&event);
         }
     }
 
@@ -173,5 +160,26 @@ impl Control {
         let mut sources = [PollFd::new(&self.parts.socket, PollFlags::IN)];
         // An interruption is as good as a timeout.
         let _ = poll(&mut sources, Some(&timeout));
+    }
+}
+
+fn log_event(event: &NodeEvent) {
+    match event {
+        NodeEvent::AssociationUp { address, node_id, requested_by_us } => {
+            info!(%node_id, %address, requested_by_us, "association up");
+        }
+        NodeEvent::AssociationDown { address, node_id, sessions, reason } => {
+            info!(%node_id, %address, sessions, %reason, "association down");
+        }
+        NodeEvent::PeerRestarted { address, node_id } => {
+            warn!(%node_id, %address, "peer restarted");
+        }
+        NodeEvent::SetupFailed { to, failure, retry_after } => {
+            let retry_after_s = retry_after.to_duration().as_secs();
+            warn!(%to, %failure, retry_after_s, "association setup failed");
+        }
+        NodeEvent::NodeIdConflict { from, held_by, node_id } => {
+            warn!(%node_id, %from, %held_by, "association setup refused: Node ID is in use");
+        }
     }
 }

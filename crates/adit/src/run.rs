@@ -1,5 +1,6 @@
 //! `adit run`: starts everything, waits for a signal, stops everything in reverse.
 
+use std::io::IsTerminal;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +16,8 @@ use adit_tables::Reader;
 use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN};
 use adit_types::{MacAddr, PortId, WorkerId};
 use anyhow::{Context, bail};
-use rand::Rng;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{info, warn};
@@ -85,17 +87,27 @@ pub fn run(path: &Path) -> anyhow::Result<()> {
 fn start_log() {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr)
+        .init();
 }
 
 fn check_cores(config: &Config) -> anyhow::Result<()> {
-    let allowed = rustix::thread::sched_getaffinity(None).context("cannot read the CPU affinity")?;
+    let allowed =
+        rustix::thread::sched_getaffinity(None).context("cannot read the CPU affinity")?;
     let cores = config.datapath.workers.iter().map(|core| ("datapath.workers", *core));
     for (key, core) in cores.chain([("datapath.main_core", config.datapath.main_core)]) {
         if !allowed.is_set(usize::from(core)) {
-            let usable: Vec<_> =
-                (0..1024).filter(|core| allowed.is_set(*core)).map(|core| core.to_string()).collect();
-            bail!("{key} names CPU core {core}, which this process may not use; it may use {}", usable.join(", "));
+            let usable: Vec<_> = (0..1024)
+                .filter(|core| allowed.is_set(*core))
+                .map(|core| core.to_string())
+                .collect();
+            bail!(
+                "{key} names CPU core {core}, which this process may not use; it may use {}",
+                usable.join(", ")
+            );
         }
     }
     Ok(())
@@ -175,13 +187,13 @@ fn assemble(
     socket: UdpSocket,
     ports: Vec<Port>,
 ) -> anyhow::Result<(Control, Vec<WorkerParts>)> {
-    let mut random = rand::rng();
-    let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
+    let mut random = StdRng::from_os_rng();
+    let unix_s =
+        SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
     let ntp_s = (unix_s.as_secs() + NTP_UNIX_OFFSET_S) & u64::from(u32::MAX);
     let recovery_time_stamp = u32::try_from(ntp_s).context("NTP seconds have 32 bits")?;
     let (sequence_seed, secret_seed) = (random.random(), random.random());
-    let node =
-        Node::new(wiring::node(config, sequence_seed, secret_seed, recovery_time_stamp));
+    let node = Node::new(wiring::node(config, sequence_seed, secret_seed, recovery_time_stamp));
     let macs: Vec<MacAddr> = ports.iter().map(|port| port.info().mac).collect();
     let slot_bits = u8::try_from(node.store().slot_bits()).context("TEIDs have 32 bits")?;
     let tables = wiring::tables(config, &macs, slot_bits, random.random());
@@ -195,7 +207,13 @@ fn assemble(
         events.push(event_receiver);
         commands.push(command_sender);
         let (id, core) = (WorkerId(id), *core);
-        workers.push(WorkerParts { id, core, reader, events: event_sender, commands: command_receiver });
+        workers.push(WorkerParts {
+            id,
+            core,
+            reader,
+            events: event_sender,
+            commands: command_receiver,
+        });
     }
     let names = config.interfaces.iter().map(|interface| interface.name.clone()).collect();
     let ports = config.ports.iter().cloned().zip(ports).collect();
@@ -219,18 +237,14 @@ fn start_worker(
     mut io: WorkerIo,
 ) -> anyhow::Result<WorkerThread> {
     let ports = (0..config.ports.len()).filter_map(|port| u16::try_from(port).ok().map(PortId));
-    let worker_config = WorkerConfig {
-        id: parts.id,
-        ports: ports.collect(),
-        burst: config.datapath.burst_pkts,
-        gtpu_recovery: 0,
-    };
+    let worker_config =
+        WorkerConfig { id: parts.id, ports: ports.collect(), burst: config.datapath.burst_pkts };
     // A worker that shares its core with the control thread must leave it time.
     let shares_core = parts.core == config.datapath.main_core;
     let (eal, stop) = (eal.clone(), Arc::clone(stop));
     spawn(&format!("adit-worker-{}", parts.id), move || {
-        let registered = adit_dpdk::register_thread(&eal)?;
         adit_dpdk::pin_current_thread(parts.core)?;
+        let registered = adit_dpdk::register_thread(&eal)?;
         let mut worker = Worker::new(worker_config, parts.reader, parts.events, parts.commands);
         while !stop.load(Ordering::Relaxed) {
             let report = worker.step(clock.now(), &mut io);
@@ -279,7 +293,9 @@ fn finish(
             Err(_) => failed = Some(anyhow::anyhow!("a worker stopped by a fault in adit")),
         }
     }
-    let Ok(control) = control.join() else { bail!("the control thread stopped by a fault in adit") };
+    let Ok(control) = control.join() else {
+        bail!("the control thread stopped by a fault in adit")
+    };
     let counters = snapshot::counters(&control);
     println!("{}", show::render(crate::cli::Topic::Counters, &counters));
     drop(control);

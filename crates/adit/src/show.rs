@@ -33,8 +33,17 @@ pub fn render(topic: Topic, document: &Value) -> String {
             document,
             "ports",
             &[
-                "name", "device", "driver", "mac", "mtu_bytes", "link", "rx_pkts", "tx_pkts",
-                "rx_missed", "rx_errors", "tx_errors",
+                "name",
+                "device",
+                "driver",
+                "mac",
+                "mtu_bytes",
+                "link",
+                "rx_pkts",
+                "tx_pkts",
+                "rx_missed",
+                "rx_errors",
+                "tx_errors",
             ],
         ),
         Topic::Neighbours => {
@@ -77,7 +86,9 @@ fn counters(document: &Value) -> String {
 
 fn new_table() -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    table
+        .load_style(presets::UTF8_HORIZONTAL_ONLY)
+        .set_content_arrangement(ContentArrangement::Dynamic);
     table
 }
 

@@ -14,7 +14,7 @@ use rtrb::{Consumer, Producer};
 use crate::columns::{Lane, Lanes, Side};
 use crate::interfaces::Interfaces;
 use crate::outbound::Outbound;
-use crate::slow::{self, SlowState, TokenBucket};
+use crate::slow::{self, TokenBucket};
 use crate::stage::egress::Env;
 use crate::stage::s1_parse::s1_parse;
 use crate::stage::s2_lookup::s2_lookup;
@@ -35,9 +35,6 @@ pub struct WorkerConfig {
     pub ports: Vec<PortId>,
     /// Packets asked from a port per step, 1..=`BURST_MAX`; other values are cut to that range.
     pub burst: usize,
-    /// Value of the Recovery element in GTP-U Echo Responses. Peers ignore it; TS 29.281 §7.2.2
-    /// asks for zero.
-    pub gtpu_recovery: u8,
 }
 
 /// What one step did.
@@ -61,7 +58,7 @@ pub struct Worker<Io: PacketIo> {
     reader: Reader,
     commands: Consumer<WorkerCommand>,
     interfaces: Interfaces,
-    slow: SlowState,
+    errors: TokenBucket,
     rx: Burst<Io::Buf>,
     out: Outbound<Io::Buf>,
 }
@@ -83,9 +80,9 @@ impl<Io: PacketIo> Worker<Io> {
     ) -> Self {
         config.burst = config.burst.clamp(1, BURST_MAX);
         let interfaces = Interfaces::new(reader.interfaces());
-        let slow = SlowState { gtpu_recovery: config.gtpu_recovery, errors: TokenBucket::new() };
+        let errors = TokenBucket::new();
         let out = Outbound::new(interfaces.port_count(), events);
-        Self { config, reader, commands, interfaces, slow, rx: Burst::new(), out }
+        Self { config, reader, commands, interfaces, errors, rx: Burst::new(), out }
     }
 
     /// Which worker this is.
@@ -102,7 +99,7 @@ impl<Io: PacketIo> Worker<Io> {
     /// Units:   `now` is monotonic; time that goes back delays timeouts and does no harm.
     /// Threads: a burst boundary of the tables: nothing seen in the last step is used any more.
     pub fn step(&mut self, now: Nanos, io: &mut Io) -> StepReport {
-        let Self { config, reader, commands, interfaces, slow, rx, out } = self;
+        let Self { config, reader, commands, interfaces, errors, rx, out } = self;
         let env = Env { view: reader.observe(), interfaces, now };
         let waiting = out.pending.len();
         let commanded = command(&env, io, commands, out);
@@ -122,7 +119,7 @@ impl<Io: PacketIo> Worker<Io> {
             }
         }
         if !out.slow.is_empty() {
-            slow::run(&env, io, slow, out);
+            slow::run(&env, io, errors, out);
             out.queues.flush(io, &mut out.tally);
         }
         let idle = received == 0 && waiting == 0 && !commanded;

@@ -16,12 +16,12 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use adit_types::{Qfi, Teid};
+use adit_wire::PduSessionContainer;
 use adit_wire::gtpu::{
     FLAG_E, GtpuHeader, GtpuOptional, MessageType, UDP_PORT, emit_echo_request, emit_echo_response,
 };
 use adit_wire::gtpu_ext::ExtensionType;
 use adit_wire::gtpu_ie::{GtpuIe, GtpuIes};
-use adit_wire::psc::ul_extension;
 use adit_wire::{GtpuPacket, PduType, parse_gtpu};
 use anyhow::{Context, Result, bail};
 use rustix::event::{Timespec, epoll};
@@ -396,7 +396,7 @@ fn write_ul_headers(out: &mut [u8], teid: Teid, qfi: Qfi, len: usize) -> Option<
     let (optional, extension) = rest.split_at_mut_checked(GtpuOptional::LEN)?;
     GtpuHeader::new(FLAG_E, MessageType::G_PDU, body, teid).emit(header).ok()?;
     GtpuOptional::new(0, ExtensionType::PDU_SESSION_CONTAINER).emit(optional).ok()?;
-    extension.get_mut(..4)?.copy_from_slice(&ul_extension(qfi));
+    extension.get_mut(..4)?.copy_from_slice(&PduSessionContainer::uplink(qfi).short_extension());
     Some(())
 }
 

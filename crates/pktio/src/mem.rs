@@ -227,7 +227,8 @@ mod tests {
     fn tx_burst_leaves_what_the_queue_does_not_take() {
         let mut io = MemIo::new(&[MacAddr::default()]);
         io.ports[0].tx_room = 1;
-        let mut burst: Burst<MemBuf> = [[1u8], [2]].iter().map(|p| MemBuf::from_packet(p)).collect();
+        let mut burst: Burst<MemBuf> =
+            [[1u8], [2]].iter().map(|p| MemBuf::from_packet(p)).collect();
         assert_eq!(io.tx_burst(PortId(0), &mut burst), 1);
         assert_eq!(burst[0].data(), [2]);
         assert_eq!(io.take_sent(PortId(0)).len(), 1);

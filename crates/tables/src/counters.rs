@@ -1,8 +1,9 @@
 //! Counters: one block per worker and one array of session counters per worker.
 //!
 //! A worker alone writes its block, with relaxed loads and stores (no locked instruction); anyone
-//! reads it. A snapshot of running workers is not an instant: the identity holds exactly when no
-//! worker is inside a step.
+//! reads it. A worker writes its block once per step, inside [`WorkerCounters::update`], whose
+//! generation lets a reader see the block as it was between two steps: so the packet identity holds
+//! in every snapshot.
 
 use core::fmt;
 
@@ -10,7 +11,11 @@ use adit_rules::{DropReason, PuntReason};
 use adit_types::limits::INTERFACES_MAX;
 use adit_types::{Direction, InterfaceId, SessionIndex};
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, fence};
+
+/// Readings of a block that a worker is writing before a torn one is taken: a step's writing takes
+/// well below a microsecond, so only a worker that lost its core inside it is ever met twice.
+const READ_ATTEMPTS: u32 = 10_000;
 
 /// A number that one thread writes and others read.
 #[derive(Debug, Default)]
@@ -70,6 +75,8 @@ macro_rules! counters {
         #[repr(align(128))]
         pub struct WorkerCounters {
             $( #[doc = $text] pub $field: Counter, )*
+            /// Odd while the worker writes the block.
+            generation: AtomicU64,
             /// Packets dropped, by [`DropReason::index`].
             pub drops: [Counter; DropReason::COUNT],
             /// Packets consumed by the slow path, by [`PuntReason::index`].
@@ -82,6 +89,7 @@ macro_rules! counters {
             fn default() -> Self {
                 Self {
                     $( $field: Counter::default(), )*
+                    generation: AtomicU64::new(0),
                     drops: core::array::from_fn(|_| Counter::default()),
                     punts: core::array::from_fn(|_| Counter::default()),
                     interfaces: core::array::from_fn(|_| InterfaceCounters::default()),
@@ -113,8 +121,8 @@ macro_rules! counters {
         }
 
         impl Snapshot {
-            /// Adds what one worker counted.
-            pub fn add(&mut self, worker: &WorkerCounters) {
+            /// Adds what a block says right now, torn or not.
+            fn add_once(&mut self, worker: &WorkerCounters) {
                 $( self.$field = self.$field.wrapping_add(worker.$field.load()); )*
                 add_all(&mut self.drops, &worker.drops);
                 add_all(&mut self.punts, &worker.punts);
@@ -189,7 +197,38 @@ impl WorkerCounters {
     }
 }
 
+impl WorkerCounters {
+    /// Runs `write`, which may change any counter of this block, as one change to readers. For the
+    /// owning worker only.
+    ///
+    /// Cost: two stores; no locked instruction, no waiting.
+    #[inline]
+    pub fn update(&self, write: impl FnOnce(&Self)) {
+        let generation = self.generation.load(Ordering::Relaxed);
+        self.generation.store(generation.wrapping_add(1), Ordering::Relaxed);
+        fence(Ordering::Release);
+        write(self);
+        self.generation.store(generation.wrapping_add(2), Ordering::Release);
+    }
+}
+
 impl Snapshot {
+    /// Adds what one worker had counted between two of its steps.
+    pub fn add(&mut self, worker: &WorkerCounters) {
+        let mut sum = self.clone();
+        for _ in 0..READ_ATTEMPTS {
+            let before = worker.generation.load(Ordering::Acquire);
+            sum.clone_from(self);
+            sum.add_once(worker);
+            fence(Ordering::Acquire);
+            if before.is_multiple_of(2) && worker.generation.load(Ordering::Relaxed) == before {
+                break;
+            }
+            core::hint::spin_loop();
+        }
+        *self = sum;
+    }
+
     /// The sum over `workers`.
     pub fn sum<'a>(workers: impl IntoIterator<Item = &'a WorkerCounters>) -> Self {
         let mut sum = Self::default();

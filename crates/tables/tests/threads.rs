@@ -8,9 +8,9 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use adit_rules::{KeyChange, RuleDelta};
-use adit_tables::{Publisher, Reader, TablesConfig, build};
-use adit_types::{QerId, SessionIndex, Teid};
+use adit_rules::{DropReason, KeyChange, RuleDelta};
+use adit_tables::{Publisher, Reader, Snapshot, TablesConfig, WorkerCounters, build};
+use adit_types::{Direction, QerId, SessionIndex, Teid};
 use support::{config, id, install, rules, teid, ue};
 
 /// Sessions that stay; their TEIDs are direct and, from 64 on, foreign.
@@ -124,4 +124,32 @@ fn readers_never_miss_a_stable_key_and_see_whole_rules() {
     while publisher.poll_observed().is_some() {}
     assert_eq!(publisher.unobserved(), 0);
     assert_eq!(publisher.counters().keys_refused, 0);
+}
+
+#[test]
+fn snapshot_of_a_running_worker_keeps_the_packet_identity() {
+    let worker = WorkerCounters::default();
+    let stop = AtomicBool::new(false);
+    let torn = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                worker.update(|counters| {
+                    counters.received_pkts.add(3);
+                    counters.count_transmitted(Direction::Uplink, 1, 64);
+                    counters.count_drops(DropReason::FarDrop, 1);
+                    counters.buffered_pkts.add(1);
+                });
+                // The rest of a step, in which nothing is written.
+                (0..200).for_each(|_| std::hint::spin_loop());
+            }
+        });
+        while worker.received_pkts.load() == 0 {
+            thread::yield_now();
+        }
+        let snapshots = (0..20_000).map(|_| Snapshot::sum([&worker]));
+        let torn = snapshots.filter(|snapshot| !snapshot.identity_holds()).count();
+        stop.store(true, Ordering::Relaxed);
+        torn
+    });
+    assert_eq!(torn, 0);
 }

@@ -11,7 +11,9 @@
     reason = "support of tests: a broken assumption fails the test that made it"
 )]
 
+pub mod capture;
 pub mod oracle;
+pub mod process;
 pub mod scenario;
 pub mod traffic;
 pub mod world;

@@ -128,7 +128,6 @@ impl World {
                 id: reader.worker(),
                 ports: (0..).take(macs.len()).map(PortId).collect(),
                 burst: 64,
-                gtpu_recovery: 0,
             };
             world.workers.push(Worker::new(config, reader, event_tx, command_rx));
             world.events.push(event_rx);
@@ -211,6 +210,24 @@ impl World {
             self.store.reclaim(session);
         }
         assert!(self.unobserved.is_empty(), "all workers stepped, yet a change is not observed");
+    }
+
+    /// Gives frames to the first worker alone, runs a step, and returns what left and through
+    /// which port.
+    pub fn transmit(&mut self, frames: &[(u16, Vec<u8>)]) -> Vec<(u16, Vec<u8>)> {
+        for (port, frame) in frames {
+            self.ios[0].inject(PortId(*port), frame);
+        }
+        self.now = self.now + Nanos::from_millis(1);
+        self.settle();
+        let io = &mut self.ios[0];
+        let ports = 0..u16::try_from(io.ports.len()).unwrap();
+        ports
+            .flat_map(|port| {
+                let sent = io.take_sent(PortId(port));
+                sent.into_iter().map(move |buf| (port, buf.data().to_vec()))
+            })
+            .collect()
     }
 
     /// Gives `arrivals` to both sides, runs one step of every worker and compares.

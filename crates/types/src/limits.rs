@@ -28,7 +28,7 @@ pub const ASSOCIATIONS_MAX: usize = 256;
 pub const PFCP_MESSAGE_BYTES_MAX: usize = 65_507;
 
 /// Answered requests remembered per peer for retransmissions.
-pub const RESPONSE_CACHE_PER_PEER_MAX: usize = 1024;
+pub const RESPONSE_CACHE_PER_PEER_MAX: usize = 65_536;
 
 /// Requests of one peer that wait for publication.
 pub const PENDING_PER_PEER_MAX: usize = 1024;

@@ -1,4 +1,4 @@
-//! Outer headers of a downlink G-PDU, written in one go in front of the inner packet.
+//! Outer headers of a G-PDU, written in one go in front of the inner packet.
 //!
 //! What the headers say is decided by the caller; here only lengths and checksums are computed.
 //! Spec: TS 29.281 §4.4, §5.1, §5.2; TS 38.415 §5.5; RFC 6935, 6936 (zero UDP checksum over IPv6).
@@ -16,7 +16,7 @@ use crate::ipv4::{Ipv4Fields, Ipv4Header};
 use crate::ipv6::{Ipv6Fields, Ipv6Header};
 use crate::udp::UdpHeader;
 use crate::view::fixed_header;
-use crate::{DlPsc, EtherType, Malformed, protocol};
+use crate::{EtherType, Malformed, PduSessionContainer, protocol};
 
 /// Hop limit of the packets that Adit originates. Spec: IANA IP parameters (default TTL 64).
 pub const OUTER_TTL: u8 = 64;
@@ -43,7 +43,7 @@ pub struct OuterIpv4 {
     /// The peer's tunnel endpoint.
     pub teid: Teid,
     /// PDU Session Container, or none.
-    pub psc: Option<DlPsc>,
+    pub psc: Option<PduSessionContainer>,
     /// Length of the inner packet. Unit: octets.
     pub inner_len: u16,
 }
@@ -70,7 +70,7 @@ pub struct OuterIpv6 {
     /// The peer's tunnel endpoint.
     pub teid: Teid,
     /// PDU Session Container, or none.
-    pub psc: Option<DlPsc>,
+    pub psc: Option<PduSessionContainer>,
     /// Length of the inner packet. Unit: octets.
     pub inner_len: u16,
     /// UDP checksum.
@@ -89,7 +89,7 @@ pub enum UdpChecksum {
 /// Octets of GTP-U in front of the inner packet: 8, 16 with a container, 20 with a PPI too.
 #[inline]
 #[must_use]
-pub const fn gtpu_len(psc: Option<&DlPsc>) -> usize {
+pub const fn gtpu_len(psc: Option<&PduSessionContainer>) -> usize {
     match psc {
         None => GtpuHeader::LEN,
         Some(psc) => GtpuHeader::LEN + GtpuOptional::LEN + psc.extension_len(),
@@ -165,7 +165,7 @@ pub fn emit_gtpu_ipv4(out: &mut [u8], outer: &OuterIpv4) -> Result<(), Malformed
             tos: outer.tos,
             total_len: lens.ip,
             identification: outer.identification,
-            dont_fragment: false,
+            dont_fragment: true,
             ttl: OUTER_TTL,
             protocol: protocol::UDP,
             src: outer.src,
@@ -235,7 +235,11 @@ struct Lens {
 impl Lens {
     /// `ip_header_len` is what the IP header's own length field counts of the header.
     #[inline]
-    fn new(psc: Option<&DlPsc>, inner: u16, ip_header_len: usize) -> Result<Self, Malformed> {
+    fn new(
+        psc: Option<&PduSessionContainer>,
+        inner: u16,
+        ip_header_len: usize,
+    ) -> Result<Self, Malformed> {
         let gtpu = usize::from(inner) + gtpu_len(psc) - GtpuHeader::LEN;
         let udp = gtpu + GtpuHeader::LEN + UdpHeader::LEN;
         let ip = udp + ip_header_len;
@@ -252,13 +256,13 @@ fn check_room(out: &[u8], need: usize) -> Result<(), Malformed> {
 }
 
 #[inline]
-fn g_pdu(psc: Option<&DlPsc>, len: u16, teid: Teid) -> GtpuHeader {
+fn g_pdu(psc: Option<&PduSessionContainer>, len: u16, teid: Teid) -> GtpuHeader {
     let flags = if psc.is_some() { FLAG_E } else { 0 };
     GtpuHeader::new(flags, MessageType::G_PDU, len, teid)
 }
 
 #[inline]
-fn emit_psc(out: &mut [u8], psc: &DlPsc) -> Result<(), Malformed> {
+fn emit_psc(out: &mut [u8], psc: &PduSessionContainer) -> Result<(), Malformed> {
     crate::view::emit(&GtpuOptional::new(0, ExtensionType::PDU_SESSION_CONTAINER), out)?;
     let rest = out.get_mut(GtpuOptional::LEN..).unwrap_or_default();
     match psc.ppi {
@@ -269,7 +273,7 @@ fn emit_psc(out: &mut [u8], psc: &DlPsc) -> Result<(), Malformed> {
 
 /// The octets that [`emit_psc`] writes, padded with zeros, which a sum does not see.
 #[inline]
-fn psc_octets(psc: Option<&DlPsc>) -> [u8; 12] {
+fn psc_octets(psc: Option<&PduSessionContainer>) -> [u8; 12] {
     let mut octets = [0; 12];
     if let Some(psc) = psc
         && emit_psc(&mut octets, psc).is_err()

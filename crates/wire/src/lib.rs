@@ -38,4 +38,4 @@ pub use parse::{
     FiveTuple, Fragment, Frame, GtpuPacket, IpAddrs, IpPacket, five_tuple, parse_frame, parse_gtpu,
     parse_ip,
 };
-pub use psc::{DlPsc, PduSessionContainer, PduType};
+pub use psc::{PduSessionContainer, PduType};

@@ -16,7 +16,7 @@ pub enum PduType {
     Uplink,
 }
 
-/// What Adit reads of a PDU Session Container.
+/// What Adit reads and writes of a PDU Session Container.
 ///
 /// ```text
 /// Downlink   8 7 6 5 4 3 2 1           Uplink   8 7 6 5 4 3 2 1
@@ -32,22 +32,25 @@ pub struct PduSessionContainer {
     pub qfi: Qfi,
     /// Reflective QoS is indicated. Always false uplink.
     pub rqi: bool,
-    /// Paging policy indicator, 0..=7. Always absent uplink.
-    pub ppi: Option<u8>,
-}
-
-/// What a downlink container says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DlPsc {
-    /// QoS flow of the packet.
-    pub qfi: Qfi,
-    /// Indicate reflective QoS.
-    pub rqi: bool,
-    /// Paging policy indicator, the low three bits; makes the container longer.
+    /// Paging policy indicator, 0..=7; makes the container longer. Always absent uplink.
     pub ppi: Option<u8>,
 }
 
 impl PduSessionContainer {
+    /// A container towards the NG-RAN.
+    #[inline]
+    #[must_use]
+    pub const fn downlink(qfi: Qfi, rqi: bool) -> Self {
+        Self { pdu_type: PduType::Downlink, qfi, rqi, ppi: None }
+    }
+
+    /// A container from the NG-RAN.
+    #[inline]
+    #[must_use]
+    pub const fn uplink(qfi: Qfi) -> Self {
+        Self { pdu_type: PduType::Uplink, qfi, rqi: false, ppi: None }
+    }
+
     /// Reads the content of the extension header: what lies between its length octet and its next
     /// extension header type.
     ///
@@ -83,7 +86,7 @@ fn qfi(octet: u8) -> Qfi {
     }
 }
 
-impl DlPsc {
+impl PduSessionContainer {
     /// Octets of the extension header that carries this container: 4, or 8 with a PPI.
     #[inline]
     #[must_use]
@@ -93,23 +96,28 @@ impl DlPsc {
 
     /// The extension header without PPI, closing the chain.
     #[inline]
-    pub(crate) fn short_extension(&self) -> [u8; 4] {
-        [1, 0, u8::from(self.rqi) << 6 | self.qfi.value(), ExtensionType::NONE.0]
+    #[must_use]
+    pub fn short_extension(&self) -> [u8; 4] {
+        [1, self.type_octet(), self.flow_octet(), ExtensionType::NONE.0]
     }
 
     /// The extension header with a PPI, padded, closing the chain.
     #[inline]
     pub(crate) fn long_extension(&self, ppi: u8) -> [u8; 8] {
-        let flags = 0x80 | u8::from(self.rqi) << 6 | self.qfi.value();
-        [2, 0, flags, (ppi & 7) << 5, 0, 0, 0, ExtensionType::NONE.0]
+        let flags = 0x80 | self.flow_octet();
+        [2, self.type_octet(), flags, (ppi & 7) << 5, 0, 0, 0, ExtensionType::NONE.0]
     }
-}
 
-/// The extension header of an uplink container, closing the chain.
-#[inline]
-#[must_use]
-pub fn ul_extension(qfi: Qfi) -> [u8; 4] {
-    [1, 0x10, qfi.value(), ExtensionType::NONE.0]
+    fn type_octet(&self) -> u8 {
+        match self.pdu_type {
+            PduType::Downlink => 0,
+            PduType::Uplink => 1 << 4,
+        }
+    }
+
+    fn flow_octet(&self) -> u8 {
+        u8::from(self.rqi) << 6 | self.qfi.value()
+    }
 }
 
 #[cfg(test)]
@@ -121,12 +129,13 @@ mod tests {
         for octet in 0..=63 {
             for rqi in [false, true] {
                 let qfi = Qfi::new(octet).unwrap();
-                let ext = DlPsc { qfi, rqi, ppi: None }.short_extension();
                 let expected =
                     PduSessionContainer { pdu_type: PduType::Downlink, qfi, rqi, ppi: None };
+                let ext = PduSessionContainer::downlink(qfi, rqi).short_extension();
                 assert_eq!(PduSessionContainer::parse(&ext[1..3]), Ok(expected));
                 for ppi in 0..8 {
-                    let long = DlPsc { qfi, rqi, ppi: Some(ppi) }.long_extension(ppi);
+                    let long =
+                        PduSessionContainer { ppi: Some(ppi), ..expected }.long_extension(ppi);
                     let expected = PduSessionContainer { ppi: Some(ppi), ..expected };
                     assert_eq!(PduSessionContainer::parse(&long[1..7]), Ok(expected));
                 }
@@ -139,7 +148,7 @@ mod tests {
         let psc = PduSessionContainer::parse(&[0x10, 0xc9]).unwrap();
         assert_eq!((psc.pdu_type, psc.qfi.value()), (PduType::Uplink, 9));
         assert_eq!((psc.rqi, psc.ppi), (false, None));
-        assert_eq!(ul_extension(psc.qfi), [1, 0x10, 9, 0]);
+        assert_eq!(PduSessionContainer::uplink(psc.qfi).short_extension(), [1, 0x10, 9, 0]);
     }
 
     #[test]

@@ -7,15 +7,15 @@ use adit_types::{MacAddr, Qfi, Teid, VlanId, limits};
 use adit_wire::checksum::Sum;
 use adit_wire::udp::{UdpHeader, verify_ipv6};
 use adit_wire::{
-    DlPsc, Malformed, OuterIpv4, OuterIpv6, PduType, UdpChecksum, emit_gtpu_ipv4, emit_gtpu_ipv6,
-    parse_frame, parse_gtpu, parse_ip,
+    Malformed, OuterIpv4, OuterIpv6, PduSessionContainer, PduType, UdpChecksum, emit_gtpu_ipv4,
+    emit_gtpu_ipv6, parse_frame, parse_gtpu, parse_ip,
 };
 
 fn qfi(value: u8) -> Qfi {
     Qfi::new(value).unwrap()
 }
 
-fn ipv4(vlan: VlanId, psc: Option<DlPsc>) -> OuterIpv4 {
+fn ipv4(vlan: VlanId, psc: Option<PduSessionContainer>) -> OuterIpv4 {
     OuterIpv4 {
         src_mac: MacAddr([2, 0, 0, 0, 0, 2]),
         dst_mac: MacAddr([2, 0, 0, 0, 0, 1]),
@@ -31,7 +31,7 @@ fn ipv4(vlan: VlanId, psc: Option<DlPsc>) -> OuterIpv4 {
     }
 }
 
-fn ipv6(psc: Option<DlPsc>, udp_checksum: UdpChecksum, inner_len: u16) -> OuterIpv6 {
+fn ipv6(psc: Option<PduSessionContainer>, udp_checksum: UdpChecksum, inner_len: u16) -> OuterIpv6 {
     OuterIpv6 {
         src_mac: MacAddr([2, 0, 0, 0, 0, 2]),
         dst_mac: MacAddr([2, 0, 0, 0, 0, 1]),
@@ -50,7 +50,8 @@ fn ipv6(psc: Option<DlPsc>, udp_checksum: UdpChecksum, inner_len: u16) -> OuterI
 
 #[test]
 fn outer_ipv4_has_the_octets_written_by_hand() {
-    let psc = DlPsc { qfi: qfi(9), rqi: true, ppi: None };
+    let psc =
+        PduSessionContainer { pdu_type: PduType::Downlink, qfi: qfi(9), rqi: true, ppi: None };
     let mut out = [0xa5; 58];
     emit_gtpu_ipv4(&mut out, &ipv4(VlanId::UNTAGGED, Some(psc))).unwrap();
     let expected = [
@@ -66,7 +67,15 @@ fn outer_ipv4_has_the_octets_written_by_hand() {
 fn outer_ipv4_is_read_back_in_every_shape() {
     for vlan in [VlanId::UNTAGGED, VlanId::new(7).unwrap()] {
         for ppi in [None, Some(0), Some(7)] {
-            for psc in [None, Some(DlPsc { qfi: qfi(63), rqi: false, ppi })] {
+            for psc in [
+                None,
+                Some(PduSessionContainer {
+                    pdu_type: PduType::Downlink,
+                    qfi: qfi(63),
+                    rqi: false,
+                    ppi,
+                }),
+            ] {
                 let outer = ipv4(vlan, psc);
                 let mut frame = vec![0xa5; outer.len() + 20];
                 let (room, _) = frame.split_at_mut(outer.len());
@@ -103,7 +112,8 @@ fn outer_headers_into_other_room_are_refused() {
 
 #[test]
 fn outer_headers_fit_the_headroom_the_house_reserves() {
-    let psc = DlPsc { qfi: qfi(1), rqi: false, ppi: None };
+    let psc =
+        PduSessionContainer { pdu_type: PduType::Downlink, qfi: qfi(1), rqi: false, ppi: None };
     let longest =
         OuterIpv6 { vlan: VlanId::new(1).unwrap(), ..ipv6(Some(psc), UdpChecksum::Zero, 0) };
     assert!(longest.len() <= limits::ENCAPSULATION_BYTES_MAX);
@@ -114,7 +124,15 @@ fn outer_ipv6_checksum_is_right_or_zero() {
     for inner_len in [0usize, 1, 2, 3, 41, 1400] {
         let inner: Vec<u8> = (0u8..=255).cycle().take(inner_len).collect();
         for ppi in [None, Some(5)] {
-            for psc in [None, Some(DlPsc { qfi: qfi(5), rqi: true, ppi })] {
+            for psc in [
+                None,
+                Some(PduSessionContainer {
+                    pdu_type: PduType::Downlink,
+                    qfi: qfi(5),
+                    rqi: true,
+                    ppi,
+                }),
+            ] {
                 let sum = UdpChecksum::Compute(Sum::new().bytes(&inner));
                 for udp_checksum in [UdpChecksum::Zero, sum] {
                     let outer = ipv6(psc, udp_checksum, u16::try_from(inner_len).unwrap());

@@ -12,7 +12,7 @@ use adit_pktio::mem::MemBuf;
 use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN};
 use adit_types::{Direction, MacAddr, Nanos, PortId, Qfi, VlanId, WorkerId};
 use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
-use adit_wire::{DlPsc, OuterIpv4, emit_gtpu_ipv4};
+use adit_wire::{OuterIpv4, PduSessionContainer, emit_gtpu_ipv4};
 use anyhow::{Context, ensure};
 use comfy_table::{Table, presets};
 use rand::rngs::SmallRng;
@@ -26,10 +26,6 @@ use super::sessions::{self, BenchSession, Resident};
 /// Length of the inner IP packet. Unit: octets.
 const INNER_LEN: u16 = 64;
 
-/// Octet of the PDU Session Container that holds the PDU type, counted from the end of the outer
-/// headers: extension length, PDU type, QFI, next extension.
-const PSC_TYPE_FROM_END: usize = 3;
-
 /// Steps before the measurement, so that caches and branch predictors have seen the traffic.
 const WARM_UP_SHARE: usize = 10;
 
@@ -41,16 +37,18 @@ pub fn run(counts: &[usize], packets: usize, burst: usize, json: bool) -> anyhow
     let mut rows = Vec::new();
     for count in counts {
         eprintln!("establishing {count} sessions");
-        let mut resident = Some(sessions::establish(*count)?);
-        for direction in [Direction::Uplink, Direction::Downlink] {
-            let taken = resident.take().context("the tables are handed back after each run")?;
-            let (figures, back) = measure(taken, direction, packets, burst)?;
-            resident = Some(back);
+        let directions = [Direction::Uplink, Direction::Downlink];
+        let mut resident = sessions::establish(*count, directions.len())?;
+        for direction in directions {
+            let figures = measure(&mut resident, direction, packets, burst)?;
             rows.push(row(*count, direction, packets, burst, &figures));
         }
     }
     if json {
-        println!("{}", serde_json::to_string_pretty(&json!({ "bench": "datapath", "rows": rows }))?);
+        println!(
+            "{}",
+            serde_json::to_string_pretty(&json!({ "bench": "datapath", "rows": rows }))?
+        );
     } else {
         print_table(&rows);
     }
@@ -65,19 +63,21 @@ struct Figures {
 }
 
 fn measure(
-    resident: Resident,
+    resident: &mut Resident,
     direction: Direction,
     packets: usize,
     burst: usize,
-) -> anyhow::Result<(Figures, Resident)> {
-    let Resident { publisher, reader, sessions } = resident;
+) -> anyhow::Result<Figures> {
+    let Resident { publisher, readers, sessions } = resident;
+    let reader = readers.pop().context("one reader for each measurement")?;
     let (events, _event_sink) = rtrb::RingBuffer::new(EVENT_RING_LEN);
     let (_command_source, commands) = rtrb::RingBuffer::new(COMMAND_RING_LEN);
     let rx_port = PortId(u16::from(direction == Direction::Downlink));
-    let config = WorkerConfig { id: WorkerId(0), ports: vec![rx_port], burst, gtpu_recovery: 0 };
+    let config = WorkerConfig { id: WorkerId(0), ports: vec![rx_port], burst };
     let mut worker = Worker::new(config, reader, events, commands);
     let spare: Vec<MemBuf> = (0..burst).map(|_| MemBuf::new()).collect();
-    let mut io = BenchIo { rx_port, ready: Vec::with_capacity(burst), sent: spare, macs: sessions::MACS };
+    let mut io =
+        BenchIo { rx_port, ready: Vec::with_capacity(burst), sent: spare, macs: sessions::MACS };
     let mut random = SmallRng::seed_from_u64(1);
     let steps = packets.div_ceil(burst);
     let mut cycles = Vec::with_capacity(steps);
@@ -104,15 +104,19 @@ fn measure(
         usize::try_from(forwarded)? == (steps + steps / WARM_UP_SHARE) * burst,
         "the counters say that {forwarded} packets were forwarded"
     );
-    let reader = worker.into_reader();
-    Ok((figures(&mut cycles, burst), Resident { publisher, reader, sessions }))
+    worker.drain(&mut io);
+    Ok(figures(&mut cycles, burst))
 }
 
-fn write_packet(buf: &mut MemBuf, direction: Direction, session: BenchSession) -> anyhow::Result<()> {
+fn write_packet(
+    buf: &mut MemBuf,
+    direction: Direction,
+    session: BenchSession,
+) -> anyhow::Result<()> {
     let mut frame = [0_u8; 256];
     let (link, inner) = match direction {
         Direction::Uplink => {
-            let psc = DlPsc { qfi: Qfi::new(9).context("six bits")?, rqi: false, ppi: None };
+            let psc = PduSessionContainer::uplink(Qfi::new(9).context("six bits")?);
             let outer = OuterIpv4 {
                 src_mac: sessions::GNB_MAC,
                 dst_mac: sessions::MACS[0],
@@ -128,8 +132,6 @@ fn write_packet(buf: &mut MemBuf, direction: Direction, session: BenchSession) -
             };
             let len = outer.len();
             emit_gtpu_ipv4(&mut frame[..len], &outer).map_err(|e| anyhow::anyhow!("{e:?}"))?;
-            // The emitted container is the downlink one; type 1 makes it uplink (TS 38.415 §5.5.2).
-            frame[len - PSC_TYPE_FROM_END] = 1 << 4;
             (len, (session.ue, sessions::DN_ADDR))
         }
         Direction::Downlink => {
@@ -176,7 +178,13 @@ fn figures(cycles: &mut [u64], burst: usize) -> Figures {
     Figures { mean, median: per_packet(at(50)), p99: per_packet(at(99)) }
 }
 
-fn row(count: usize, direction: Direction, packets: usize, burst: usize, figures: &Figures) -> Value {
+fn row(
+    count: usize,
+    direction: Direction,
+    packets: usize,
+    burst: usize,
+    figures: &Figures,
+) -> Value {
     let round = |figure: f64| (figure * 10.0).round() / 10.0;
     let (frame_in, name) = match direction {
         Direction::Uplink => (14 + 20 + 8 + 16 + INNER_LEN, "uplink"),
@@ -209,7 +217,7 @@ fn print_table(rows: &[Value]) {
         "cycles_per_packet_p99_burst",
     ];
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
     table.set_header(columns.map(|column| column.replace('_', " ")));
     for row in rows {
         table.add_row(columns.map(|column| match &row[column] {

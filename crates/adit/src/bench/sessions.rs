@@ -36,15 +36,16 @@ pub struct BenchSession {
 /// The tables with `count` sessions in them.
 pub struct Resident {
     pub publisher: Publisher,
-    pub reader: Reader,
+    /// One for each worker that measures.
+    pub readers: Vec<Reader>,
     pub sessions: Vec<BenchSession>,
 }
 
 /// Rules of one session, as the report names them.
 pub const RULES_PER_SESSION: &str = "2 PDR, 2 FAR, 1 QER";
 
-/// Establishes and publishes `count` sessions for one worker.
-pub fn establish(count: usize) -> anyhow::Result<Resident> {
+/// Establishes and publishes `count` sessions for `workers` workers.
+pub fn establish(count: usize, workers: usize) -> anyhow::Result<Resident> {
     let mut store = SessionStore::new(StoreConfig {
         sessions_max: count,
         n3_addresses: LocalAddresses { v4: Some(N3_ADDR), v6: None },
@@ -61,10 +62,10 @@ pub fn establish(count: usize) -> anyhow::Result<Resident> {
         v4: Some((addr, 24)),
         v6: None,
     };
-    let (mut publisher, mut readers) = adit_tables::build(TablesConfig {
+    let (mut publisher, readers) = adit_tables::build(TablesConfig {
         sessions_max: count,
         teid_slot_bits,
-        workers: 1,
+        workers,
         next_hops_max: 64,
         seed: 1,
         interfaces: vec![
@@ -73,7 +74,6 @@ pub fn establish(count: usize) -> anyhow::Result<Resident> {
         ],
         routes: Vec::new(),
     })?;
-    let mut reader = readers.pop().context("one worker has one reader")?;
     for (id, addr, mac) in [(0, GNB_ADDR, GNB_MAC), (1, DN_ADDR, DN_MAC)] {
         let index = publisher
             .ensure_next_hop(InterfaceId(id), IpAddr::V4(addr))
@@ -90,10 +90,9 @@ pub fn establish(count: usize) -> anyhow::Result<Resident> {
         let created = established.created.first().context("the uplink PDR has an F-TEID")?;
         sessions.push(BenchSession { teid: created.f_teid.teid, ue });
         publisher.apply(DeltaId(number.into()), established.delta);
-        drop(reader.observe());
         while publisher.poll_observed().is_some() {}
     }
-    Ok(Resident { publisher, reader, sessions })
+    Ok(Resident { publisher, readers, sessions })
 }
 
 fn change(ue: Ipv4Addr, gnb_teid: u32) -> Change {

@@ -160,9 +160,11 @@ fn read_ports(root: &mut Section<'_, '_>) -> (Vec<String>, Vec<Port>) {
         let name = read_name(&mut section, &mut names, index);
         let expects = "a DPDK device such as \"0000:3b:00.0\" or \"net_af_packet0,iface=eth1\"";
         let device: Option<Device> = section.parsed("device", expects);
-        let name_taken = |device: &Device| devices.insert(device.name().to_owned(), index).is_some();
+        let name_taken =
+            |device: &Device| devices.insert(device.name().to_owned(), index).is_some();
         if device.as_ref().is_some_and(name_taken) {
-            let what = "another port has this device; number virtual ones, such as net_tap0 and net_tap1";
+            let what =
+                "another port has this device; number virtual ones, such as net_tap0 and net_tap1";
             section.problem("device", what);
         }
         let mtu_bytes = section.integer("mtu_bytes", 1280..=9600, Some(1500));
@@ -203,7 +205,10 @@ fn read_interfaces(root: &mut Section<'_, '_>, ports: &[String]) -> Vec<Interfac
         let port = read_port_name(&mut section, ports);
         let vlan = section.integer("vlan", 0..=4094u16, Some(0));
         if places.insert((port, vlan), index).is_some() {
-            section.problem("vlan", "another interface has this port and VLAN; give one of them its own");
+            section.problem(
+                "vlan",
+                "another interface has this port and VLAN; give one of them its own",
+            );
         }
         let vlan = VlanId::new(vlan).unwrap_or(VlanId::UNTAGGED);
         let (v4, v6) = read_addresses(&mut section, role);
@@ -259,7 +264,8 @@ fn read_addresses(section: &mut Section<'_, '_>, role: InterfaceRole) -> Address
     if v4.is_none() && v6.is_none() {
         section.problem("addresses", format!("takes {expects}"));
     } else if role == InterfaceRole::N3 && v4.is_none() {
-        section.problem("addresses", "N3 needs an IPv4 address; N3 over IPv6 alone is not there yet");
+        section
+            .problem("addresses", "N3 needs an IPv4 address; N3 over IPv6 alone is not there yet");
     }
     (v4, v6)
 }
@@ -277,7 +283,8 @@ fn read_route(mut section: Section<'_, '_>, interfaces: &[Interface]) -> Option<
     let expects = "a prefix such as \"10.0.0.0/8\"";
     let prefix: Option<IpNet> = section.parsed("prefix", expects);
     let next_hop: Option<IpAddr> = section.parsed("next_hop", "an IP address");
-    let found = wanted.as_ref().and_then(|wanted| interfaces.iter().position(|i| i.name == *wanted));
+    let found =
+        wanted.as_ref().and_then(|wanted| interfaces.iter().position(|i| i.name == *wanted));
     if let (Some(wanted), None) = (&wanted, found) {
         let names: Vec<_> = interfaces.iter().map(|i| format!("\"{}\"", i.name)).collect();
         let what = format!("there is no interface \"{wanted}\"; there is {}", names.join(", "));
@@ -295,7 +302,8 @@ fn read_route(mut section: Section<'_, '_>, interfaces: &[Interface]) -> Option<
     } else if let (Some(next_hop), Some(index)) = (next_hop, found)
         && !on_link(&interfaces[index], next_hop)
     {
-        let what = format!("{next_hop} is not on the link of interface \"{}\"", interfaces[index].name);
+        let what =
+            format!("{next_hop} is not on the link of interface \"{}\"", interfaces[index].name);
         section.problem("next_hop", what);
     }
     section.finish();

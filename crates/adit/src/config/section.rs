@@ -68,7 +68,13 @@ pub struct Section<'d, 'i> {
 
 impl<'d, 'i> Section<'d, 'i> {
     pub fn root(document: &'d Document<'i>, table: &'d DeTable<'i>) -> Self {
-        Self { document, table: Some(table), path: String::new(), offset: 0, known: BTreeSet::new() }
+        Self {
+            document,
+            table: Some(table),
+            path: String::new(),
+            offset: 0,
+            known: BTreeSet::new(),
+        }
     }
 
     /// The table at `key`; an absent one reads as empty.
@@ -113,7 +119,12 @@ impl<'d, 'i> Section<'d, 'i> {
     }
 
     /// An integer within `range`. Without a default the key must be there.
-    pub fn integer<T>(&mut self, key: &'static str, range: RangeInclusive<T>, default: Option<T>) -> T
+    pub fn integer<T>(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<T>,
+        default: Option<T>,
+    ) -> T
     where
         T: Copy + PartialOrd + fmt::Display + TryFrom<i64>,
     {
@@ -137,10 +148,15 @@ impl<'d, 'i> Section<'d, 'i> {
         let items = self.list(key, true);
         let mut numbers = Vec::new();
         for item in items {
-            match self.as_integer(item).and_then(|n| T::try_from(n).ok()).filter(|n| range.contains(n))
+            match self
+                .as_integer(item)
+                .and_then(|n| T::try_from(n).ok())
+                .filter(|n| range.contains(n))
             {
                 Some(number) => numbers.push(number),
-                None => self.problem_at(item, key, format!("takes whole numbers from {low} to {high}")),
+                None => {
+                    self.problem_at(item, key, format!("takes whole numbers from {low} to {high}"))
+                }
             }
         }
         numbers

@@ -24,8 +24,6 @@ pub(super) struct Echo {
     pub src_port: u16,
     /// Sequence number of the request.
     pub sequence: u16,
-    /// Value of the Recovery element.
-    pub recovery: u8,
 }
 
 /// UDP datagram of an Echo Response. Unit: octets.
@@ -69,9 +67,6 @@ fn emit(
     let datagram = packet.get_mut(ip_len..).unwrap_or_default();
     UdpHeader::new(UDP_PORT, echo.src_port, DATAGRAM_LEN, 0).emit(datagram)?;
     emit_echo_response(datagram.get_mut(UdpHeader::LEN..).unwrap_or_default(), echo.sequence)?;
-    if let Some(recovery) = datagram.last_mut() {
-        *recovery = echo.recovery;
-    }
     let sum = match ip.addrs {
         IpAddrs::V4 { src, dst } => udp::checksum_ipv4(dst, src, datagram),
         IpAddrs::V6 { src, dst } => udp::checksum_ipv6(dst, src, datagram),

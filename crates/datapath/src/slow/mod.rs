@@ -108,16 +108,7 @@ impl<B> SlowQueue<B> {
     }
 }
 
-/// What the slow path is configured with and what it remembers between steps.
-#[derive(Debug)]
-pub(crate) struct SlowState {
-    /// Value of the Recovery element in Echo Responses.
-    pub gtpu_recovery: u8,
-    /// Bounds the errors that Adit sends.
-    pub errors: TokenBucket,
-}
-
-/// Handles everything that was queued during the step.
+/// Handles everything that was queued during the step; `errors` bounds the ICMP errors sent.
 ///
 /// Shape:   drains `out.slow`; at most SLOW_PER_STEP_MAX packets.
 /// Cost:    not bounded by the fast path's budget; runs after its frames were transmitted.
@@ -126,15 +117,15 @@ pub(crate) struct SlowState {
 pub(crate) fn run<Io: PacketIo>(
     env: &Env<'_>,
     io: &mut Io,
-    state: &mut SlowState,
+    errors: &mut TokenBucket,
     out: &mut Outbound<Io::Buf>,
 ) {
     for SlowPacket { buf, work } in core::mem::take(&mut out.slow.packets) {
         match work {
-            Work::Error(error) => icmp_error::send(env, io, &mut state.errors, out, buf, &error),
+            Work::Error(error) => icmp_error::send(env, io, errors, out, buf, &error),
             Work::Local(link, task) => {
                 let outcome = match env.interfaces.at(link) {
-                    Some(link) => handle(env, io, state, out, link, buf, &task),
+                    Some(link) => handle(env, io, out, link, buf, &task),
                     // A link was found for every queued packet.
                     None => Err(DropReason::VlanUnknown),
                 };
@@ -150,7 +141,6 @@ pub(crate) fn run<Io: PacketIo>(
 fn handle<Io: PacketIo>(
     env: &Env<'_>,
     io: &mut Io,
-    state: &SlowState,
     out: &mut Outbound<Io::Buf>,
     link: &Link,
     buf: Io::Buf,
@@ -162,11 +152,7 @@ fn handle<Io: PacketIo>(
         Task::Icmpv6 { l3_offset, ip } => icmp::handle_v6(io, out, link, buf, l3_offset, &ip),
         Task::Gtpu { ip, src_port, gtpu, message_offset } => {
             if gtpu.message_type == MessageType::ECHO_REQUEST {
-                let echo = gtpu_echo::Echo {
-                    src_port,
-                    sequence: gtpu.sequence.unwrap_or(0),
-                    recovery: state.gtpu_recovery,
-                };
+                let echo = gtpu_echo::Echo { src_port, sequence: gtpu.sequence.unwrap_or(0) };
                 return gtpu_echo::answer(io, out, link, buf, &ip, &echo);
             }
             let message = buf.data().get(usize::from(message_offset)..).unwrap_or_default();

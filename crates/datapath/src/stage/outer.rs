@@ -10,48 +10,16 @@ use core::net::IpAddr;
 use adit_pktio::PacketBuf;
 use adit_rules::{DropReason, GtpuTunnel};
 use adit_tables::Interface;
-use adit_types::{MacAddr, Qfi};
-use adit_wire::checksum::{self, Sum};
+use adit_types::MacAddr;
+use adit_wire::checksum::Sum;
 use adit_wire::encapsulate::gtpu_len;
-use adit_wire::ethernet::link_len;
 use adit_wire::gtpu::UDP_PORT;
 use adit_wire::ipv4::Ipv4Header;
 use adit_wire::ipv6::Ipv6Header;
-use adit_wire::psc::ul_extension;
 use adit_wire::udp::UdpHeader;
-use adit_wire::{DlPsc, OuterIpv4, OuterIpv6, UdpChecksum, emit_gtpu_ipv4, emit_gtpu_ipv6};
-
-/// PDU Session Container of an outer header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Container {
-    /// None: no QoS flow is known.
-    None,
-    /// Towards the RAN.
-    Downlink {
-        /// QoS flow.
-        qfi: Qfi,
-        /// Reflective QoS indication.
-        rqi: bool,
-    },
-    /// Towards another user plane function.
-    Uplink {
-        /// QoS flow.
-        qfi: Qfi,
-    },
-}
-
-impl Container {
-    /// As `wire` writes it. An uplink container has the length and, but for one octet, the contents
-    /// of a downlink container without RQI.
-    #[inline]
-    const fn to_psc(self) -> Option<DlPsc> {
-        match self {
-            Self::None => None,
-            Self::Downlink { qfi, rqi } => Some(DlPsc { qfi, rqi, ppi: None }),
-            Self::Uplink { qfi } => Some(DlPsc { qfi, rqi: false, ppi: None }),
-        }
-    }
-}
+use adit_wire::{
+    OuterIpv4, OuterIpv6, PduSessionContainer, UdpChecksum, emit_gtpu_ipv4, emit_gtpu_ipv6,
+};
 
 /// What an outer header says.
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +29,7 @@ pub(crate) struct Outer {
     /// Type of service or traffic class octet.
     pub tos: u8,
     /// PDU Session Container.
-    pub container: Container,
+    pub container: Option<PduSessionContainer>,
 }
 
 impl Outer {
@@ -69,7 +37,7 @@ impl Outer {
     #[inline]
     pub fn len(&self) -> usize {
         let ip = if self.tunnel.addr.is_ipv4() { Ipv4Header::LEN } else { Ipv6Header::LEN };
-        ip + UdpHeader::LEN + gtpu_len(self.container.to_psc().as_ref())
+        ip + UdpHeader::LEN + gtpu_len(self.container.as_ref())
     }
 }
 
@@ -101,10 +69,11 @@ pub(crate) fn encapsulate<B: PacketBuf>(
                 identification: 0,
                 src_port: UDP_PORT,
                 teid: outer.tunnel.teid,
-                psc: outer.container.to_psc(),
+                psc: outer.container,
                 inner_len,
             };
-            encapsulate_ipv4(buf, &headers, outer.container)
+            let room = prepend(buf, headers.len())?;
+            emit_gtpu_ipv4(room, &headers).map_err(|_| DropReason::PacketTooBig)
         }
         (IpAddr::V6(dst), _, Some((src, _))) => {
             let headers = OuterIpv6 {
@@ -117,84 +86,20 @@ pub(crate) fn encapsulate<B: PacketBuf>(
                 flow_label: 0,
                 src_port: UDP_PORT,
                 teid: outer.tunnel.teid,
-                psc: outer.container.to_psc(),
+                psc: outer.container,
                 inner_len,
                 udp_checksum: UdpChecksum::Compute(Sum::new().bytes(buf.data())),
             };
-            encapsulate_ipv6(buf, &headers, outer.container)
+            let room = prepend(buf, headers.len())?;
+            emit_gtpu_ipv6(room, &headers).map_err(|_| DropReason::PacketTooBig)
         }
         _ => Err(DropReason::RouteUnknown),
     }
 }
 
+/// The new room of `len` octets in front of the packet.
 #[inline]
-fn encapsulate_ipv4<B: PacketBuf>(
-    buf: &mut B,
-    headers: &OuterIpv4,
-    container: Container,
-) -> Result<(), DropReason> {
-    let len = headers.len();
+fn prepend<B: PacketBuf>(buf: &mut B, len: usize) -> Result<&mut [u8], DropReason> {
     let frame = buf.prepend(len).ok_or(DropReason::HeadroomShort)?;
-    let room = frame.get_mut(..len).ok_or(DropReason::HeadroomShort)?;
-    emit_gtpu_ipv4(room, headers).map_err(|_| DropReason::PacketTooBig)?;
-    forbid_fragmentation(room.get_mut(link_len(headers.vlan)..).unwrap_or_default());
-    if let Container::Uplink { qfi } = container {
-        mark_uplink(room, qfi);
-    }
-    Ok(())
-}
-
-#[inline]
-fn encapsulate_ipv6<B: PacketBuf>(
-    buf: &mut B,
-    headers: &OuterIpv6,
-    container: Container,
-) -> Result<(), DropReason> {
-    let len = headers.len();
-    let frame = buf.prepend(len).ok_or(DropReason::HeadroomShort)?;
-    let room = frame.get_mut(..len).ok_or(DropReason::HeadroomShort)?;
-    emit_gtpu_ipv6(room, headers).map_err(|_| DropReason::PacketTooBig)?;
-    if let Container::Uplink { qfi } = container {
-        let before = [DL_EXTENSION_START, ul_extension_start(qfi)];
-        let at = link_len(headers.vlan) + Ipv6Header::LEN + UdpHeader::LEN - 2;
-        if let Some([high, low]) = room.get_mut(at..at + 2) {
-            let old = u16::from_be_bytes([*high, *low]);
-            // RFC 768: a computed zero is sent as 0xffff.
-            let new = match checksum::update(old, before[0], before[1]) {
-                0 => 0xffff,
-                sum => sum,
-            };
-            [*high, *low] = new.to_be_bytes();
-        }
-        mark_uplink(room, qfi);
-    }
-    Ok(())
-}
-
-/// Length octet and first content octet of a downlink container.
-const DL_EXTENSION_START: u16 = 0x0100;
-
-fn ul_extension_start(qfi: Qfi) -> u16 {
-    let [len, first, ..] = ul_extension(qfi);
-    u16::from_be_bytes([len, first])
-}
-
-/// Turns the container at the end of `headers` into an uplink one. Spec: TS 38.415 §5.5.2.2.
-fn mark_uplink(headers: &mut [u8], qfi: Qfi) {
-    if let Some(container) = headers.last_chunk_mut::<4>() {
-        *container = ul_extension(qfi);
-    }
-}
-
-/// Sets "don't fragment" in a header of ours that has no flag set.
-#[inline]
-fn forbid_fragmentation(header: &mut [u8]) {
-    if let Some([_, _, _, _, _, _, flags, _, _, _, high, low, ..]) =
-        header.first_chunk_mut::<{ Ipv4Header::LEN }>()
-        && *flags == 0
-    {
-        *flags = 0x40;
-        let sum = checksum::update(u16::from_be_bytes([*high, *low]), 0, 0x4000);
-        [*high, *low] = sum.to_be_bytes();
-    }
+    frame.get_mut(..len).ok_or(DropReason::HeadroomShort)
 }

@@ -3,13 +3,13 @@
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::{DestinationInterface, DropReason, OuterHeaderCreation};
 use adit_types::{Direction, InterfaceRole};
-use adit_wire::{IpPacket, ipv4, ipv6};
+use adit_wire::{IpPacket, PduSessionContainer, ipv4, ipv6};
 
 use crate::columns::{Arrival, Lane, Matched, Side, Verdict};
 use crate::outbound::{Origin, Outbound};
 use crate::slow::{IcmpError, IcmpErrorKind};
 use crate::stage::egress::{Env, Way, ether_type_of, prepend_link, way_by_route, way_to_hop};
-use crate::stage::outer::{Container, Outer, encapsulate};
+use crate::stage::outer::{Outer, encapsulate};
 
 /// Why a packet that its rules let pass does not leave.
 struct Refused {
@@ -125,11 +125,11 @@ pub(crate) fn outer_header<S: Side>(
     let qers = matched.pdr.qers.iter().filter_map(|at| matched.rules.qers.get(usize::from(*at)));
     let marking = qers.filter_map(|qer| qer.qfi.map(|qfi| (qfi, qer.rqi))).next();
     let container = match (S::DIRECTION, marking, arrived_qfi) {
-        (Direction::Downlink, Some((qfi, rqi)), _) => Container::Downlink { qfi, rqi },
+        (Direction::Downlink, Some((qfi, rqi)), _) => Some(PduSessionContainer::downlink(qfi, rqi)),
         (Direction::Uplink, _, Some(qfi)) | (Direction::Uplink, Some((qfi, _)), None) => {
-            Container::Uplink { qfi }
+            Some(PduSessionContainer::uplink(qfi))
         }
-        (_, None, _) => Container::None,
+        (_, None, _) => None,
     };
     let tos = matched.far.transport_level_marking.unwrap_or(0);
     Some(Outer { tunnel, tos, container })

@@ -161,7 +161,7 @@ fn gtpu_echo_request_is_answered_to_its_source_port() {
         .udp(2152, 40_000)
         .gtpu_message(MessageType::ECHO_RESPONSE, 0)
         .sequence(0x1234)
-        .payload(&[14, 3]);
+        .payload(&[14, 0]);
     assert_eq!(scene.pass(N3, &request.build(), N3), [reply.build()]);
     let request = PacketBuilder::ethernet(N3_MAC, GNB_MAC)
         .ipv6(GNB_V6, N3_V6)
@@ -173,7 +173,7 @@ fn gtpu_echo_request_is_answered_to_its_source_port() {
         .udp(2152, 2152)
         .gtpu_message(MessageType::ECHO_RESPONSE, 0)
         .sequence(7)
-        .payload(&[14, 3]);
+        .payload(&[14, 0]);
     assert_eq!(scene.pass(N3, &request.build(), N3), [reply.build()]);
     assert_eq!(scene.punted(PuntReason::GtpuEchoRequest), 2);
 }

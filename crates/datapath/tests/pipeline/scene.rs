@@ -193,12 +193,7 @@ impl Scene {
         let (publisher, mut readers) = build(config()).unwrap();
         let (event_tx, events) = RingBuffer::new(256);
         let (commands, command_rx) = RingBuffer::new(64);
-        let config = WorkerConfig {
-            id: WorkerId(0),
-            ports: vec![N3, N6, MIXED],
-            burst: 32,
-            gtpu_recovery: 3,
-        };
+        let config = WorkerConfig { id: WorkerId(0), ports: vec![N3, N6, MIXED], burst: 32 };
         let worker = Worker::new(config, readers.remove(0), event_tx, command_rx);
         let io = MemIo::new(&[N3_MAC, N6_MAC, MIXED_MAC]);
         let now = Nanos::from_secs(1000);
