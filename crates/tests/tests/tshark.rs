@@ -113,7 +113,7 @@ fn tshark_reads_user_traffic_without_a_mark() {
     cases.add(
         "downlink IPv4",
         &mut world,
-        (1, from_n6().ipv4("8.8.8.8", "10.45.0.1").udp(53, 4000).payload(b"answer")),
+        (1, from_n6().ipv4("8.8.8.8", "10.45.0.1").udp(9000, 4000).payload(b"answer")),
         0,
         &[
             ("eth.dst", "02:04:0a:00:03:01"),
@@ -145,7 +145,7 @@ fn tshark_reads_user_traffic_without_a_mark() {
     cases.add(
         "downlink over IPv6",
         &mut world,
-        (1, from_n6().ipv4("8.8.8.8", "10.45.0.2").udp(53, 4000).payload(b"odd")),
+        (1, from_n6().ipv4("8.8.8.8", "10.45.0.2").udp(9000, 4000).payload(b"odd")),
         0,
         &[
             ("ipv6.src", "2001:db8:3::2"),
@@ -158,7 +158,7 @@ fn tshark_reads_user_traffic_without_a_mark() {
     cases.add(
         "uplink",
         &mut world,
-        (0, from_n3().gtpu(teids[0]).psc_ul(9).ipv4("10.45.0.1", "8.8.8.8").udp(4000, 53)),
+        (0, from_n3().gtpu(teids[0]).psc_ul(9).ipv4("10.45.0.1", "8.8.8.8").udp(4000, 9000)),
         1,
         &[
             ("eth.dst", "02:04:0a:00:06:01"),
@@ -172,7 +172,7 @@ fn tshark_reads_user_traffic_without_a_mark() {
     cases.add(
         "downlink in a VLAN",
         &mut world,
-        (1, from_n6().ipv4("8.8.8.8", "10.45.0.1").udp(53, 4000)),
+        (1, from_n6().ipv4("8.8.8.8", "10.45.0.1").udp(9000, 4000)),
         0,
         &[("vlan.id", "30"), ("ip.dst", "10.0.3.1,10.45.0.1"), ("gtp.teid", "0x00000101")],
     );

@@ -1,0 +1,293 @@
+//! `adit` as an operator meets it: what it prints, its status, and what it leaves behind.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use adit_tests::process::{Namespace, binary, finish, is_root, run, signal};
+use tempfile::TempDir;
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A configuration on two veth devices, and the folder that it and its socket are in.
+struct Setup {
+    dir: TempDir,
+    text: String,
+}
+
+impl Setup {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let core = first_core();
+        let text = format!(
+            r#"
+[node]
+id = "127.0.0.1"
+[n4]
+listen = "127.0.0.1:8805"
+[sessions]
+sessions_max = 1000
+[datapath]
+workers = [{core}]
+main_core = {core}
+[dpdk]
+hugepages = "never"
+memory_mib = 64
+mempool_mbufs = 4096
+rx_descriptors = 256
+tx_descriptors = 256
+[[port]]
+name = "access"
+device = "net_af_packet0,iface=n3"
+[[port]]
+name = "core"
+device = "net_af_packet1,iface=n6"
+[[interface]]
+name = "n3"
+role = "n3"
+port = "access"
+addresses = ["10.0.3.2/24"]
+[[interface]]
+name = "n6"
+role = "n6"
+port = "core"
+addresses = ["10.0.6.2/24"]
+[admin]
+socket = "{}"
+"#,
+            dir.path().join("run/admin.sock").display()
+        );
+        Self { dir, text }
+    }
+
+    fn replaced(mut self, from: &str, to: &str) -> Self {
+        assert!(self.text.contains(from), "{from}");
+        self.text = self.text.replace(from, to);
+        self
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.dir.path().join("run/admin.sock")
+    }
+
+    fn write(&self) -> PathBuf {
+        let path = self.dir.path().join("adit.toml");
+        fs::write(&path, &self.text).unwrap();
+        path
+    }
+}
+
+/// A CPU core that this process may use.
+fn first_core() -> usize {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+    let first = list.trim().split([',', '-']).next().unwrap();
+    first.parse().unwrap()
+}
+
+fn example() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../adit.example.toml")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A refusal: status 1, nothing on standard output, and one sentence that names all `words`.
+#[track_caller]
+fn assert_refused(output: &Output, words: &[&str]) {
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
+    assert!(said.starts_with("adit: "), "{said}");
+    assert_eq!(said.trim_end().lines().count(), 1, "one sentence: {said}");
+    for word in words {
+        assert!(said.contains(word), "{word:?} is not in: {said}");
+    }
+}
+
+#[test]
+fn check_of_the_example_succeeds_and_prints_what_follows() {
+    let Some(adit) = binary("adit") else { return };
+    let output = run(Command::new(&adit).arg("check").arg(example()), LIMIT);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    for word in ["correct", "eal_arguments", "n4: 10.0.4.2:8805", "sessions_max: 100000"] {
+        assert!(said.contains(word), "{word:?} is not in: {said}");
+    }
+    let output = run(Command::new(&adit).args(["check", "--json"]).arg(example()), LIMIT);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["sessions_max"], 100_000);
+}
+
+#[test]
+fn check_of_a_broken_file_lists_every_mistake() {
+    let Some(adit) = binary("adit") else { return };
+    let setup = Setup::new()
+        .replaced("listen = \"127.0.0.1:8805\"", "listen = \"localhost\"")
+        .replaced("sessions_max = 1000", "sessions_max = 0\nsession_timeout = 3")
+        .replaced("port = \"core\"", "port = \"cor\"")
+        .replaced("role = \"n6\"", "role = \"n7\"")
+        .replaced("addresses = [\"10.0.3.2/24\"]", "addresses = [\"10.0.3.2\"]");
+    let path = setup.write();
+    let output = run(Command::new(&adit).arg("check").arg(&path), LIMIT);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    let mistakes = [
+        ("n4.listen", "listen ="),
+        ("sessions.sessions_max", "sessions_max ="),
+        ("sessions.session_timeout", "session_timeout ="),
+        ("interface[0].addresses", "addresses = [\"10.0.3.2\"]"),
+        ("interface[1].port", "port = \"cor\""),
+        ("interface[1].role", "role = \"n7\""),
+    ];
+    for (key, written) in mistakes {
+        let line = 1 + setup.text.lines().position(|line| line.starts_with(written)).unwrap();
+        let told = said.lines().find(|told| told.contains(key));
+        let told = told.unwrap_or_else(|| panic!("{key} is not in: {said}"));
+        assert!(told.contains(&format!("line {line}: ")), "line {line} of {key}: {told}");
+    }
+}
+
+#[test]
+fn show_without_a_daemon_says_what_to_do() {
+    let Some(adit) = binary("adit") else { return };
+    let setup = Setup::new();
+    let mut show = Command::new(&adit);
+    show.args(["show", "counters", "--socket"]).arg(setup.socket());
+    assert_refused(&run(&mut show, LIMIT), &[&setup.socket().display().to_string(), "adit run"]);
+}
+
+#[test]
+fn run_without_its_file_is_refused() {
+    let Some(adit) = binary("adit") else { return };
+    let output = run(Command::new(&adit).args(["run", "--config", "/nonexistent/a.toml"]), LIMIT);
+    assert_refused(&output, &["/nonexistent/a.toml", "No such file"]);
+}
+
+/// Runs `adit run` in a namespace of its own and returns what it said and its process identifier.
+fn run_in(namespace: &Namespace, adit: &Path, setup: &Setup) -> (Output, u32) {
+    let child = start(namespace, adit, setup, "error");
+    let pid = child.id();
+    (finish(child, LIMIT), pid)
+}
+
+fn start(namespace: &Namespace, adit: &Path, setup: &Setup, log: &str) -> Child {
+    let mut command = namespace.command(adit);
+    command.args(["run", "--config"]).arg(setup.write()).env("RUST_LOG", log);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+fn links(namespace: &Namespace) {
+    for (device, peer) in [("n3", "gnb"), ("n6", "dn")] {
+        namespace.ip(&["link", "add", device, "type", "veth", "peer", "name", peer]);
+        namespace.ip(&["link", "set", device, "up"]);
+        namespace.ip(&["link", "set", peer, "up"]);
+    }
+}
+
+/// Neither a socket nor files of DPDK.
+#[track_caller]
+fn assert_nothing_left(setup: &Setup, pid: u32) {
+    assert!(!setup.socket().exists(), "the admin socket is left");
+    let runtime = format!("adit-{pid}");
+    for dir in ["/var/run/dpdk", "/run/dpdk", "/dev/hugepages", "/tmp/dpdk"] {
+        let Ok(entries) = fs::read_dir(dir) else { continue };
+        for name in entries.flatten().map(|entry| entry.file_name().into_string().unwrap()) {
+            assert!(!name.starts_with(&runtime), "{dir}/{name} is left");
+        }
+    }
+}
+
+#[test]
+fn run_with_a_device_that_does_not_exist_is_refused() {
+    let (Some(adit), true) = (binary("adit"), is_root()) else { return };
+    let namespace = Namespace::new("device");
+    links(&namespace);
+    let setup = Setup::new().replaced("net_af_packet1,iface=n6", "net_nonesuch0");
+    let (output, pid) = run_in(&namespace, &adit, &setup);
+    assert_refused(&output, &["core", "net_nonesuch0"]);
+    assert_nothing_left(&setup, pid);
+}
+
+#[test]
+fn run_with_an_interface_that_does_not_exist_is_refused() {
+    let (Some(adit), true) = (binary("adit"), is_root()) else { return };
+    let namespace = Namespace::new("iface");
+    links(&namespace);
+    let setup = Setup::new().replaced("iface=n6", "iface=n66");
+    let (output, pid) = run_in(&namespace, &adit, &setup);
+    assert_refused(&output, &["core", "n66"]);
+    assert_nothing_left(&setup, pid);
+}
+
+#[test]
+fn run_with_an_address_that_nobody_has_is_refused() {
+    let (Some(adit), true) = (binary("adit"), is_root()) else { return };
+    let namespace = Namespace::new("addr");
+    links(&namespace);
+    let setup = Setup::new().replaced("listen = \"127.0.0.1:8805\"", "listen = \"192.0.2.7:8805\"");
+    let (output, pid) = run_in(&namespace, &adit, &setup);
+    assert_refused(&output, &["n4.listen", "192.0.2.7:8805"]);
+    assert_nothing_left(&setup, pid);
+}
+
+/// Waits until standard error has a line with `word`; returns the lines up to it.
+fn wait_for(child: &mut Child, word: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut reader = BufReader::new(child.stderr.take().unwrap());
+    loop {
+        let mut line = String::new();
+        let len = reader.read_line(&mut line).unwrap();
+        assert!(len > 0, "ended before {word:?}: {}", lines.concat());
+        let found = line.contains(word);
+        lines.push(line);
+        if found {
+            child.stderr = Some(reader.into_inner());
+            return lines;
+        }
+    }
+}
+
+#[test]
+fn run_twice_is_refused_and_sigterm_ends_cleanly() {
+    let (Some(adit), true) = (binary("adit"), is_root()) else { return };
+    let namespace = Namespace::new("sigterm");
+    links(&namespace);
+    let setup = Setup::new();
+    let mut first = start(&namespace, &adit, &setup, "info");
+    let pid = first.id();
+    wait_for(&mut first, "running");
+
+    let mut show = Command::new(&adit);
+    show.args(["show", "counters", "--json", "--socket"]).arg(setup.socket());
+    let shown = run(&mut show, LIMIT);
+    assert!(shown.status.success(), "{}", text(&shown.stderr));
+    let counters: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert_eq!(counters["identity_holds"], true, "{counters}");
+
+    let same_socket = Setup::new();
+    let (own, taken) = (same_socket.socket(), setup.socket());
+    let same_socket =
+        same_socket.replaced(&own.display().to_string(), &taken.display().to_string());
+    let (output, _) = run_in(&namespace, &adit, &same_socket);
+    assert_refused(&output, &["another adit", &setup.socket().display().to_string()]);
+    let same_port = Setup::new();
+    let (output, refused) = run_in(&namespace, &adit, &same_port);
+    assert_refused(&output, &["n4.listen", "127.0.0.1:8805"]);
+    assert_nothing_left(&same_port, refused);
+    assert!(setup.socket().exists(), "the refused process took the socket of the running one away");
+
+    signal(&first, libc::SIGTERM);
+    let output = finish(first, LIMIT);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let last = text(&output.stdout);
+    for word in ["received pkts", "originated pkts", "identity holds"] {
+        assert!(last.contains(word), "{word:?} is not in: {last}");
+    }
+    assert_nothing_left(&setup, pid);
+}

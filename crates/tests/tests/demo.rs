@@ -1,0 +1,109 @@
+//! The demo with the real binaries: everything checked, nothing left behind.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use adit_tests::process::{binary, finish, is_root, signal};
+
+/// A lab whose adit is the one beside it.
+fn start(arguments: &[&str]) -> Option<Child> {
+    let (lab, _adit) = (binary("adit-lab")?, binary("adit")?);
+    if !is_root() {
+        return None;
+    }
+    let mut command = Command::new(lab);
+    command.arg("demo").args(arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Some(command.spawn().unwrap())
+}
+
+/// Namespaces of the lab with process identifier `pid`.
+fn namespaces(pid: u32) -> BTreeSet<String> {
+    let Ok(entries) = fs::read_dir("/run/netns") else { return BTreeSet::new() };
+    let names = entries.flatten().map(|entry| entry.file_name().into_string().unwrap());
+    names.filter(|name| name.ends_with(&format!("-{pid}"))).collect()
+}
+
+/// Processes whose parent is, or was, the lab: those in its namespaces or with its folder in their
+/// command line.
+fn processes(pid: u32) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Ok(line) = fs::read(entry.path().join("cmdline")) else { continue };
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        if line.contains(&format!("adit-lab-{pid}")) || line.contains(&format!("adit-upf-{pid}")) {
+            found.push(line);
+        }
+    }
+    found
+}
+
+/// Network interfaces of this namespace.
+fn interfaces() -> BTreeSet<String> {
+    let table = fs::read_to_string("/proc/self/net/dev").unwrap();
+    let names = table.lines().filter_map(|line| line.split_once(':'));
+    names.map(|(name, _)| name.trim().to_owned()).collect()
+}
+
+#[track_caller]
+fn assert_nothing_left(pid: u32, before: &BTreeSet<String>) {
+    assert_eq!(namespaces(pid), BTreeSet::new(), "namespaces are left");
+    assert_eq!(processes(pid), Vec::<String>::new(), "processes are left");
+    let new: Vec<_> = interfaces().difference(before).cloned().collect();
+    assert_eq!(new, Vec::<String>::new(), "interfaces are left");
+    for dir in ["/run", "/tmp", "/run/adit"] {
+        let Ok(entries) = fs::read_dir(dir) else { continue };
+        for name in entries.flatten().map(|entry| entry.file_name().into_string().unwrap()) {
+            assert_ne!(name, format!("adit-lab-{pid}"), "{dir} has files of the lab");
+        }
+    }
+}
+
+#[test]
+fn demo_passes_every_check_and_leaves_nothing() {
+    let before = interfaces();
+    let Some(lab) = start(&["--ues", "2", "--duration", "2", "--json"]) else { return };
+    let pid = lab.id();
+    let output = finish(lab, Duration::from_secs(180));
+    let progress = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(2) {
+        assert!(std::env::var_os("CI").is_none(), "{progress}");
+        println!("skipped: {}", progress.trim_end().lines().last().unwrap_or_default());
+        return;
+    }
+    assert_eq!(output.status.code(), Some(0), "{progress}");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["ok"], true, "{report}");
+    assert_eq!(report["ues"], 2);
+    let checks = report["checks"].as_array().unwrap();
+    assert!(checks.len() >= 5, "{report}");
+    for check in checks {
+        assert_eq!(check["ok"], true, "{check}");
+    }
+    let counters = &report["counters"];
+    let count = |name: &str| counters[name].as_u64().unwrap();
+    let outcomes = ["transmitted_pkts", "dropped_pkts", "punted_pkts", "buffered_pkts"];
+    assert_eq!(count("received_pkts"), outcomes.iter().map(|name| count(name)).sum(), "{counters}");
+    assert!(count("uplink_pkts") > 100 && count("downlink_pkts") > 100, "{counters}");
+    assert_nothing_left(pid, &before);
+}
+
+#[test]
+fn interrupted_demo_leaves_nothing() {
+    let before = interfaces();
+    let Some(lab) = start(&["--ues", "1", "--duration", "30"]) else { return };
+    let pid = lab.id();
+    let end = Instant::now() + Duration::from_secs(30);
+    while namespaces(pid).len() < 3 && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    std::thread::sleep(Duration::from_secs(3));
+    signal(&lab, libc::SIGINT);
+    let output = finish(lab, Duration::from_secs(30));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert_nothing_left(pid, &before);
+}
