@@ -70,7 +70,8 @@ pub enum Refusal {
         /// The kind.
         kind: RuleKind,
     },
-    /// The session would have more lookup keys than `limits::KEYS_PER_SESSION_MAX`.
+    /// The session would have more lookup keys than `limits::KEYS_PER_SESSION_MAX`, or all sessions
+    /// together more of one kind than there may be sessions.
     TooManyKeys,
     /// The PDR names more QERs than `limits::QERS_PER_PDR_MAX`.
     TooManyQers {

@@ -76,6 +76,8 @@ pub struct CreatedPdr {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionStore {
     pub(crate) local: LocalAddresses,
+    /// Keys of one kind in all sessions together: what the lookup tables are sized for.
+    pub(crate) keys_max: usize,
     pub(crate) sessions: Vec<Option<Box<Session>>>,
     pub(crate) len: usize,
     pub(crate) by_seid: HashMap<Seid, SessionIndex>,
@@ -103,6 +105,7 @@ impl SessionStore {
         let sessions_max = config.sessions_max.min(adit_types::limits::SESSIONS_MAX);
         Self {
             local: config.n3_addresses,
+            keys_max: sessions_max,
             sessions: Vec::new(),
             len: 0,
             by_seid: HashMap::new(),

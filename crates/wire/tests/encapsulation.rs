@@ -56,7 +56,7 @@ fn outer_ipv4_has_the_octets_written_by_hand() {
     emit_gtpu_ipv4(&mut out, &ipv4(VlanId::UNTAGGED, Some(psc))).unwrap();
     let expected = [
         2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x08, 0, // Ethernet
-        0x45, 0, 0, 64, 0, 0, 0, 0, 64, 17, 0x66, 0xab, 10, 0, 0, 2, 10, 0, 0, 1, // IPv4
+        0x45, 0, 0, 64, 0, 0, 0x40, 0, 64, 17, 0x26, 0xab, 10, 0, 0, 2, 10, 0, 0, 1, // IPv4
         0x08, 0x68, 0x08, 0x68, 0, 44, 0, 0, // UDP
         0x34, 255, 0, 28, 1, 2, 3, 4, 0, 0, 0, 0x85, 1, 0, 0x49, 0, // GTP-U, container
     ];

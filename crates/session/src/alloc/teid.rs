@@ -81,6 +81,11 @@ impl TeidAllocator {
         self.slots.len() - self.free.len() + self.given.len()
     }
 
+    /// TEIDs in use that the control plane gave.
+    pub fn given_count(&self) -> usize {
+        self.given.len()
+    }
+
     pub fn holder(&self, teid: Teid) -> Holder {
         if let Some(&session) = self.given.get(&teid) {
             return Holder::Session(session);

@@ -42,6 +42,7 @@ pub(super) fn resolve(
         check_references(&records, pdr)?;
         check_claims(store, index, pdr)?;
     }
+    check_given_keys(store, &records)?;
     link_sdf_filters(&mut records.pdrs)?;
     let (teids, created) = choose_teids(store, &records, &wanted)?;
     for &CreatedPdr { pdr, f_teid } in &created {
@@ -53,6 +54,27 @@ pub(super) fn resolve(
         return Err(Refusal::TooManyKeys);
     }
     Ok(Resolved { records, teids, created })
+}
+
+/// All sessions together may have as many keys of a kind that the control plane chose as the tables
+/// have room for, so that publication never finds them full. TEIDs that we choose have their own
+/// room.
+fn check_given_keys(store: &SessionStore, records: &Records) -> Result<(), Refusal> {
+    let (mut teids, mut ue_v4, mut ue_v6) =
+        (store.teids.given_count(), store.ue_v4.len(), store.ue_v6.len());
+    for claim in keys::claims(records) {
+        match claim {
+            SessionKey::Teid(teid) => {
+                teids += usize::from(store.teids.holder(teid) == Holder::Nobody);
+            }
+            SessionKey::UeIpv4(addr) => ue_v4 += usize::from(!store.ue_v4.contains_key(&addr)),
+            SessionKey::UeIpv6(key) => ue_v6 += usize::from(!store.ue_v6.contains_key(&key)),
+        }
+    }
+    match teids.max(ue_v4).max(ue_v6) > store.keys_max {
+        true => Err(Refusal::TooManyKeys),
+        false => Ok(()),
+    }
 }
 
 fn check_counts(records: &Records) -> Result<(), Refusal> {

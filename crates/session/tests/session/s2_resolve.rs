@@ -354,3 +354,14 @@ fn session_of_unknown_seid_is_refused() {
     assert_eq!(store.modify(up_seid, Change::default()), Err(unknown));
     assert_eq!(store.delete(up_seid), Err(unknown));
 }
+
+#[test]
+fn keys_beyond_what_the_tables_hold_are_refused() {
+    let mut store = store(1);
+    let mut change = session(1);
+    change.create_pdrs.push(PdrSpec { id: PdrId(3), ..downlink(2) });
+    let before = store.clone();
+    assert_eq!(store.establish(OWNER, CP, change), Err(Refusal::TooManyKeys));
+    assert!(store == before);
+    assert!(store.establish(OWNER, CP, session(1)).is_ok());
+}
