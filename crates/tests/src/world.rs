@@ -218,7 +218,7 @@ impl World {
         for (port, frame) in frames {
             self.ios[0].inject(PortId(*port), frame);
         }
-        self.now = self.now + Nanos::from_millis(1);
+        self.now += Nanos::from_millis(1);
         self.settle();
         let io = &mut self.ios[0];
         let ports = 0..u16::try_from(io.ports.len()).unwrap();
@@ -238,7 +238,7 @@ impl World {
     pub fn exchange(&mut self, arrivals: &[Arrival]) -> Result<(), String> {
         let Err(difference) = self.exchange_once(arrivals) else { return Ok(()) };
         self.held.clear();
-        self.now = self.now + Nanos::from_secs(10);
+        self.now += Nanos::from_secs(10);
         self.settle();
         self.forget_events();
         for io in &mut self.ios {
@@ -261,7 +261,7 @@ impl World {
     }
 
     fn exchange_once(&mut self, arrivals: &[Arrival]) -> Result<(), String> {
-        self.now = self.now + Nanos::from_millis(1);
+        self.now += Nanos::from_millis(1);
         let mut expected: Vec<Expected> =
             self.workers.iter().map(|_| Expected::default()).collect();
         self.expect_release(&mut expected);
@@ -321,7 +321,7 @@ impl World {
     /// # Errors
     /// What differs from dropping it.
     pub fn give_up_waiting(&mut self) -> Result<(), String> {
-        self.now = self.now + Nanos::from_secs(3);
+        self.now += Nanos::from_secs(3);
         let mut late = [0; 64];
         for held in core::mem::take(&mut self.held) {
             late[held.worker] += 1;
@@ -436,11 +436,16 @@ pub fn control(layout: &Layout) -> (SessionStore, Publisher, Vec<Reader>) {
     (store, publisher, readers)
 }
 
+/// Port, order that is kept (`None` for packets that waited), octets.
+type Departure = (u16, Option<Order>, Vec<u8>);
+
+/// Port of arrival and lane: frames with the same leave in the order in which they came.
+type Order = (u16, Lane);
+
 /// What one worker's step must do.
 #[derive(Debug)]
 struct Expected {
-    /// Port, order that is kept, octets.
-    forwarded: Vec<(u16, Option<(u16, Lane)>, Vec<u8>)>,
+    forwarded: Vec<Departure>,
     drops: [u64; DropReason::COUNT],
     punts: [u64; PuntReason::COUNT],
     consumed: u64,
@@ -508,7 +513,7 @@ impl Expected {
     /// there are.
     fn compare_port(&self, port: u16, frames: &[Vec<u8>]) -> Result<u64, String> {
         let mut taken = vec![false; frames.len()];
-        let mut last: HashMap<Option<(u16, Lane)>, usize> = HashMap::new();
+        let mut last: HashMap<Option<Order>, usize> = HashMap::new();
         for (_, lane, frame) in self.forwarded.iter().filter(|(out, ..)| *out == port) {
             let from = last.get(lane).map_or(0, |at| at + 1);
             let found = (from..frames.len()).find(|at| !taken[*at] && frames[*at] == *frame);

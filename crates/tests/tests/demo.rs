@@ -86,7 +86,8 @@ fn demo_passes_every_check_and_leaves_nothing() {
     let counters = &report["counters"];
     let count = |name: &str| counters[name].as_u64().unwrap();
     let outcomes = ["transmitted_pkts", "dropped_pkts", "punted_pkts", "buffered_pkts"];
-    assert_eq!(count("received_pkts"), outcomes.iter().map(|name| count(name)).sum(), "{counters}");
+    let sum: u64 = outcomes.iter().map(|name| count(name)).sum();
+    assert_eq!(count("received_pkts"), sum, "{counters}");
     assert!(count("uplink_pkts") > 100 && count("downlink_pkts") > 100, "{counters}");
     assert_nothing_left(pid, &before);
 }

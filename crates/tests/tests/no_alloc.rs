@@ -152,7 +152,7 @@ impl Bench {
             }
         }
         self.io.tx.clear();
-        self.now = self.now + Nanos::from_millis(100);
+        self.now += Nanos::from_millis(100);
         let Self { worker, io, now, .. } = self;
         let count = allocations(|| {
             worker.step(*now, io);
