@@ -1,0 +1,120 @@
+//! What one worker's step must do, and the comparison with what it did.
+
+use std::collections::HashMap;
+
+use adit_rules::{DropReason, PuntReason};
+use adit_tables::Snapshot;
+
+use super::hex;
+use crate::oracle::Lane;
+
+/// Port, order that is kept (`None` for packets that waited), octets.
+pub(super) type Departure = (u16, Option<Order>, Vec<u8>);
+
+/// Port of arrival and lane: frames with the same leave in the order in which they came.
+pub(super) type Order = (u16, Lane);
+
+/// What one worker's step must do.
+#[derive(Debug)]
+pub(super) struct Expected {
+    pub forwarded: Vec<Departure>,
+    pub drops: [u64; DropReason::COUNT],
+    pub punts: [u64; PuntReason::COUNT],
+    pub consumed: u64,
+}
+
+impl Default for Expected {
+    fn default() -> Self {
+        Self {
+            forwarded: Vec::new(),
+            drops: [0; DropReason::COUNT],
+            punts: [0; PuntReason::COUNT],
+            consumed: 0,
+        }
+    }
+}
+
+impl Expected {
+    /// Compares with the counters before and after, and with the frames that left by port.
+    pub fn compare(
+        &self,
+        before: &Snapshot,
+        after: &Snapshot,
+        received: usize,
+        buffered: usize,
+        sent: Vec<Vec<Vec<u8>>>,
+    ) -> Result<(), String> {
+        let mut own = 0;
+        for (port, frames) in (0..).zip(&sent) {
+            own += self.compare_port(port, frames)?;
+        }
+        let drops: Vec<u64> = after.drops.iter().zip(before.drops).map(|(a, b)| a - b).collect();
+        let punts: Vec<u64> = after.punts.iter().zip(before.punts).map(|(a, b)| a - b).collect();
+        let wrong_drop = drops.iter().zip(self.drops).any(|(got, want)| *got < want);
+        let wrong_punt = punts.iter().zip(self.punts).any(|(got, want)| *got < want);
+        let more = |got: &[u64], want: &[u64]| got.iter().sum::<u64>() - want.iter().sum::<u64>();
+        if wrong_drop
+            || wrong_punt
+            || more(&drops, &self.drops) + more(&punts, &self.punts) != self.consumed
+        {
+            return Err(format!(
+                "dropped {} punted {}; oracle: dropped {} punted {} consumed {}",
+                named(&drops, |at| DropReason::ALL[at].name()),
+                named(&punts, |at| PuntReason::ALL[at].name()),
+                named(&self.drops, |at| DropReason::ALL[at].name()),
+                named(&self.punts, |at| PuntReason::ALL[at].name()),
+                self.consumed,
+            ));
+        }
+        let counts = [
+            ("received", after.received_pkts - before.received_pkts, received as u64),
+            (
+                "transmitted",
+                after.transmitted_pkts() - before.transmitted_pkts(),
+                self.forwarded.len() as u64,
+            ),
+            ("originated", after.originated_pkts - before.originated_pkts, own),
+            ("buffered", after.buffered_pkts, buffered as u64),
+        ];
+        if let Some((name, got, want)) = counts.into_iter().find(|(_, got, want)| got != want) {
+            return Err(format!("{name} is {got}, oracle {want}"));
+        }
+        if after.identity_holds() { Ok(()) } else { Err("the identity does not hold".into()) }
+    }
+
+    /// Finds every expected frame among `frames`, in order within a lane. Returns how many others
+    /// there are.
+    fn compare_port(&self, port: u16, frames: &[Vec<u8>]) -> Result<u64, String> {
+        let mut taken = vec![false; frames.len()];
+        let mut last: HashMap<Option<Order>, usize> = HashMap::new();
+        for (_, lane, frame) in self.forwarded.iter().filter(|(out, ..)| *out == port) {
+            let from = last.get(lane).map_or(0, |at| at + 1);
+            let found = (from..frames.len()).find(|at| !taken[*at] && frames[*at] == *frame);
+            let Some(at) = found else {
+                let left: Vec<String> = frames
+                    .iter()
+                    .zip(&taken)
+                    .filter(|(_, taken)| !**taken)
+                    .map(|(frame, _)| hex(frame))
+                    .collect();
+                return Err(format!(
+                    "port {port} misses {}\n    among {}",
+                    hex(frame),
+                    left.join("\n          ")
+                ));
+            };
+            taken[at] = true;
+            last.insert(*lane, at);
+        }
+        Ok(taken.iter().filter(|taken| !**taken).count() as u64)
+    }
+}
+
+fn named(counts: &[u64], name: impl Fn(usize) -> &'static str) -> String {
+    let parts: Vec<String> = (0..)
+        .zip(counts)
+        .filter(|(_, count)| **count > 0)
+        .map(|(at, count)| format!("{}={count}", name(at)))
+        .collect();
+    format!("[{}]", parts.join(" "))
+}

@@ -1,0 +1,397 @@
+//! PFCP octets in, packets out: node, publication, neighbor cache and workers together.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+#[path = "../../n4/tests/smf/mod.rs"]
+mod smf;
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use adit_datapath::{Worker, WorkerConfig};
+use adit_n4::{Node, Transmit};
+use adit_pfcp::Message;
+use adit_pktio::PacketBuf;
+use adit_pktio::mem::MemIo;
+use adit_rules::{DropReason, WorkerCommand, WorkerEvent};
+use adit_tables::{NeighbourCache, Publisher};
+use adit_testkit::packet::PacketBuilder;
+use adit_tests::oracle::{Interface, Route};
+use adit_tests::world::{Layout, control, station_mac};
+use adit_types::{MacAddr, Nanos, PortId, Seid, Teid};
+
+const MACS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0x10, 0]), MacAddr([2, 0, 0, 0, 0x10, 1])];
+const PEER: MacAddr = MacAddr([2, 0xaa, 0, 0, 0, 1]);
+const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 1);
+
+fn layout(workers: usize) -> Layout {
+    let interface = |port: u16, own: Ipv4Addr, net: u16| Interface {
+        is_n3: port == 0,
+        port,
+        vlan: 0,
+        mac: MACS[usize::from(port)].0,
+        mtu_bytes: 1500,
+        v4: (own, 24),
+        v6: (Ipv6Addr::new(0x2001, 0xdb8, net, 0, 0, 0, 0, 2), 64),
+    };
+    Layout {
+        interfaces: vec![interface(0, smf::N3, 3), interface(1, Ipv4Addr::new(10, 0, 6, 2), 6)],
+        routes: vec![Route {
+            interface: 1,
+            prefix: (Ipv4Addr::UNSPECIFIED.into(), 0),
+            gateway: GATEWAY.into(),
+        }],
+        workers,
+        sessions_max: 1000,
+        seed: 1,
+    }
+}
+
+/// The control thread's belongings, turned by hand as its loop does.
+struct Control {
+    node: Node,
+    publisher: Publisher,
+    neighbours: NeighbourCache,
+    events: Vec<rtrb::Consumer<WorkerEvent>>,
+    commands: Vec<rtrb::Producer<WorkerCommand>>,
+}
+
+impl Control {
+    fn new(workers: usize) -> (Self, Vec<Worker<MemIo>>) {
+        let node = Node::new(smf::config());
+        let (store, publisher, readers) = control(&layout(workers));
+        assert_eq!(store.slot_bits(), node.store().slot_bits());
+        let neighbours = NeighbourCache::new(&publisher);
+        let (mut events, mut commands, mut made) = (Vec::new(), Vec::new(), Vec::new());
+        for reader in readers {
+            let (event_tx, event_rx) = rtrb::RingBuffer::new(1024);
+            let (command_tx, command_rx) = rtrb::RingBuffer::new(64);
+            events.push(event_rx);
+            commands.push(command_tx);
+            let ports = vec![PortId(0), PortId(1)];
+            let config = WorkerConfig { id: reader.worker(), ports, burst: 32 };
+            made.push(Worker::new(config, reader, event_tx, command_rx));
+        }
+        (Self { node, publisher, neighbours, events, commands }, made)
+    }
+
+    fn turn(&mut self, now: Nanos) -> Vec<Transmit> {
+        for ring in &mut self.events {
+            while let Ok(event) = ring.pop() {
+                self.neighbours.handle_event(now, event, &mut self.publisher);
+            }
+        }
+        self.node.handle_timeout(now);
+        while let Some((id, delta)) = self.node.poll_delta() {
+            self.publisher.apply(id, delta);
+        }
+        self.neighbours.handle_changes(now, &mut self.publisher);
+        while let Some(id) = self.publisher.poll_observed() {
+            self.node.handle_published(now, id);
+        }
+        self.neighbours.handle_timeout(now, &mut self.publisher);
+        while let Some(command) = self.neighbours.poll_command() {
+            self.commands[0].push(command).unwrap();
+        }
+        while self.node.poll_event().is_some() {}
+        core::iter::from_fn(|| self.node.poll_transmit()).collect()
+    }
+}
+
+/// One worker, and stations that answer ARP, in virtual time.
+struct Upf {
+    control: Control,
+    worker: Worker<MemIo>,
+    io: MemIo,
+    now: Nanos,
+    /// Stations that answer.
+    alive: Vec<Ipv4Addr>,
+}
+
+impl Upf {
+    fn new() -> Self {
+        let (control, mut workers) = Control::new(1);
+        let worker = workers.remove(0);
+        let alive = vec![GATEWAY, smf::GNB];
+        let now = Nanos::from_secs(1);
+        let mut upf = Self { control, worker, io: MemIo::new(&MACS), now, alive };
+        upf.worker.step(upf.now, &mut upf.io);
+        upf
+    }
+
+    /// A turn of the control loop and a step, after which stations answer. Returns what is sent on
+    /// N4 and the user packets that left.
+    fn turn(&mut self) -> (Vec<Transmit>, Vec<Vec<u8>>) {
+        self.now += Nanos::from_millis(10);
+        let answers = self.control.turn(self.now);
+        self.worker.step(self.now, &mut self.io);
+        let mut user = Vec::new();
+        for port in [PortId(0), PortId(1)] {
+            for sent in self.io.take_sent(port) {
+                let frame = sent.data();
+                match u16::from_be_bytes([frame[12], frame[13]]) {
+                    0x0806 => self.answer_arp(port, frame),
+                    0x86dd if frame[20] == 58 => {}
+                    _ => user.push(frame.to_vec()),
+                }
+            }
+        }
+        (answers, user)
+    }
+
+    fn answer_arp(&mut self, port: PortId, request: &[u8]) {
+        let [a, b, c, d] = [request[38], request[39], request[40], request[41]];
+        let target = Ipv4Addr::new(a, b, c, d);
+        if request[21] != 1 || !self.alive.contains(&target) {
+            return;
+        }
+        let mac = station_mac(target.into());
+        let mut reply = vec![0, 1, 8, 0, 6, 4, 0, 2];
+        reply.extend(mac);
+        reply.extend(target.octets());
+        reply.extend(&request[22..32]);
+        let frame = PacketBuilder::ethernet(MACS[usize::from(port.0)], MacAddr(mac));
+        self.io.inject(port, &frame.ether_type(0x0806).payload(&reply).build());
+    }
+
+    /// Runs turns until nothing more happens; returns all of what left.
+    fn settle(&mut self) -> (Vec<Transmit>, Vec<Vec<u8>>) {
+        let (mut answers, mut user) = (Vec::new(), Vec::new());
+        for _ in 0..6 {
+            let (a, u) = self.turn();
+            answers.extend(a);
+            user.extend(u);
+        }
+        (answers, user)
+    }
+
+    /// The answer to a request.
+    fn ask(&mut self, request: &[u8]) -> Vec<u8> {
+        self.control.node.handle_datagram(self.now, smf::smf(10), request);
+        let (mut answers, _) = self.settle();
+        answers.retain(|answer| answer.bytes[1] != 1);
+        assert_eq!(answers.len(), 1, "one answer");
+        answers.remove(0).bytes
+    }
+
+    fn associate(&mut self) {
+        let answer = self.ask(&smf::setup(1, [192, 0, 2, 10].into(), smf::SMF_STARTED));
+        let Message::AssociationSetupResponse(body) = smf::decode(&answer) else { panic!() };
+        assert!(body.cause.is_accepted());
+    }
+
+    fn dropped(&self, reason: DropReason) -> u64 {
+        self.control.publisher.snapshot().drops[reason.index()]
+    }
+}
+
+/// Our SEID and the TEID that we chose, from an establishment's answer.
+fn accepted(answer: &[u8]) -> (Seid, Teid) {
+    let Message::SessionEstablishmentResponse(body) = smf::decode(answer) else { panic!() };
+    assert!(body.cause.is_accepted(), "{body:?}");
+    let created = body.created_pdrs.into_iter().next().unwrap();
+    let f_teid = created.local_f_teids.into_iter().next();
+    let Some(adit_pfcp::ie::FTeid::Given { teid, .. }) = f_teid else { panic!() };
+    (body.up_f_seid.unwrap().seid, teid)
+}
+
+fn uplink(script: &smf::SessionScript, teid: Teid) -> Vec<u8> {
+    PacketBuilder::ethernet(MACS[0], PEER)
+        .ipv4(smf::GNB, smf::N3)
+        .gtpu(teid.0)
+        .psc_ul(9)
+        .ipv4(script.ue, "8.8.8.8")
+        .udp(4000, 9000)
+        .build()
+}
+
+fn downlink(script: &smf::SessionScript) -> Vec<u8> {
+    PacketBuilder::ethernet(MACS[1], PEER).ipv4("8.8.8.8", script.ue).udp(9000, 4000).build()
+}
+
+/// The TEID of a G-PDU with a container that left.
+fn outer_teid(frame: &[u8]) -> Teid {
+    Teid(u32::from_be_bytes([frame[46], frame[47], frame[48], frame[49]]))
+}
+
+#[test]
+fn answer_waits_for_the_workers_and_no_packet_behind_it_is_lost() {
+    let mut upf = Upf::new();
+    upf.associate();
+    let script = smf::SessionScript::new(0x11, 1);
+    upf.control.node.handle_datagram(upf.now, smf::smf(10), &smf::establish(2, &script));
+    let before = upf.control.turn(upf.now);
+    assert!(before.is_empty(), "answered before the worker ran the rules");
+    let (answers, _) = upf.settle();
+    assert_eq!(answers.len(), 1);
+    let (_, teid) = accepted(&answers[0].bytes);
+
+    upf.io.inject(PortId(0), &uplink(&script, teid));
+    upf.io.inject(PortId(1), &downlink(&script));
+    let (_, user) = upf.turn();
+    assert_eq!(user.len(), 2, "gNB and gateway were resolved without traffic");
+    let gtpu = user.iter().find(|frame| frame[6..12] == MACS[0].0).unwrap();
+    assert_eq!(outer_teid(gtpu), script.gnb_teid);
+    assert_eq!(gtpu[..6], station_mac(IpAddr::V4(smf::GNB)));
+    let ip = user.iter().find(|frame| frame[6..12] == MACS[1].0).unwrap();
+    assert_eq!(ip[..6], station_mac(IpAddr::V4(GATEWAY)));
+}
+
+#[test]
+fn handover_deletion_and_release_reach_the_next_packet() {
+    let mut upf = Upf::new();
+    upf.associate();
+    let scripts = [smf::SessionScript::new(0x11, 1), smf::SessionScript::new(0x12, 2)];
+    let (seid, teid) = accepted(&upf.ask(&smf::establish(2, &scripts[0])));
+    let (_, other_teid) = accepted(&upf.ask(&smf::establish(3, &scripts[1])));
+
+    upf.ask(&smf::move_to(4, seid, Teid(0x0a0b_0c0d)));
+    upf.io.inject(PortId(1), &downlink(&scripts[0]));
+    upf.io.inject(PortId(1), &downlink(&scripts[1]));
+    let (_, user) = upf.turn();
+    let teids: Vec<Teid> = user.iter().map(|frame| outer_teid(frame)).collect();
+    assert_eq!(teids, [Teid(0x0a0b_0c0d), scripts[1].gnb_teid]);
+
+    upf.ask(&smf::delete(5, seid));
+    upf.io.inject(PortId(0), &uplink(&scripts[0], teid));
+    upf.io.inject(PortId(1), &downlink(&scripts[0]));
+    upf.io.inject(PortId(0), &uplink(&scripts[1], other_teid));
+    assert_eq!(upf.turn().1.len(), 1, "the other session's");
+    assert_eq!(upf.dropped(DropReason::TeidUnknown), 1);
+    assert_eq!(upf.dropped(DropReason::UeUnknown), 1);
+
+    upf.ask(&smf::release(6, [192, 0, 2, 10].into()));
+    upf.io.inject(PortId(0), &uplink(&scripts[1], other_teid));
+    upf.io.inject(PortId(1), &downlink(&scripts[1]));
+    assert_eq!(upf.turn().1.len(), 0);
+    assert_eq!(upf.dropped(DropReason::TeidUnknown), 2);
+    assert_eq!(upf.dropped(DropReason::UeUnknown), 2);
+    assert_eq!(upf.control.node.store().reserved(), adit_session::Reserved::default());
+    assert!(upf.control.publisher.snapshot().identity_holds());
+}
+
+#[test]
+fn packets_wait_for_a_silent_gnb_and_leave_when_it_answers() {
+    let mut upf = Upf::new();
+    upf.alive.retain(|station| *station != smf::GNB);
+    upf.associate();
+    let script = smf::SessionScript::new(0x11, 1);
+    upf.ask(&smf::establish(2, &script));
+    for _ in 0..3 {
+        upf.io.inject(PortId(1), &downlink(&script));
+    }
+    let (_, user) = upf.settle();
+    assert_eq!((user.len(), upf.control.publisher.snapshot().buffered_pkts), (0, 3));
+
+    upf.alive.push(smf::GNB);
+    upf.now += Nanos::from_millis(1000);
+    let (_, user) = upf.settle();
+    assert_eq!((user.len(), upf.control.publisher.snapshot().buffered_pkts), (3, 0));
+    assert!(upf.control.publisher.snapshot().identity_holds());
+}
+
+#[test]
+fn packets_for_a_gnb_that_never_answers_are_dropped_by_name() {
+    let mut upf = Upf::new();
+    upf.alive.retain(|station| *station != smf::GNB);
+    upf.associate();
+    let script = smf::SessionScript::new(0x11, 1);
+    upf.ask(&smf::establish(2, &script));
+    upf.io.inject(PortId(1), &downlink(&script));
+    for _ in 0..10 {
+        upf.turn();
+        upf.now += Nanos::from_millis(500);
+    }
+    assert_eq!(upf.dropped(DropReason::NeighbourUnresolved), 1);
+    assert!(upf.control.publisher.snapshot().identity_holds());
+}
+
+/// What a worker's thread is asked to do: take these frames, step, tell how many frames left.
+type Job = (Vec<(PortId, Vec<u8>)>, mpsc::Sender<usize>);
+
+#[test]
+fn accepted_sessions_of_running_workers_lose_no_packet() {
+    const WORKERS: usize = 2;
+    const ROUNDS: u32 = 100;
+    let (mut control, workers) = Control::new(WORKERS);
+    let start = Instant::now();
+    let now = move || Nanos(u64::try_from(start.elapsed().as_nanos()).unwrap());
+    for (interface, station) in [(0, smf::GNB), (1, GATEWAY)] {
+        let id = adit_types::InterfaceId(interface);
+        let index = control.publisher.ensure_next_hop(id, station.into()).unwrap();
+        control.publisher.set_mac(index, MacAddr(station_mac(station.into())), false);
+    }
+    std::thread::scope(|scope| {
+        let mut jobs = Vec::new();
+        for mut worker in workers {
+            let (sender, receiver) = mpsc::channel::<Job>();
+            jobs.push(sender);
+            scope.spawn(move || {
+                let mut io = MemIo::new(&MACS);
+                loop {
+                    match receiver.try_recv() {
+                        Ok((frames, done)) => {
+                            for (port, frame) in &frames {
+                                io.inject(*port, frame);
+                            }
+                            worker.step(now(), &mut io);
+                            let sent = [PortId(0), PortId(1)].map(|port| io.take_sent(port).len());
+                            done.send(sent.iter().sum()).unwrap();
+                        }
+                        Err(mpsc::TryRecvError::Empty) => {
+                            worker.step(now(), &mut io);
+                            std::thread::yield_now();
+                        }
+                        Err(mpsc::TryRecvError::Disconnected) => break,
+                    }
+                }
+                worker.drain(&mut io);
+            });
+        }
+        let forwarded = |frames: &[(PortId, Vec<u8>)]| -> Vec<usize> {
+            let (done, sums) = mpsc::channel();
+            for job in &jobs {
+                job.send((frames.to_vec(), done.clone())).unwrap();
+            }
+            drop(done);
+            sums.iter().collect()
+        };
+        let mut sequence = 0;
+        let mut ask = |control: &mut Control, request: &dyn Fn(u32) -> Vec<u8>| {
+            sequence += 1;
+            control.node.handle_datagram(now(), smf::smf(10), &request(sequence));
+            let end = Instant::now() + Duration::from_secs(10);
+            loop {
+                // Without the neighbor cache: its announcements are not under test.
+                while let Some((id, delta)) = control.node.poll_delta() {
+                    control.publisher.apply(id, delta);
+                }
+                while let Some(id) = control.publisher.poll_observed() {
+                    control.node.handle_published(now(), id);
+                }
+                if let Some(answer) = control.node.poll_transmit() {
+                    return answer.bytes;
+                }
+                assert!(Instant::now() < end, "no answer");
+                std::thread::yield_now();
+            }
+        };
+        ask(&mut control, &|n| smf::setup(n, [192, 0, 2, 10].into(), smf::SMF_STARTED));
+        for round in 0..ROUNDS {
+            let number = u16::try_from(round % 7).unwrap();
+            let script = smf::SessionScript::new(0x100 + u64::from(round), number);
+            let (seid, teid) = accepted(&ask(&mut control, &|n| smf::establish(n, &script)));
+            let frames = [(PortId(0), uplink(&script, teid)), (PortId(1), downlink(&script))];
+            assert_eq!(forwarded(&frames), [2; WORKERS], "round {round}");
+            ask(&mut control, &|n| smf::move_to(n, seid, Teid(0x4000 + round)));
+            assert_eq!(forwarded(&frames), [2; WORKERS], "round {round}, moved");
+            ask(&mut control, &|n| smf::delete(n, seid));
+            assert_eq!(forwarded(&frames), [0; WORKERS], "round {round}, deleted");
+        }
+        drop(jobs);
+    });
+    let sum = control.publisher.snapshot();
+    assert!(sum.identity_holds(), "{sum:?}");
+    assert_eq!(sum.transmitted_pkts(), u64::from(ROUNDS) * 4 * WORKERS as u64);
+    assert_eq!(control.node.store().reserved(), adit_session::Reserved::default());
+}
