@@ -1,9 +1,15 @@
 //! The binaries as processes, in network namespaces of their own.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+/// Says why a test does nothing, past the harness, which hides what passing tests print.
+pub fn skip(reason: impl core::fmt::Display) {
+    // A closed standard error must not fail the test.
+    let _ = writeln!(std::io::stderr(), "skipped: {reason}");
+}
 
 /// The binary `name` beside the test executable's folder, or `None` (told to the reader) when it
 /// was not built.
@@ -18,19 +24,24 @@ pub fn binary(name: &str) -> Option<PathBuf> {
         return Some(path);
     }
     assert!(std::env::var_os("CI").is_none(), "{} is not built", path.display());
-    println!("skipped: {} is not built", path.display());
+    skip(format_args!("{} is not built", path.display()));
     None
 }
 
-/// True for root; else says why the test does nothing.
+/// True for root where network namespaces may be made; else says why the test does nothing.
 #[must_use]
 pub fn is_root() -> bool {
     // SAFETY: geteuid has no preconditions and cannot fail.
-    let uid = unsafe { libc::geteuid() };
-    if uid != 0 {
-        println!("skipped: not root");
+    if unsafe { libc::geteuid() } != 0 {
+        skip("not root");
+        return false;
     }
-    uid == 0
+    let probe = Command::new("unshare").args(["--net", "true"]).output();
+    let may = probe.is_ok_and(|output| output.status.success());
+    if !may {
+        skip("network namespaces cannot be made here");
+    }
+    may
 }
 
 /// Runs a command to its end; at most `limit`, then it is killed and the test fails.
@@ -38,16 +49,72 @@ pub fn is_root() -> bool {
 /// # Panics
 /// When it cannot be started or does not end.
 pub fn run(command: &mut Command, limit: Duration) -> Output {
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    finish(child.unwrap(), limit)
+    Running::start(command).finish(limit)
 }
 
-/// Waits for a process started with pipes and collects what it wrote.
-///
-/// # Panics
-/// When it does not end within `limit`; it is killed then.
-#[must_use]
-pub fn finish(mut child: Child, limit: Duration) -> Output {
+/// A process with pipes, which does not outlive this value.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+}
+
+impl Running {
+    /// Starts a command.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn start(command: &mut Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self { child: command.spawn().unwrap() }
+    }
+
+    /// Its process identifier.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Reads standard error up to a line with `word`.
+    ///
+    /// # Panics
+    /// When it ends before.
+    pub fn wait_for(&mut self, word: &str) {
+        let mut reader = BufReader::with_capacity(1, self.child.stderr.take().unwrap());
+        let mut said = String::new();
+        while !said.lines().last().unwrap_or_default().contains(word) {
+            let len = reader.read_line(&mut said).unwrap();
+            assert!(len > 0, "ended before {word:?}: {said}");
+        }
+        self.child.stderr = Some(reader.into_inner());
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: i32) {
+        let pid = i32::try_from(self.child.id()).unwrap();
+        // SAFETY: kill takes any pid and signal; the child was not waited for, so the pid is its own.
+        let sent = unsafe { libc::kill(pid, signal) };
+        assert_eq!(sent, 0, "{}", std::io::Error::last_os_error());
+    }
+
+    /// Waits for its end and collects what it wrote.
+    ///
+    /// # Panics
+    /// When it does not end within `limit`; it is killed then.
+    #[must_use]
+    pub fn finish(mut self, limit: Duration) -> Output {
+        finish(&mut self.child, limit)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn finish(child: &mut Child, limit: Duration) -> Output {
     fn drain(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<Vec<u8>> {
         std::thread::spawn(move || {
             let mut all = Vec::new();
@@ -76,14 +143,6 @@ pub fn finish(mut child: Child, limit: Duration) -> Output {
         std::thread::sleep(Duration::from_millis(20));
     };
     Output { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }
-}
-
-/// Sends a signal to a process that was started here.
-pub fn signal(child: &Child, signal: i32) {
-    let pid = i32::try_from(child.id()).unwrap();
-    // SAFETY: kill takes any pid and signal; the child was not waited for, so the pid is its own.
-    let sent = unsafe { libc::kill(pid, signal) };
-    assert_eq!(sent, 0, "{}", std::io::Error::last_os_error());
 }
 
 /// A network namespace that ends with its value.

@@ -2,13 +2,12 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::time::Duration;
 
-use adit_tests::process::{Namespace, binary, finish, is_root, run, signal};
+use adit_tests::process::{Namespace, Running, binary, is_root, run};
 use tempfile::TempDir;
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -187,14 +186,13 @@ fn run_without_its_file_is_refused() {
 fn run_in(namespace: &Namespace, adit: &Path, setup: &Setup) -> (Output, u32) {
     let child = start(namespace, adit, setup, "error");
     let pid = child.id();
-    (finish(child, LIMIT), pid)
+    (child.finish(LIMIT), pid)
 }
 
-fn start(namespace: &Namespace, adit: &Path, setup: &Setup, log: &str) -> Child {
+fn start(namespace: &Namespace, adit: &Path, setup: &Setup, log: &str) -> Running {
     let mut command = namespace.command(adit);
     command.args(["run", "--config"]).arg(setup.write()).env("RUST_LOG", log);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().unwrap()
+    Running::start(&mut command)
 }
 
 fn links(namespace: &Namespace) {
@@ -274,23 +272,6 @@ fn run_with_an_address_that_nobody_has_is_refused() {
     assert_nothing_left(&setup, pid);
 }
 
-/// Waits until standard error has a line with `word`; returns the lines up to it.
-fn wait_for(child: &mut Child, word: &str) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut reader = BufReader::new(child.stderr.take().unwrap());
-    loop {
-        let mut line = String::new();
-        let len = reader.read_line(&mut line).unwrap();
-        assert!(len > 0, "ended before {word:?}: {}", lines.concat());
-        let found = line.contains(word);
-        lines.push(line);
-        if found {
-            child.stderr = Some(reader.into_inner());
-            return lines;
-        }
-    }
-}
-
 #[test]
 fn run_twice_is_refused_and_sigterm_ends_cleanly() {
     let (Some(adit), true) = (binary("adit"), is_root()) else { return };
@@ -299,7 +280,7 @@ fn run_twice_is_refused_and_sigterm_ends_cleanly() {
     let setup = Setup::new();
     let mut first = start(&namespace, &adit, &setup, "info");
     let pid = first.id();
-    wait_for(&mut first, "running");
+    first.wait_for("running");
 
     let mut show = Command::new(&adit);
     show.args(["show", "counters", "--json", "--socket"]).arg(setup.socket());
@@ -320,8 +301,8 @@ fn run_twice_is_refused_and_sigterm_ends_cleanly() {
     assert_nothing_left(&same_port, refused);
     assert!(setup.socket().exists(), "the refused process took the socket of the running one away");
 
-    signal(&first, libc::SIGTERM);
-    let output = finish(first, LIMIT);
+    first.signal(libc::SIGTERM);
+    let output = first.finish(LIMIT);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let last = text(&output.stdout);
     for word in ["received pkts", "originated pkts", "identity holds"] {

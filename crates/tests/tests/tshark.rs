@@ -61,7 +61,7 @@ impl Cases {
 
     fn check(&self) {
         let Some(dissections) = capture::dissect(&self.frames) else {
-            println!("skipped: tshark not found");
+            adit_tests::process::skip("tshark not found");
             return;
         };
         let mut wanted: Vec<&str> = self.fields.iter().flatten().map(|(field, _)| *field).collect();
@@ -420,7 +420,7 @@ fn tshark_reads_pfcp_dialogue_without_a_mark() {
     ask(smf::release(8, [192, 0, 2, 10].into()));
 
     let Some(dissections) = capture::dissect(&frames) else {
-        println!("skipped: tshark not found");
+        adit_tests::process::skip("tshark not found");
         return;
     };
     for dissection in &dissections {
