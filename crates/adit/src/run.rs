@@ -110,6 +110,12 @@ fn check_cores(config: &Config) -> anyhow::Result<()> {
             );
         }
     }
+    if config.datapath.workers.contains(&config.datapath.main_core) {
+        warn!(
+            core = config.datapath.main_core,
+            "a worker shares datapath.main_core: it yields when idle, and N4 slows down under load"
+        );
+    }
     Ok(())
 }
 

@@ -118,8 +118,6 @@ fn read_datapath(mut datapath: Section<'_, '_>) -> Datapath {
         datapath.problem("workers", format!("takes 1 to {WORKERS_MAX} CPU cores, such as [1]"));
     } else if cores.len() != workers.len() {
         datapath.problem("workers", "names a CPU core twice; each worker needs one of its own");
-    } else if workers.contains(&main_core) && workers.len() > 1 {
-        datapath.problem("main_core", "is also a worker's core; workers poll and leave it no time");
     }
     let burst_pkts = datapath.integer("burst_pkts", 1..=BURST_MAX, Some(BURST_DEFAULT));
     datapath.finish();
