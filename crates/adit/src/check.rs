@@ -43,7 +43,7 @@ fn derived(config: &Config) -> Value {
         format!("{} is {role} on {} ({})", interface.name, port.name, port.device)
     });
     let pool_mib =
-        u64::from(config.dpdk.mempool_mbufs) * (u64::from(config.dpdk.mbuf_bytes) + 384) >> 20;
+        (u64::from(config.dpdk.mempool_mbufs) * (u64::from(config.dpdk.mbuf_bytes) + 384)) >> 20;
     json!({
         "eal_arguments": eal,
         "mempool_mib": pool_mib,

@@ -126,13 +126,13 @@ fn send(pool: &Mempool, tx: &mut TxQueue, frame: &[u8]) {
 #[test]
 fn frames_cross_a_veth_pair_unchanged_both_ways() {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: not root, cannot make network namespaces");
+        adit_testkit::skip("not root, cannot make network namespaces");
         return;
     }
     let lab = match Lab::create() {
         Ok(lab) => lab,
         Err(reason) => {
-            println!("skipped: {reason}");
+            adit_testkit::skip(reason);
             return;
         }
     };

@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn namespace_exists_until_it_is_dropped() {
         if !rustix::process::geteuid().is_root() {
-            println!("skipped: not root");
+            adit_testkit::skip("not root");
             return;
         }
         let name = format!("adit-test-{}", std::process::id());

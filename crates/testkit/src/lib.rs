@@ -6,3 +6,6 @@
 pub mod clock;
 pub mod link;
 pub mod packet;
+mod skip;
+
+pub use skip::skip;

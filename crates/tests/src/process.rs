@@ -1,15 +1,11 @@
 //! The binaries as processes, in network namespaces of their own.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Says why a test does nothing, past the harness, which hides what passing tests print.
-pub fn skip(reason: impl core::fmt::Display) {
-    // A closed standard error must not fail the test.
-    let _ = writeln!(std::io::stderr(), "skipped: {reason}");
-}
+pub use adit_testkit::skip;
 
 /// The binary `name` beside the test executable's folder, or `None` (told to the reader) when it
 /// was not built.

@@ -130,7 +130,10 @@ fn attach_hint(errno: Errno) -> &'static str {
             "run as root or with CAP_NET_ADMIN, CAP_NET_RAW and, for AF_XDP, CAP_BPF"
         }
         libc::EBUSY => "another program holds the interface's queue or an XDP program on it",
-        libc::ENODEV => "check the driver name and whether its DPDK package is installed",
+        // EFAULT is DPDK's answer to a name that no driver claims.
+        libc::ENODEV | libc::EFAULT => {
+            "check the driver's name and whether its DPDK package is installed"
+        }
         libc::EOPNOTSUPP | libc::EPROTONOSUPPORT | libc::EAFNOSUPPORT | libc::ENOPROTOOPT => {
             "the device or the kernel (CONFIG_XDP_SOCKETS, CONFIG_PACKET, CONFIG_TUN) lacks the \
              feature"

@@ -247,7 +247,7 @@ mod tests {
     fn ue_device_sends_what_a_program_sends_and_nothing_else() {
         use std::io::Read;
         if !rustix::process::geteuid().is_root() {
-            println!("skipped: not root");
+            adit_testkit::skip("not root");
             return;
         }
         let topology = Topology::create(std::process::id()).unwrap();
