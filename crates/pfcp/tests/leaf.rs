@@ -59,7 +59,7 @@ leaves! {
     owned:
         ActivationTime, AdditionalUsageReportsInformation, AggregatedUrrId,
         AlternativeSmfIpAddress, ApplyAction, AssociationReleaseRequest, AveragingWindow, BarId,
-        CTag, Cause, CpFunctionFeatures, CpPfcpEntityIpAddress, DataStatus, DeactivationTime,
+        CTag, Cause, CpFunctionFeatures, CpIpAddress, CpPfcpEntityIpAddress, DataStatus, DeactivationTime,
         DestinationInterface, DlBufferingDuration, DlBufferingSuggestedPacketCount,
         DlDataPacketsSize, DlFlowLevelMarking, DownlinkDataNotificationDelay,
         DownlinkDataServiceInformation, DroppedDlTrafficThreshold, DurationMeasurement, EndTime,
@@ -88,7 +88,7 @@ leaves! {
         ForwardingPolicy, FqCsid, FramedIpv6Route, FramedRoute, GroupId, HeaderEnrichment,
         NetworkInstance, NodeId, PfdContents, RedirectInformation, RemoteGtpuPeer, SdfFilter,
         SmfSetId, TraceInformation, UeIpAddressPoolIdentity, UserId,
-        UserPlaneIpResourceInformation;
+        UserPlaneIpResourceInformation, VendorSpecificNodeReportType;
 }
 
 proptest! {

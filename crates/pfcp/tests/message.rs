@@ -36,6 +36,10 @@ fn encode_again(message: &Message<'_>, header: &Header, buf: &mut [u8]) -> Resul
         Message::NodeReportResponse(m) => m.encode_body(w),
         Message::SessionSetDeletionRequest(m) => m.encode_body(w),
         Message::SessionSetDeletionResponse(m) => m.encode_body(w),
+        Message::SessionSetModificationRequest(m) => m.encode_body(w),
+        Message::SessionSetModificationResponse(m) => m.encode_body(w),
+        Message::PfdManagementRequest(m) => m.encode_body(w),
+        Message::PfdManagementResponse(m) => m.encode_body(w),
         Message::SessionEstablishmentRequest(m) => m.encode_body(w),
         Message::SessionEstablishmentResponse(m) => m.encode_body(w),
         Message::SessionModificationRequest(m) => m.encode_body(w),
@@ -79,7 +83,7 @@ fn every_message_survives_a_round_trip_octet_by_octet() {
         assert_eq!(&buf[..len], octets, "{}", raw.header.message_type);
         count += 1;
     });
-    assert_eq!(count, 21);
+    assert_eq!(count, 25);
 }
 
 #[test]

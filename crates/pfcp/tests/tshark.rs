@@ -102,6 +102,8 @@ const EXPECTED: &[&str] = &[
     "Packet Count: 300",
     "SST: 01",
     "RAT Type: NR (10)",
+    "Group ID: group-1",
+    "Flow Description: permit out ip from 198.51.100.7 to assigned",
 ];
 
 #[test]

@@ -17,7 +17,8 @@ pub use far::{
     UpdateBar, UpdateDuplicatingParameters, UpdateFar, UpdateForwardingParameters,
 };
 pub use node::{
-    LoadControlInformation, OverloadControlInformation, PartialFailureInformation,
+    ApplicationIdsPfds, LoadControlInformation, OverloadControlInformation,
+    PartialFailureInformation, PeerUpRestartReport, PfdContext, SessionChangeInfo,
     SessionRetentionInformation, UeIpAddressPoolInformation, UserPlanePathFailureReport,
     UserPlanePathRecoveryReport,
 };

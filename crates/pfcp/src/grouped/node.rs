@@ -3,8 +3,9 @@
 use crate::body::bodies;
 use crate::cause::Cause;
 use crate::ie::{
-    CpPfcpEntityIpAddress, FailedRuleId, IpVersion, Metric, NetworkInstance, OciFlags, OffendingIe,
-    PfcpTimer, RemoteGtpuPeer, SNssai, SequenceNumber, UeIpAddressPoolIdentity,
+    AlternativeSmfIpAddress, ApplicationId, CpIpAddress, CpPfcpEntityIpAddress, FailedRuleId,
+    FqCsid, GroupId, IpVersion, Metric, NetworkInstance, OciFlags, OffendingIe, PfcpTimer,
+    PfdContents, RemoteGtpuPeer, SNssai, SequenceNumber, UeIpAddressPoolIdentity,
 };
 
 bodies! {
@@ -50,5 +51,31 @@ bodies! {
     /// GTP-U peers that answer again. Spec: TS 29.244 §7.4.5.1.3.
     group UserPlanePathRecoveryReport = USER_PLANE_PATH_RECOVERY_REPORT {
         remote_gtpu_peers: Ms REMOTE_GTP_U_PEER => RemoteGtpuPeer<'a>,
+    }
+
+    /// GTP-U peers that restarted. Spec: TS 29.244 §7.4.5.1.6.
+    group PeerUpRestartReport = PEER_UP_RESTART_REPORT {
+        remote_gtpu_peers: Ms REMOTE_GTP_U_PEER => RemoteGtpuPeer<'a>,
+    }
+
+    /// PFDs of one application; without a context they are withdrawn. Spec: TS 29.244 §7.4.3.1,
+    /// table 7.4.3.1-2.
+    group ApplicationIdsPfds = APPLICATION_IDS_PFDS {
+        application_id: M APPLICATION_ID => ApplicationId<'a>,
+        pfd_contexts: Cs PFD_CONTEXT => PfdContext<'a>,
+    }
+
+    /// PFDs that are provisioned together. Spec: TS 29.244 §7.4.3.1, table 7.4.3.1-3.
+    group PfdContext = PFD_CONTEXT {
+        pfd_contents: Ms PFD_CONTENTS => PfdContents<'a>,
+    }
+
+    /// Sessions, named by set, group or address of their CP function, that another SMF of the set
+    /// controls from now on. Spec: TS 29.244 §7.4.7.1, table 7.4.7.1-2.
+    group SessionChangeInfo = PFCP_SESSION_CHANGE_INFO {
+        fq_csids: Cs FQ_CSID => FqCsid<'a>,
+        group_ids: Cs GROUP_ID => GroupId<'a>,
+        cp_ip_addresses: Cs CP_IP_ADDRESS => CpIpAddress,
+        alternative_smf_ip_address: M ALTERNATIVE_SMF_IP_ADDRESS => AlternativeSmfIpAddress,
     }
 }

@@ -368,7 +368,35 @@ impl<'a> Ie<'a> for CpPfcpEntityIpAddress {
     }
 }
 
-/// Source address of a heartbeat's sender, or of multicast traffic. Spec: TS 29.244 §8.2.142.
+/// Address of the CP function that controls a session. Spec: TS 29.244 §8.2.199.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct CpIpAddress {
+    /// IPv4 address.
+    pub v4: Option<Ipv4Addr>,
+    /// IPv6 address.
+    pub v6: Option<Ipv6Addr>,
+}
+
+impl<'a> Ie<'a> for CpIpAddress {
+    const TYPE: IeType = IeType::CP_IP_ADDRESS;
+
+    fn decode(value: &'a [u8]) -> Result<Self, IeError> {
+        let mut r = Reader::new(value);
+        let flags = r.u8()?;
+        if flags & 3 == 0 {
+            return Err(IeError::Value);
+        }
+        Ok(Self { v4: r.ipv4_if(flags & 2 != 0)?, v6: r.ipv6_if(flags & 1 != 0)? })
+    }
+
+    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        w.u8(bit(self.v6.is_some(), 1) | bit(self.v4.is_some(), 2))?;
+        w.ipv4(self.v4)?;
+        w.ipv6(self.v6)
+    }
+}
+
+/// Source address of a heartbeat's sender, or of multicast traffic. Spec: TS 29.244 §8.2.138.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct SourceIpAddress {
     /// IPv4 address.

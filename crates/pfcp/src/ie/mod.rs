@@ -27,8 +27,8 @@ use crate::encode::{NoRoom, Writer};
 use crate::error::IeError;
 
 pub use address::{
-    AlternativeSmfIpAddress, CpPfcpEntityIpAddress, FSeid, FTeid, FTeidAddress, RemoteGtpuPeer,
-    SourceIpAddress, UeIpAddress, UserPlaneIpResourceInformation,
+    AlternativeSmfIpAddress, CpIpAddress, CpPfcpEntityIpAddress, FSeid, FTeid, FTeidAddress,
+    RemoteGtpuPeer, SourceIpAddress, UeIpAddress, UserPlaneIpResourceInformation,
 };
 pub(crate) use code::code_points;
 pub use code::{
@@ -53,6 +53,7 @@ pub use octets::{
     ActivatePredefinedRules, ApnDnn, ApplicationId, ApplicationInstanceId,
     DataNetworkAccessIdentifier, DeactivatePredefinedRules, FqCsid, FramedIpv6Route, FramedRoute,
     GroupId, NetworkInstance, NfInstanceId, SmfSetId, TraceInformation, UeIpAddressPoolIdentity,
+    VendorSpecificNodeReportType,
 };
 pub use pfd::PfdContents;
 pub use policy::{ForwardingPolicy, HeaderEnrichment, RedirectAddressType, RedirectInformation};

@@ -47,12 +47,14 @@ octet_strings! {
     FqCsid, FQ_CSID, 1;
     /// Trace parameters, undecoded. Spec: TS 29.244 §8.2.108.
     TraceInformation, TRACE_INFORMATION, 3;
-    /// Identifier of a group of sessions. Spec: TS 29.244 §8.2.204.
+    /// Identifier of a group of sessions. Spec: TS 29.244 §8.2.198.
     GroupId, GROUP_ID, 0;
     /// Data Network Access Identifier. Spec: TS 29.244 §8.2.163.
     DataNetworkAccessIdentifier, DATA_NETWORK_ACCESS_IDENTIFIER, 0;
     /// A spare octet and the FQDN of an SMF set as labels, undecoded. Spec: TS 29.244 §8.2.131.
     SmfSetId, SMF_SET_ID, 2;
+    /// Report of another standards body, undecoded. Spec: TS 29.244 §8.2.218.
+    VendorSpecificNodeReportType, VENDOR_SPECIFIC_NODE_REPORT_TYPE, 3;
 }
 
 impl NetworkInstance<'_> {

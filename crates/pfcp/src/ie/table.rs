@@ -146,8 +146,8 @@ ie_table! {
     55 TIMER "Timer" leaf 1 never_empty full;
     56 PDR_ID "PDR ID" leaf 2 never_empty full;
     57 F_SEID "F-SEID" leaf 9 never_empty full;
-    58 APPLICATION_IDS_PFDS "Application ID's PFDs" grouped 0 never_empty raw;
-    59 PFD_CONTEXT "PFD context" grouped 0 never_empty raw;
+    58 APPLICATION_IDS_PFDS "Application ID's PFDs" grouped 0 never_empty full;
+    59 PFD_CONTEXT "PFD context" grouped 0 never_empty full;
     60 NODE_ID "Node ID" leaf 1 never_empty full;
     61 PFD_CONTENTS "PFD contents" leaf 2 never_empty full;
     62 MEASUREMENT_METHOD "Measurement Method" leaf 1 never_empty full;
@@ -377,9 +377,9 @@ ie_table! {
     287 MAXIMUM_RECEIVE_UNIT "Maximum Receive Unit" leaf 0 maybe_empty raw;
     288 THRESHOLDS "Thresholds" leaf 0 maybe_empty raw;
     289 STEERING_MODE_INDICATOR "Steering Mode Indicator" leaf 0 maybe_empty raw;
-    290 PFCP_SESSION_CHANGE_INFO "PFCP Session Change Info" grouped 0 never_empty raw;
+    290 PFCP_SESSION_CHANGE_INFO "PFCP Session Change Info" grouped 0 never_empty full;
     291 GROUP_ID "Group ID" leaf 0 maybe_empty full;
-    292 CP_IP_ADDRESS "CP IP Address" leaf 0 maybe_empty raw;
+    292 CP_IP_ADDRESS "CP IP Address" leaf 1 never_empty full;
     293 IP_ADDRESS_AND_PORT_NUMBER_REPLACEMENT "IP Address and Port Number Replacement" leaf 0 maybe_empty raw;
     294 DNS_QUERY_FILTER "DNS Query Filter" leaf 0 maybe_empty raw;
     295 DIRECT_REPORTING_INFORMATION "Direct Reporting Information" grouped 0 never_empty raw;
@@ -402,12 +402,12 @@ ie_table! {
     312 MBSN4RESP_FLAGS "MBSN4Resp-Flags" leaf 0 maybe_empty raw;
     313 TUNNEL_PASSWORD "Tunnel Password" leaf 0 maybe_empty raw;
     314 AREA_SESSION_ID "Area Session ID" leaf 0 maybe_empty raw;
-    315 PEER_UP_RESTART_REPORT "Peer UP Restart Report" grouped 0 never_empty raw;
+    315 PEER_UP_RESTART_REPORT "Peer UP Restart Report" grouped 0 never_empty full;
     316 DSCP_TO_PPI_CONTROL_INFORMATION "DSCP to PPI Control Information" grouped 0 never_empty raw;
     317 DSCP_TO_PPI_MAPPING_INFORMATION "DSCP to PPI Mapping Information" leaf 0 maybe_empty raw;
     318 PFCPSDRSP_FLAGS "PFCPSDRsp-Flags" leaf 1 never_empty full;
     319 QER_INDICATIONS "QER Indications" leaf 1 never_empty full;
-    320 VENDOR_SPECIFIC_NODE_REPORT_TYPE "Vendor-Specific Node Report Type" leaf 0 maybe_empty raw;
+    320 VENDOR_SPECIFIC_NODE_REPORT_TYPE "Vendor-Specific Node Report Type" leaf 3 never_empty full;
 }
 
 impl IeType {

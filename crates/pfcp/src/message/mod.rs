@@ -12,7 +12,9 @@ pub use node::{
     AssociationReleaseRequest, AssociationReleaseResponse, AssociationSetupRequest,
     AssociationSetupResponse, AssociationUpdateRequest, AssociationUpdateResponse,
     HeartbeatRequest, HeartbeatResponse, NodeReportRequest, NodeReportResponse,
-    SessionSetDeletionRequest, SessionSetDeletionResponse, VersionNotSupportedResponse,
+    PfdManagementRequest, PfdManagementResponse, SessionSetDeletionRequest,
+    SessionSetDeletionResponse, SessionSetModificationRequest, SessionSetModificationResponse,
+    VersionNotSupportedResponse,
 };
 pub use session::{
     SessionDeletionRequest, SessionDeletionResponse, SessionEstablishmentRequest,
@@ -88,6 +90,8 @@ macro_rules! messages {
 messages! {
     HeartbeatRequest,
     HeartbeatResponse,
+    PfdManagementRequest,
+    PfdManagementResponse,
     AssociationSetupRequest,
     AssociationSetupResponse,
     AssociationUpdateRequest,
@@ -99,6 +103,8 @@ messages! {
     NodeReportResponse,
     SessionSetDeletionRequest,
     SessionSetDeletionResponse,
+    SessionSetModificationRequest,
+    SessionSetModificationResponse,
     SessionEstablishmentRequest,
     SessionEstablishmentResponse,
     SessionModificationRequest,

@@ -3,14 +3,14 @@
 use crate::body::bodies;
 use crate::cause::Cause;
 use crate::grouped::{
-    SessionRetentionInformation, UeIpAddressPoolInformation, UserPlanePathFailureReport,
-    UserPlanePathRecoveryReport,
+    ApplicationIdsPfds, PeerUpRestartReport, SessionChangeInfo, SessionRetentionInformation,
+    UeIpAddressPoolInformation, UserPlanePathFailureReport, UserPlanePathRecoveryReport,
 };
 use crate::ie::{
     AlternativeSmfIpAddress, CpFunctionFeatures, FqCsid, GracefulReleasePeriod, NfInstanceId,
     NodeId, NodeReportType, OffendingIe, PfcpAsReqFlags, PfcpAsRspFlags, PfcpAuReqFlags,
     RecoveryTimeStamp, SmfSetId, SourceIpAddress, UpFunctionFeatures,
-    UserPlaneIpResourceInformation,
+    UserPlaneIpResourceInformation, VendorSpecificNodeReportType,
 };
 
 bodies! {
@@ -23,6 +23,19 @@ bodies! {
     /// Spec: TS 29.244 §7.4.2.2.
     message HeartbeatResponse = HEARTBEAT_RESPONSE {
         recovery_time_stamp: M RECOVERY_TIME_STAMP => RecoveryTimeStamp,
+    }
+
+    /// Without any application, all PFDs are withdrawn. Spec: TS 29.244 §7.4.3.1.
+    message PfdManagementRequest = PFD_MANAGEMENT_REQUEST {
+        application_ids_pfds: Cs APPLICATION_IDS_PFDS => ApplicationIdsPfds<'a>,
+        node_id: O NODE_ID => NodeId<'a>,
+    }
+
+    /// Spec: TS 29.244 §7.4.3.2.
+    message PfdManagementResponse = PFD_MANAGEMENT_RESPONSE {
+        cause: M CAUSE => Cause,
+        offending_ie: C OFFENDING_IE => OffendingIe,
+        node_id: O NODE_ID => NodeId<'a>,
     }
 
     /// Spec: TS 29.244 §7.4.4.1.
@@ -105,6 +118,9 @@ bodies! {
             UserPlanePathFailureReport<'a>,
         user_plane_path_recovery_report: C USER_PLANE_PATH_RECOVERY_REPORT =>
             UserPlanePathRecoveryReport<'a>,
+        peer_up_restart_report: C PEER_UP_RESTART_REPORT => PeerUpRestartReport<'a>,
+        vendor_specific_node_report_type: C VENDOR_SPECIFIC_NODE_REPORT_TYPE =>
+            VendorSpecificNodeReportType<'a>,
     }
 
     /// Spec: TS 29.244 §7.4.5.2.
@@ -122,6 +138,19 @@ bodies! {
 
     /// Spec: TS 29.244 §7.4.6.2.
     message SessionSetDeletionResponse = SESSION_SET_DELETION_RESPONSE {
+        node_id: M NODE_ID => NodeId<'a>,
+        cause: M CAUSE => Cause,
+        offending_ie: C OFFENDING_IE => OffendingIe,
+    }
+
+    /// Sessions of the SMF set whose control moves. Spec: TS 29.244 §7.4.7.1.
+    message SessionSetModificationRequest = SESSION_SET_MODIFICATION_REQUEST {
+        node_id: M NODE_ID => NodeId<'a>,
+        session_change_infos: Ms PFCP_SESSION_CHANGE_INFO => SessionChangeInfo<'a>,
+    }
+
+    /// Spec: TS 29.244 §7.4.7.2.
+    message SessionSetModificationResponse = SESSION_SET_MODIFICATION_RESPONSE {
         node_id: M NODE_ID => NodeId<'a>,
         cause: M CAUSE => Cause,
         offending_ie: C OFFENDING_IE => OffendingIe,

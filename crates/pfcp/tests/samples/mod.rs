@@ -389,8 +389,41 @@ fn node_messages(visit: &mut impl FnMut(Vec<u8>)) {
         ..NodeReportRequest::new(node_id(), NodeReportType::UPFR)
     }));
     visit(octets(&NodeReportResponse::new(node_id(), Cause::RequestAccepted)));
+    set_messages(visit);
     visit(octets(&SessionSetDeletionRequest::new(node_id())));
     visit(octets(&SessionSetDeletionResponse::new(node_id(), Cause::RequestAccepted)));
+}
+
+fn set_messages(visit: &mut impl FnMut(Vec<u8>)) {
+    let contents = [PfdContents {
+        flow_description: Some(b"permit out ip from 198.51.100.7 to assigned"),
+        ..<_>::default()
+    }];
+    let contexts = [PfdContext::new(Repeated::from(&contents))];
+    let applications = [
+        ApplicationIdsPfds {
+            pfd_contexts: Repeated::from(&contexts),
+            ..ApplicationIdsPfds::new(ApplicationId(b"app"))
+        },
+        ApplicationIdsPfds::new(ApplicationId(b"gone")),
+    ];
+    visit(octets(&PfdManagementRequest {
+        application_ids_pfds: Repeated::from(&applications),
+        node_id: Some(node_id()),
+        ..PfdManagementRequest::new()
+    }));
+    visit(octets(&PfdManagementResponse {
+        offending_ie: Some(IeType::PFD_CONTENTS.into()),
+        ..PfdManagementResponse::new(Cause::MandatoryIeIncorrect)
+    }));
+    let (groups, addrs) = ([GroupId(b"group-1")], [CpIpAddress { v4: Some(V4), v6: Some(V6) }]);
+    let changes = [SessionChangeInfo {
+        group_ids: Repeated::from(&groups),
+        cp_ip_addresses: Repeated::from(&addrs),
+        ..SessionChangeInfo::new(AlternativeSmfIpAddress { v4: Some(V4), ..<_>::default() })
+    }];
+    visit(octets(&SessionSetModificationRequest::new(node_id(), Repeated::from(&changes))));
+    visit(octets(&SessionSetModificationResponse::new(node_id(), Cause::RequestAccepted)));
 }
 
 fn session_responses(visit: &mut impl FnMut(Vec<u8>)) {
