@@ -104,6 +104,7 @@ impl Control {
             for _ in 0..EVENTS_PER_TURN {
                 let Ok(event) = ring.pop() else { break };
                 self.neighbours.handle_event(now, event, &mut self.parts.publisher);
+                self.parts.node.handle_event(now, event);
             }
         }
     }

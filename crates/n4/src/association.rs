@@ -280,6 +280,7 @@ impl Node {
             pending.answer.take_if(|answer| answer.peer == address);
         }
         self.transactions.cancel(|purpose| purpose.is_heartbeat_of(association.owner));
+        self.forget_reports_of_owner(association.owner);
         let deltas = self.store.delete_owned(association.owner);
         let sessions = deltas.len();
         self.counters.scalars.associations_down += 1;

@@ -70,10 +70,20 @@ scalars! {
     sessions_deleted,
     /// Sessions removed because their association ended, was set up anew, or the peer restarted.
     sessions_removed_with_association,
+    /// Sessions removed because the CP function answered a report with Cause 65.
+    sessions_removed_unknown_to_peer,
+    /// Report items lost: too many wait, of one session or in total.
+    reports_lost_queue_full,
+    /// Report items lost: no response to their request after N1 retransmissions.
+    reports_lost_no_response,
+    /// Report items about sessions that were gone.
+    reports_of_gone_sessions,
+    /// Session Report Requests that the CP function did not accept.
+    reports_refused,
 }
 
 /// Types that get a counter of their own by name, received and sent.
-const TYPES: [(MessageType, &str); 15] = [
+const TYPES: [(MessageType, &str); 17] = [
     (MessageType::HEARTBEAT_REQUEST, "heartbeat_request"),
     (MessageType::HEARTBEAT_RESPONSE, "heartbeat_response"),
     (MessageType::ASSOCIATION_SETUP_REQUEST, "association_setup_request"),
@@ -89,6 +99,8 @@ const TYPES: [(MessageType, &str); 15] = [
     (MessageType::SESSION_MODIFICATION_RESPONSE, "session_modification_response"),
     (MessageType::SESSION_DELETION_REQUEST, "session_deletion_request"),
     (MessageType::SESSION_DELETION_RESPONSE, "session_deletion_response"),
+    (MessageType::SESSION_REPORT_REQUEST, "session_report_request"),
+    (MessageType::SESSION_REPORT_RESPONSE, "session_report_response"),
 ];
 
 /// Everything the node counts.

@@ -15,6 +15,7 @@ use adit_types::{Nanos, Seid, SessionIndex};
 
 use crate::association::{NodeEvent, NodeId, Peer};
 use crate::counters::Counters;
+use crate::procedure::report::Reports;
 use crate::response_cache::{RequestKey, Seen};
 use crate::setup::Setups;
 use crate::transaction::{Due, Purpose, Retransmission, Transactions};
@@ -120,6 +121,7 @@ pub struct Node {
     pub(crate) peers: BTreeMap<IpAddr, Peer>,
     pub(crate) setups: Setups,
     pub(crate) transactions: Transactions<Purpose>,
+    pub(crate) reports: Reports,
     pub(crate) pending: BTreeMap<DeltaId, Pending>,
     pub(crate) events: VecDeque<NodeEvent>,
     pub(crate) counters: Counters,
@@ -139,6 +141,7 @@ impl Node {
             peers: BTreeMap::new(),
             setups: Setups::new(&config.connect, config.t1),
             transactions: Transactions::new(config.retransmission(), config.seed),
+            reports: Reports::default(),
             pending: BTreeMap::new(),
             events: VecDeque::new(),
             counters: Counters::default(),
@@ -323,6 +326,7 @@ impl Node {
             MessageType::SESSION_DELETION_REQUEST => {
                 self.once(&request, Self::handle_session_deletion);
             }
+            MessageType::SESSION_REPORT_RESPONSE => self.handle_session_report_response(&request),
             MessageType::PFD_MANAGEMENT_RESPONSE
             | MessageType::ASSOCIATION_UPDATE_RESPONSE
             | MessageType::ASSOCIATION_RELEASE_RESPONSE
@@ -331,8 +335,7 @@ impl Node {
             | MessageType::SESSION_SET_DELETION_RESPONSE
             | MessageType::SESSION_ESTABLISHMENT_RESPONSE
             | MessageType::SESSION_MODIFICATION_RESPONSE
-            | MessageType::SESSION_DELETION_RESPONSE
-            | MessageType::SESSION_REPORT_RESPONSE => {
+            | MessageType::SESSION_DELETION_RESPONSE => {
                 self.counters.scalars.discarded_unmatched_response += 1;
             }
             _ => self.counters.scalars.discarded_unknown_type += 1,
@@ -409,10 +412,35 @@ impl Node {
         body: &M,
         purpose: Purpose,
     ) {
+        self.send_own(now, to, None, body, purpose);
+    }
+
+    /// Sends a session related request; `seid` is the receiver's. Returns its sequence number,
+    /// `None` when it exceeds a message. Spec: TS 29.244 §7.2.2.4.2.
+    pub(crate) fn send_session_request<'m, M: MessageBody<'m>>(
+        &mut self,
+        now: Nanos,
+        to: SocketAddr,
+        seid: Seid,
+        body: &M,
+        purpose: Purpose,
+    ) -> Option<u32> {
+        self.send_own(now, to, Some(seid), body, purpose)
+    }
+
+    fn send_own<'m, M: MessageBody<'m>>(
+        &mut self,
+        now: Nanos,
+        to: SocketAddr,
+        seid: Option<Seid>,
+        body: &M,
+        purpose: Purpose,
+    ) -> Option<u32> {
         let sequence = self.transactions.reserve_sequence();
-        let Some(bytes) = self.encode(None, sequence, body) else { return };
+        let bytes = self.encode(seid, sequence, body)?;
         self.transactions.insert(now, sequence, to, bytes.clone(), purpose);
         self.transmit(M::TYPE, to, bytes);
+        Some(sequence)
     }
 
     pub(crate) fn count_refused(&mut self, cause: Cause) {

@@ -5,11 +5,11 @@
 //! Spec: TS 29.244 §6.4.
 
 use core::net::SocketAddr;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use adit_pfcp::SEQUENCE_MAX;
 use adit_session::OwnerId;
-use adit_types::Nanos;
+use adit_types::{Nanos, Seid};
 
 /// What an own request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +23,15 @@ pub(crate) enum Purpose {
     AssociationSetup {
         /// Its position in the configuration.
         position: usize,
+    },
+    /// What a session reports.
+    SessionReport {
+        /// Our identifier of the session.
+        up_seid: Seid,
+        /// The association that the session belongs to.
+        owner: OwnerId,
+        /// How many items the report carries.
+        items: usize,
     },
 }
 
@@ -51,7 +60,7 @@ impl Retransmission {
 
 /// A request without a response yet.
 #[derive(Debug)]
-struct OwnRequest<P> {
+pub(crate) struct OwnRequest<P> {
     to: SocketAddr,
     bytes: Vec<u8>,
     purpose: P,
@@ -73,19 +82,22 @@ pub(crate) enum Due<P> {
     Failed(P),
 }
 
-/// All own requests in flight. The caller bounds their number: one per association and one per
-/// configured peer.
+/// All own requests in flight. The caller bounds their number: one per association, one per
+/// configured peer, and `limits::REPORTS_IN_FLIGHT_MAX`.
 #[derive(Debug)]
 pub(crate) struct Transactions<P> {
     retransmission: Retransmission,
     next_sequence: u32,
     open: BTreeMap<u32, OwnRequest<P>>,
+    /// When each open request is due, by time and sequence number.
+    due: BTreeSet<(Nanos, u32)>,
 }
 
 impl<P> Transactions<P> {
     /// No requests; the first gets `first_sequence` (its low 24 bits).
     pub fn new(retransmission: Retransmission, first_sequence: u32) -> Self {
-        Self { retransmission, next_sequence: first_sequence & SEQUENCE_MAX, open: BTreeMap::new() }
+        let next_sequence = first_sequence & SEQUENCE_MAX;
+        Self { retransmission, next_sequence, open: BTreeMap::new(), due: BTreeSet::new() }
     }
 
     /// A sequence number that no open request has.
@@ -109,6 +121,7 @@ impl<P> Transactions<P> {
         purpose: P,
     ) {
         let Retransmission { t1, n1 } = self.retransmission;
+        self.due.insert((now + t1, sequence));
         self.open.insert(
             sequence,
             OwnRequest { to, bytes, purpose, retransmissions_left: n1, due: now + t1 },
@@ -127,28 +140,45 @@ impl<P> Transactions<P> {
         if request.to != peer || !expects(&request.purpose) {
             return None;
         }
-        self.open.remove(&sequence).map(|request| request.purpose)
+        self.close(sequence).map(|request| request.purpose)
     }
 
     /// Gives up the requests that `which` names.
     pub fn cancel(&mut self, which: impl Fn(&P) -> bool) {
-        self.open.retain(|_, request| !which(&request.purpose));
+        let Self { open, due, .. } = self;
+        open.retain(|&sequence, request| {
+            let goes = which(&request.purpose);
+            if goes {
+                due.remove(&(request.due, sequence));
+            }
+            !goes
+        });
+    }
+
+    /// Closes the request with `sequence`, if it is open.
+    pub fn close(&mut self, sequence: u32) -> Option<OwnRequest<P>> {
+        let request = self.open.remove(&sequence)?;
+        self.due.remove(&(request.due, sequence));
+        Some(request)
     }
 
     /// The next request that is due by `now`, if any; call until `None`.
     pub fn poll_due(&mut self, now: Nanos) -> Option<Due<P>> {
-        let (&sequence, request) = self.open.iter_mut().find(|(_, request)| request.due <= now)?;
+        let &(at, sequence) = self.due.first().filter(|(at, _)| *at <= now)?;
+        let request = self.open.get_mut(&sequence)?;
         if request.retransmissions_left > 0 {
             request.retransmissions_left -= 1;
             request.due = now + self.retransmission.t1;
+            self.due.remove(&(at, sequence));
+            self.due.insert((request.due, sequence));
             return Some(Due::Retransmit { to: request.to, bytes: request.bytes.clone() });
         }
-        self.open.remove(&sequence).map(|request| Due::Failed(request.purpose))
+        self.close(sequence).map(|request| Due::Failed(request.purpose))
     }
 
     /// When the next request becomes due.
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        self.open.values().map(|request| request.due).min()
+        self.due.first().map(|(at, _)| *at)
     }
 }
 

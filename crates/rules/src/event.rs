@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use adit_types::{InterfaceId, MacAddr, SessionIndex, Teid};
+use adit_types::{InterfaceId, MacAddr, PdrId, Qfi, Seid, SessionIndex, Teid};
 
 /// Worker → control thread, over a bounded ring; overflow is counted, never waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +37,29 @@ pub enum WorkerEvent {
         /// The session that owns the tunnel.
         session: SessionIndex,
     },
+    /// Downlink data arrived that its FAR does not forward and the control plane wants to hear of.
+    /// Spec: TS 29.244 §8.2.26 (NOCP, BDPN, DDPN).
+    DownlinkData {
+        /// Our identifier of the session, which is never reused.
+        session: Seid,
+        /// The PDR that matched.
+        pdr: PdrId,
+        /// Differentiated services code point of the packet: the Paging Policy Indication.
+        dscp: Option<u8>,
+        /// QoS flow that the packet belongs to.
+        qfi: Option<Qfi>,
+        /// What became of the packet; `None` for a plain notification (NOCP).
+        delivery: Option<DataDelivery>,
+    },
+}
+
+/// What became of the first downlink packet. Spec: TS 29.244 §8.2.180.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DataDelivery {
+    /// It was buffered.
+    Buffered,
+    /// It was discarded.
+    Discarded,
 }
 
 /// Control thread → worker, over a bounded ring.

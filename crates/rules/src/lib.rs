@@ -12,7 +12,7 @@ pub mod sdf;
 pub mod verdict;
 
 pub use delta::{DeltaId, KeyChange, RuleDelta, SessionKey};
-pub use event::{WorkerCommand, WorkerEvent};
+pub use event::{DataDelivery, WorkerCommand, WorkerEvent};
 pub use rule::{
     ApplyAction, DestinationInterface, FarEntry, Gate, GtpuTunnel, OuterHeaderCreation,
     OuterHeaderRemoval, PdrEntry, QerEntry, SessionRules, SourceInterface, UeAddresses,

@@ -131,7 +131,9 @@ impl NeighbourCache {
             WorkerEvent::NeighbourSeen { interface, addr, mac, solicited } => {
                 self.handle_seen(now, (interface, addr), mac, solicited, publisher);
             }
-            WorkerEvent::ErrorIndication { .. } | WorkerEvent::EndMarker { .. } => {}
+            WorkerEvent::ErrorIndication { .. }
+            | WorkerEvent::EndMarker { .. }
+            | WorkerEvent::DownlinkData { .. } => {}
         }
     }
 

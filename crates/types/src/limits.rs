@@ -33,6 +33,19 @@ pub const RESPONSE_CACHE_PER_PEER_MAX: usize = 65_536;
 /// Requests of one peer that wait for publication.
 pub const PENDING_PER_PEER_MAX: usize = 1024;
 
+/// Session Report Requests in flight at most; further sessions wait for their turn.
+pub const REPORTS_IN_FLIGHT_MAX: usize = 16_384;
+
+/// Report items (a PDR with downlink data, a usage report, …) of one PFCP session that wait.
+pub const REPORT_ITEMS_PER_SESSION_MAX: usize = 256;
+
+/// Report items of all PFCP sessions that wait.
+pub const REPORT_ITEMS_MAX: usize = 262_144;
+
+/// Report items in one Session Report Request: with usage reports of about 100 octets they fit an
+/// Ethernet frame's payload several times over, and a message of the largest size far more.
+pub const REPORT_ITEMS_PER_REQUEST_MAX: usize = 32;
+
 /// Workers at most.
 pub const WORKERS_MAX: usize = 64;
 

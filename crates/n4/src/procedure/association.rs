@@ -106,6 +106,7 @@ impl Node {
     pub(crate) fn handle_own_failure(&mut self, now: Nanos, purpose: Purpose) {
         match purpose {
             Purpose::Heartbeat { owner } => self.lose_association(now, owner),
+            Purpose::SessionReport { up_seid, items, .. } => self.lose_report(now, up_seid, items),
             Purpose::AssociationSetup { position } => {
                 self.retry_setup(now, position, SetupFailure::NoResponse);
             }

@@ -17,6 +17,9 @@ impl Node {
                 let deleted = SessionDeletionRequest::decode_body(request.body)
                     .map_err(Rejected::from)
                     .and_then(|_| Ok(self.store.delete(up_seid)?));
+                if deleted.is_ok() {
+                    self.forget_reports_of(up_seid);
+                }
                 (cp_seid, deleted)
             }
             Err(Refused { seid, rejected }) => (seid, Err(rejected)),

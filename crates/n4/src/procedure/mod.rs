@@ -8,6 +8,7 @@ mod delete;
 mod demand;
 mod establish;
 mod modify;
+pub(crate) mod report;
 mod rule_decode;
 
 use core::net::Ipv4Addr;

@@ -1,0 +1,324 @@
+//! Session reports: what a session tells the CP function that controls it.
+//!
+//! Each session has at most one Session Report Request in flight; what happens meanwhile waits in a
+//! bounded queue and leaves together in the next one. An item equal to one that waits is merged into
+//! it. A new kind of report is a new [`ReportItem`], and its place in [`Batch`].
+//! Spec: TS 29.244 §5.2.3, §6.3.5, §7.5.8, §7.5.9.
+
+use core::net::{IpAddr, SocketAddr};
+use std::collections::{BTreeMap, VecDeque};
+
+use adit_pfcp::grouped::DownlinkDataReport;
+use adit_pfcp::ie::{DataStatus, DownlinkDataServiceInformation, ReportType};
+use adit_pfcp::message::{SessionReportRequest, SessionReportResponse};
+use adit_pfcp::{Cause, MessageBody};
+use adit_rules::{DataDelivery, WorkerEvent};
+use adit_session::{OwnerId, Session};
+use adit_types::limits::{
+    REPORT_ITEMS_MAX, REPORT_ITEMS_PER_REQUEST_MAX, REPORT_ITEMS_PER_SESSION_MAX,
+    REPORTS_IN_FLIGHT_MAX,
+};
+use adit_types::{Nanos, PdrId, Seid};
+
+use crate::association::as_count;
+use crate::node::{Node, Request};
+use crate::transaction::Purpose;
+
+/// UDP port of PFCP. Spec: TS 29.244 §6.4.1.
+const PFCP_PORT: u16 = 8805;
+
+/// One thing to report about a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ReportItem {
+    /// Downlink data arrived for a PDR. Spec: TS 29.244 §7.5.8.2.
+    DownlinkData {
+        /// The PDR that the data matched.
+        pdr: PdrId,
+        /// What the first packet carried: paging policy and QoS flow.
+        service: DownlinkDataServiceInformation,
+        /// What became of the data; `None` for a plain notification.
+        status: Option<DataStatus>,
+    },
+}
+
+/// What one session has to report.
+#[derive(Debug)]
+struct Queue {
+    owner: OwnerId,
+    waiting: VecDeque<ReportItem>,
+    /// A request is in flight or being sent.
+    in_flight: bool,
+    /// Its sequence number.
+    sequence: Option<u32>,
+}
+
+/// The reports of all sessions. At most [`REPORTS_IN_FLIGHT_MAX`] requests are in flight, and at
+/// most [`REPORT_ITEMS_MAX`] items wait.
+#[derive(Debug, Default)]
+pub(crate) struct Reports {
+    queues: BTreeMap<Seid, Queue>,
+    /// Sessions with something to send and nothing in flight, in the order of their turn.
+    ready: VecDeque<Seid>,
+    in_flight_count: usize,
+    waiting_count: usize,
+}
+
+impl Reports {
+    /// Queues `item`; false when there is no room for it.
+    fn push(&mut self, up_seid: Seid, owner: OwnerId, item: ReportItem) -> bool {
+        let queue = || Queue { owner, waiting: VecDeque::new(), in_flight: false, sequence: None };
+        let queue = self.queues.entry(up_seid).or_insert_with(queue);
+        if queue.waiting.contains(&item) {
+            return true;
+        }
+        let full = queue.waiting.len() >= REPORT_ITEMS_PER_SESSION_MAX
+            || self.waiting_count >= REPORT_ITEMS_MAX;
+        if !full {
+            if queue.waiting.is_empty() && !queue.in_flight {
+                self.ready.push_back(up_seid);
+            }
+            queue.waiting.push_back(item);
+            self.waiting_count += 1;
+        }
+        if queue.waiting.is_empty() && !queue.in_flight {
+            self.queues.remove(&up_seid);
+        }
+        !full
+    }
+
+    /// The next session whose turn it is, with what its next request carries.
+    fn start(&mut self) -> Option<(Seid, Vec<ReportItem>)> {
+        if self.in_flight_count >= REPORTS_IN_FLIGHT_MAX {
+            return None;
+        }
+        loop {
+            let up_seid = self.ready.pop_front()?;
+            // A session may have ended while it waited for its turn.
+            let Some(queue) = self.queues.get_mut(&up_seid).filter(|queue| !queue.in_flight) else {
+                continue;
+            };
+            let items = take_batch(&mut queue.waiting);
+            if items.is_empty() {
+                continue;
+            }
+            self.waiting_count -= items.len();
+            queue.in_flight = true;
+            self.in_flight_count += 1;
+            return Some((up_seid, items));
+        }
+    }
+
+    /// Remembers the request in flight.
+    fn sent(&mut self, up_seid: Seid, sequence: u32) {
+        if let Some(queue) = self.queues.get_mut(&up_seid) {
+            queue.sequence = Some(sequence);
+        }
+    }
+
+    /// Ends what is in flight for a session, whatever became of it.
+    fn finish(&mut self, up_seid: Seid) {
+        let Some(queue) = self.queues.get_mut(&up_seid) else { return };
+        self.in_flight_count -= usize::from(core::mem::take(&mut queue.in_flight));
+        queue.sequence = None;
+        if queue.waiting.is_empty() {
+            self.queues.remove(&up_seid);
+        } else {
+            self.ready.push_back(up_seid);
+        }
+    }
+
+    /// Forgets what `which` names.
+    fn forget(&mut self, which: impl Fn(Seid, OwnerId) -> bool) {
+        let Self { queues, in_flight_count, waiting_count, .. } = self;
+        queues.retain(|&up_seid, queue| {
+            let goes = which(up_seid, queue.owner);
+            if goes {
+                *in_flight_count -= usize::from(queue.in_flight);
+                *waiting_count -= queue.waiting.len();
+            }
+            !goes
+        });
+    }
+
+    /// Forgets one session; returns the sequence number of its request in flight.
+    fn remove(&mut self, up_seid: Seid) -> Option<u32> {
+        let queue = self.queues.remove(&up_seid)?;
+        self.in_flight_count -= usize::from(queue.in_flight);
+        self.waiting_count -= queue.waiting.len();
+        queue.sequence
+    }
+}
+
+/// The items at the front that fit one request: one Downlink Data Report has one data status.
+fn take_batch(waiting: &mut VecDeque<ReportItem>) -> Vec<ReportItem> {
+    let mut batch: Vec<ReportItem> = Vec::new();
+    while batch.len() < REPORT_ITEMS_PER_REQUEST_MAX
+        && waiting.front().is_some_and(|item| batch.iter().all(|other| goes_with(item, other)))
+    {
+        batch.extend(waiting.pop_front());
+    }
+    batch
+}
+
+fn goes_with(item: &ReportItem, other: &ReportItem) -> bool {
+    let ReportItem::DownlinkData { status, .. } = item;
+    let ReportItem::DownlinkData { status: known, .. } = other;
+    status == known
+}
+
+/// The items of one request, arranged as its groups borrow them.
+#[derive(Debug, Default)]
+struct Batch {
+    report_type: ReportType,
+    pdr_ids: Vec<PdrId>,
+    services: Vec<DownlinkDataServiceInformation>,
+    status: Option<DataStatus>,
+}
+
+impl Batch {
+    fn new(items: &[ReportItem]) -> Self {
+        let mut batch = Self::default();
+        for item in items {
+            match item {
+                ReportItem::DownlinkData { pdr, service, status } => {
+                    batch.report_type |= ReportType::DLDR;
+                    batch.pdr_ids.push(*pdr);
+                    batch.services.push(*service);
+                    batch.status = *status;
+                }
+            }
+        }
+        batch
+    }
+
+    fn body(&self) -> SessionReportRequest<'_> {
+        let mut body = SessionReportRequest::new(self.report_type);
+        if self.report_type.contains(ReportType::DLDR) {
+            let mut report = DownlinkDataReport::new(self.pdr_ids.as_slice().into());
+            let tells = |s: &DownlinkDataServiceInformation| *s != Default::default();
+            if self.services.iter().any(tells) {
+                report.downlink_data_service_information = self.services.as_slice().into();
+            }
+            report.data_status = self.status;
+            body.downlink_data_report = Some(report);
+        }
+        body
+    }
+}
+
+impl Node {
+    /// Takes what a worker told. Events that are not about sessions change nothing.
+    pub fn handle_event(&mut self, now: Nanos, event: WorkerEvent) {
+        match event {
+            WorkerEvent::DownlinkData { session, pdr, dscp, qfi, delivery } => {
+                let service =
+                    DownlinkDataServiceInformation { paging_policy_indication: dscp, qfi };
+                let status = delivery.map(|delivery| match delivery {
+                    DataDelivery::Buffered => DataStatus::BUFF,
+                    DataDelivery::Discarded => DataStatus::DROP,
+                });
+                self.report(now, session, ReportItem::DownlinkData { pdr, service, status });
+            }
+            WorkerEvent::NeighbourWanted { .. }
+            | WorkerEvent::NeighbourSeen { .. }
+            | WorkerEvent::ErrorIndication { .. }
+            | WorkerEvent::EndMarker { .. } => {}
+        }
+    }
+
+    /// Reports `item` to the CP function of the session that we named `up_seid`: at once, or after
+    /// the report that is in flight. About a session that is gone there is nothing to report.
+    pub(crate) fn report(&mut self, now: Nanos, up_seid: Seid, item: ReportItem) {
+        let Some(session) = self.store.session(up_seid) else {
+            self.counters.scalars.reports_of_gone_sessions += 1;
+            return;
+        };
+        let owner = session.owner();
+        if !self.reports.push(up_seid, owner, item) {
+            self.counters.scalars.reports_lost_queue_full += 1;
+        }
+        self.send_reports(now);
+    }
+
+    /// Sends what may be sent.
+    fn send_reports(&mut self, now: Nanos) {
+        while let Some((up_seid, items)) = self.reports.start() {
+            let Some((to, cp_seid, owner)) = self.report_destination(up_seid) else {
+                self.reports.remove(up_seid);
+                continue;
+            };
+            let batch = Batch::new(&items);
+            let purpose = Purpose::SessionReport { up_seid, owner, items: items.len() };
+            match self.send_session_request(now, to, cp_seid, &batch.body(), purpose) {
+                Some(sequence) => self.reports.sent(up_seid, sequence),
+                None => self.reports.finish(up_seid),
+            }
+        }
+    }
+
+    /// Where reports of a session go: to the address of its CP F-SEID of our own family, and to the
+    /// association's address without one.
+    fn report_destination(&self, up_seid: Seid) -> Option<(SocketAddr, Seid, OwnerId)> {
+        let session: &Session = self.store.session(up_seid)?;
+        let owner = session.owner();
+        let association = self.associations().find(|association| association.owner == owner)?;
+        let cp = session.cp_f_seid();
+        let (v4, v6) = (cp.v4.map(IpAddr::V4), cp.v6.map(IpAddr::V6));
+        let address = if self.config.address.is_ipv4() { v4 } else { v6 };
+        let address = address.unwrap_or(association.address);
+        let port = if address == association.address { association.port } else { PFCP_PORT };
+        Some((SocketAddr::new(address, port), cp.seid, owner))
+    }
+
+    /// Takes the response to a report. Spec: TS 29.244 §7.5.9.
+    pub(crate) fn handle_session_report_response(&mut self, response: &Request<'_>) {
+        let Ok(message) = SessionReportResponse::decode_body(response.body) else {
+            self.counters.scalars.discarded_malformed_response += 1;
+            return;
+        };
+        let expects = |purpose: &Purpose| matches!(purpose, Purpose::SessionReport { .. });
+        let sequence = response.header.sequence;
+        let purpose = self.transactions.take(response.from, sequence, expects);
+        let Some(Purpose::SessionReport { up_seid, .. }) = purpose else {
+            self.counters.scalars.discarded_unmatched_response += 1;
+            return;
+        };
+        if message.cause == Cause::SessionContextNotFound {
+            self.remove_unknown_session(up_seid);
+        } else if !message.cause.is_accepted() {
+            self.counters.scalars.reports_refused += 1;
+        }
+        self.reports.finish(up_seid);
+        self.send_reports(response.now);
+    }
+
+    /// The CP function does not know the session: it goes. Spec: TS 29.244 §6.3.5.
+    fn remove_unknown_session(&mut self, up_seid: Seid) {
+        self.forget_reports_of(up_seid);
+        if let Ok(delta) = self.store.delete(up_seid) {
+            self.counters.scalars.sessions_removed_unknown_to_peer += 1;
+            self.publish(delta);
+        }
+    }
+
+    /// Takes notice that a report stayed without a response.
+    pub(crate) fn lose_report(&mut self, now: Nanos, up_seid: Seid, items: usize) {
+        self.counters.scalars.reports_lost_no_response += as_count(items);
+        self.reports.finish(up_seid);
+        self.send_reports(now);
+    }
+
+    /// Gives up the reports of a session that ends.
+    pub(crate) fn forget_reports_of(&mut self, up_seid: Seid) {
+        if let Some(sequence) = self.reports.remove(up_seid) {
+            self.transactions.close(sequence);
+        }
+    }
+
+    /// Gives up the reports of an association that ends.
+    pub(crate) fn forget_reports_of_owner(&mut self, owner: OwnerId) {
+        self.reports.forget(|_, of| of == owner);
+        self.transactions
+            .cancel(|p| matches!(p, Purpose::SessionReport { owner: of, .. } if *of == owner));
+    }
+}
