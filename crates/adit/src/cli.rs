@@ -97,6 +97,18 @@ pub enum Bench {
         #[arg(long)]
         json: bool,
     },
+    /// Decoding time and establishments per second, in process and over a loopback socket.
+    N4 {
+        /// Sessions in place before the measurement.
+        #[arg(long, value_name = "COUNT", default_value = "100k", value_parser = parse_sessions)]
+        resident: u32,
+        /// Sessions established in each measurement.
+        #[arg(long, value_name = "COUNT", default_value = "100k", value_parser = parse_sessions)]
+        sessions: u32,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// A count with an optional factor: k (1,000), M (1,000,000).
@@ -108,6 +120,12 @@ fn parse_count(text: &str) -> Result<usize, String> {
     };
     let count: Option<usize> = digits.parse().ok().and_then(|n: usize| n.checked_mul(factor));
     count.filter(|n| *n > 0).ok_or_else(|| "takes a count such as 500, 16k or 1M".to_owned())
+}
+
+/// A count of sessions: the emulated UEs have addresses of 10.64.0.0/10.
+fn parse_sessions(text: &str) -> Result<u32, String> {
+    let count = u32::try_from(parse_count(text)?).ok().filter(|count| *count <= 1_000_000);
+    count.ok_or_else(|| "takes at most 1M sessions".to_owned())
 }
 
 fn parse_burst(text: &str) -> Result<usize, String> {

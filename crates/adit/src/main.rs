@@ -45,5 +45,8 @@ fn dispatch(cli: Cli) -> anyhow::Result<()> {
         Command::Bench { bench: Bench::Datapath { sessions, packets, burst, json } } => {
             bench::datapath::run(&sessions, packets, burst, json)
         }
+        Command::Bench { bench: Bench::N4 { resident, sessions, json } } => {
+            bench::n4::run(resident, sessions, json)
+        }
     }
 }

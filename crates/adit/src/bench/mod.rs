@@ -2,4 +2,6 @@
 
 pub mod datapath;
 mod io;
+pub mod n4;
 mod sessions;
+mod smf;

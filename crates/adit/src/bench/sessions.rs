@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use adit_n4::{Node, NodeConfig, NodeId};
 use adit_rules::{
     ApplyAction, DeltaId, DestinationInterface, Gate, GtpuTunnel, OuterHeaderCreation,
     OuterHeaderRemoval, SourceInterface, UeAddresses,
@@ -12,8 +13,8 @@ use adit_session::{
 };
 use adit_tables::{Interface, Publisher, Reader, TablesConfig};
 use adit_types::{
-    FarId, InterfaceId, InterfaceRole, MacAddr, PdrId, PortId, Precedence, QerId, Qfi, Seid, Teid,
-    VlanId,
+    FarId, InterfaceId, InterfaceRole, MacAddr, Nanos, PdrId, PortId, Precedence, QerId, Qfi, Seid,
+    Teid, VlanId,
 };
 use anyhow::Context;
 
@@ -44,14 +45,12 @@ pub struct Resident {
 /// Rules of one session, as the report names them.
 pub const RULES_PER_SESSION: &str = "2 PDR, 2 FAR, 1 QER";
 
-/// Establishes and publishes `count` sessions for `workers` workers.
-pub fn establish(count: usize, workers: usize) -> anyhow::Result<Resident> {
-    let mut store = SessionStore::new(StoreConfig {
-        sessions_max: count,
-        n3_addresses: LocalAddresses { v4: Some(N3_ADDR), v6: None },
-        seed: 1,
-    });
-    let teid_slot_bits = u8::try_from(store.slot_bits())?;
+/// The tables of a UPF with an N3 and an N6 interface, whose neighbors are known.
+fn tables(
+    sessions_max: usize,
+    teid_slot_bits: u32,
+    workers: usize,
+) -> anyhow::Result<(Publisher, Vec<Reader>)> {
     let interface = |id: u8, role, addr| Interface {
         id: InterfaceId(id),
         role,
@@ -63,8 +62,8 @@ pub fn establish(count: usize, workers: usize) -> anyhow::Result<Resident> {
         v6: None,
     };
     let (mut publisher, readers) = adit_tables::build(TablesConfig {
-        sessions_max: count,
-        teid_slot_bits,
+        sessions_max,
+        teid_slot_bits: u8::try_from(teid_slot_bits)?,
         workers,
         next_hops_max: 64,
         seed: 1,
@@ -80,6 +79,35 @@ pub fn establish(count: usize, workers: usize) -> anyhow::Result<Resident> {
             .context("room for two next hops")?;
         publisher.set_mac(index, mac, false);
     }
+    Ok((publisher, readers))
+}
+
+fn store(sessions_max: usize) -> StoreConfig {
+    let n3_addresses = LocalAddresses { v4: Some(N3_ADDR), v6: None };
+    StoreConfig { sessions_max, n3_addresses, seed: 1 }
+}
+
+/// A PFCP node and the publisher that carries out its changes; no worker.
+pub fn control_side(sessions_max: usize) -> anyhow::Result<(Node, Publisher)> {
+    let node = Node::new(NodeConfig {
+        node_id: NodeId::Ipv4(N3_ADDR),
+        address: IpAddr::V4(N3_ADDR),
+        connect: Vec::new(),
+        heartbeat_interval: Nanos::from_secs(3600),
+        t1: Nanos::from_secs(3),
+        n1: 3,
+        recovery_time_stamp: 1,
+        seed: 1,
+        store: store(sessions_max),
+    });
+    let (publisher, _) = tables(sessions_max, node.store().slot_bits(), 0)?;
+    Ok((node, publisher))
+}
+
+/// Establishes and publishes `count` sessions for `workers` workers.
+pub fn establish(count: usize, workers: usize) -> anyhow::Result<Resident> {
+    let mut store = SessionStore::new(store(count));
+    let (mut publisher, readers) = tables(count, store.slot_bits(), workers)?;
     let mut sessions = Vec::with_capacity(count);
     for number in 0..u32::try_from(count)? {
         let ue = Ipv4Addr::from_bits(Ipv4Addr::new(10, 128, 0, 0).to_bits() + number);

@@ -132,7 +132,7 @@ fn attach_hint(errno: Errno) -> &'static str {
         libc::EBUSY => "another program holds the interface's queue or an XDP program on it",
         // EFAULT is DPDK's answer to a name that no driver claims.
         libc::ENODEV | libc::EFAULT => {
-            "check the driver's name and whether its DPDK package is installed"
+            "check the driver's name and whether its DPDK package is installed; DPDK's lines follow"
         }
         libc::EOPNOTSUPP | libc::EPROTONOSUPPORT | libc::EAFNOSUPPORT | libc::ENOPROTOOPT => {
             "the device or the kernel (CONFIG_XDP_SOCKETS, CONFIG_PACKET, CONFIG_TUN) lacks the \

@@ -1,0 +1,95 @@
+//! The control plane side of the bench: encoded requests for session number *n*.
+
+use std::net::Ipv4Addr;
+
+use adit_pfcp::grouped::{CreateFar, CreatePdr, CreateQer, CreateUrr, ForwardingParameters, Pdi};
+use adit_pfcp::ie::{
+    ApplyAction, DestinationInterface, FSeid, FTeid, GateStatus, MeasurementMethod, NodeId,
+    OuterHeaderCreation, OuterHeaderRemovalDescription, RecoveryTimeStamp, ReportingTriggers,
+    SourceInterface, UeIpAddress, VolumeThreshold,
+};
+use adit_pfcp::message::{AssociationSetupRequest, SessionEstablishmentRequest};
+use adit_pfcp::{NoRoom, Repeated, encode};
+use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, Seid, Teid, UrrId};
+
+/// Rules of one session, as the report names them.
+pub const RULES_PER_SESSION: &str = "2 PDR, 2 FAR, 1 QER, 1 URR";
+
+/// Octets that a request of this bench fits in.
+pub const REQUEST_BYTES_MAX: usize = 1500;
+
+/// The address that the emulated control plane says it has.
+pub const CP_ADDR: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
+
+/// Encodes the association setup. Returns its octets.
+pub fn association_setup(out: &mut [u8]) -> Result<usize, NoRoom> {
+    let node_id = NodeId::Ipv4(CP_ADDR);
+    encode(out, None, 1, &AssociationSetupRequest::new(node_id, RecoveryTimeStamp(1)))
+}
+
+/// Encodes the establishment of session `number`, whose UE address and CP SEID follow from it.
+pub fn establishment(out: &mut [u8], sequence: u32, number: u32) -> Result<usize, NoRoom> {
+    let ue_addr = Ipv4Addr::from_bits(Ipv4Addr::new(10, 64, 0, 0).to_bits() + number);
+    let ue = |destination| UeIpAddress { v4: Some(ue_addr), destination, ..UeIpAddress::default() };
+    let (from_ue, to_ue) = ([ue(false)], [ue(true)]);
+    let (qers, urrs) = ([QerId(1)], [UrrId(1)]);
+    let uplink = CreatePdr {
+        outer_header_removal: Some(OuterHeaderRemovalDescription::GtpuUdpIpv4.into()),
+        far_id: Some(FarId(1)),
+        qer_ids: Repeated::from(&qers),
+        urr_ids: Repeated::from(&urrs),
+        ..CreatePdr::new(
+            PdrId(1),
+            Precedence(100),
+            Pdi {
+                local_f_teid: Some(FTeid::Choose { v4: true, v6: false, choose_id: None }),
+                ue_ip_addresses: Repeated::from(&from_ue),
+                ..Pdi::new(SourceInterface::Access)
+            },
+        )
+    };
+    let downlink = CreatePdr {
+        far_id: Some(FarId(2)),
+        qer_ids: Repeated::from(&qers),
+        urr_ids: Repeated::from(&urrs),
+        ..CreatePdr::new(
+            PdrId(2),
+            Precedence(100),
+            Pdi { ue_ip_addresses: Repeated::from(&to_ue), ..Pdi::new(SourceInterface::Core) },
+        )
+    };
+    let far = |id, parameters| CreateFar {
+        forwarding_parameters: Some(parameters),
+        ..CreateFar::new(id, ApplyAction::FORW)
+    };
+    let gnb = OuterHeaderCreation::gtpu_ipv4(Teid(number + 1), Ipv4Addr::new(10, 0, 3, 1));
+    let fars = [
+        far(FarId(1), ForwardingParameters::new(DestinationInterface::Core)),
+        far(
+            FarId(2),
+            ForwardingParameters {
+                outer_header_creation: Some(gnb),
+                ..ForwardingParameters::new(DestinationInterface::Access)
+            },
+        ),
+    ];
+    let create_qers =
+        [CreateQer { qfi: Qfi::new(9), ..CreateQer::new(QerId(1), GateStatus::OPEN) }];
+    let threshold = VolumeThreshold { total: Some(1 << 30), ..VolumeThreshold::default() };
+    let create_urrs = [CreateUrr {
+        volume_threshold: Some(threshold),
+        ..CreateUrr::new(UrrId(1), MeasurementMethod::VOLUM, ReportingTriggers::VOLTH)
+    }];
+    let pdrs = [uplink, downlink];
+    let request = SessionEstablishmentRequest {
+        create_qers: Repeated::from(&create_qers),
+        create_urrs: Repeated::from(&create_urrs),
+        ..SessionEstablishmentRequest::new(
+            NodeId::Ipv4(CP_ADDR),
+            FSeid::new(Seid(u64::from(number) + 1), CP_ADDR.into()),
+            Repeated::from(&pdrs),
+            Repeated::from(&fars),
+        )
+    };
+    encode(out, Some(Seid(0)), sequence, &request)
+}
