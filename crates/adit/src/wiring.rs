@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use adit_dpdk::EalConfig;
 use adit_n4::NodeConfig;
-use adit_session::{LocalAddresses, StoreConfig};
+use adit_session::{LocalAddresses, LocalInterface, Provisioning, StoreConfig};
 use adit_tables::{Interface, IpPrefix, Route, TablesConfig};
 use adit_types::limits::NEXT_HOPS_MAX;
 use adit_types::{InterfaceId, Ipv4Prefix, Ipv6Prefix, MacAddr};
@@ -32,8 +32,18 @@ fn store(config: &Config, seed: u64) -> StoreConfig {
             v4: n3.v4.map(|(addr, _)| addr),
             v6: n3.v6.map(|(addr, _)| addr),
         },
+        provisioning: provisioning(config),
         seed,
     }
+}
+
+/// What rules may refer to by name.
+fn provisioning(config: &Config) -> Provisioning {
+    let interface = |interface: &crate::config::Interface| LocalInterface {
+        role: interface.role,
+        network_instance: interface.network_instance.as_deref().map(Box::from),
+    };
+    Provisioning { interfaces: config.interfaces.iter().map(interface).collect() }
 }
 
 /// What the lookup tables are built with; `macs` are the ports' own addresses, by `PortId`.

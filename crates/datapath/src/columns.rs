@@ -9,7 +9,7 @@ use adit_rules::{
 };
 use adit_tables::View;
 use adit_types::limits::BURST_MAX;
-use adit_types::{Direction, Qfi, SessionIndex, Teid};
+use adit_types::{Direction, InterfaceSet, Qfi, SessionIndex, Teid};
 use adit_wire::IpPacket;
 use arrayvec::ArrayVec;
 
@@ -55,6 +55,8 @@ pub(crate) struct Arrival {
     pub ip_offset: u16,
     /// What was in front of it.
     pub outer: OuterHeader,
+    /// The interface it arrived on; of a packet of our own, all that it may count as coming from.
+    pub interfaces: InterfaceSet,
     /// The tunnel it came in, zero without one.
     pub teid: Teid,
     /// QoS flow that the outer header named.

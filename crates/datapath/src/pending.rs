@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::{DropReason, WorkerEvent};
 use adit_types::limits::{NEIGHBOUR_PENDING_PER_HOP_MAX, NEIGHBOUR_PENDING_PKTS_MAX};
-use adit_types::{Direction, InterfaceId, MacAddr, Nanos, NextHopIndex};
+use adit_types::{Direction, InterfaceId, InterfaceSet, MacAddr, Nanos, NextHopIndex};
 
 use crate::outbound::{Events, Origin};
 use crate::stage::egress::{Env, Way, way_by_route, way_to_hop};
@@ -183,7 +183,8 @@ fn resolve(env: &Env<'_>, station: &mut Station) -> Option<MacAddr> {
         return way.mac;
     }
     let role = env.interfaces.get(station.interface)?.role;
-    let way = way_by_route(env, role, station.addr).filter(is_it)?;
+    let way = way_by_route(env, role, InterfaceSet::only(station.interface), station.addr);
+    let way = way.filter(is_it)?;
     station.index = way.index;
     way.mac
 }

@@ -137,7 +137,7 @@ impl Node {
     #[must_use]
     pub fn new(config: NodeConfig) -> Self {
         Self {
-            store: SessionStore::new(config.store),
+            store: SessionStore::new(config.store.clone()),
             peers: BTreeMap::new(),
             setups: Setups::new(&config.connect, config.t1),
             transactions: Transactions::new(config.retransmission(), config.seed),

@@ -87,6 +87,7 @@ fn cause_and_ie(refusal: &Refusal) -> (Cause, Option<IeType>) {
             (rule, Some(IeType::DESTINATION_INTERFACE))
         }
         Refusal::UnsupportedInterface { .. } => (rule, Some(IeType::SOURCE_INTERFACE)),
+        Refusal::UnknownNetworkInstance { .. } => (rule, Some(IeType::NETWORK_INSTANCE)),
         Refusal::UnsupportedOuterHeaderRemoval { .. } => (rule, Some(IeType::OUTER_HEADER_REMOVAL)),
         Refusal::FTeidZero { .. }
         | Refusal::FTeidWithoutAddress { .. }

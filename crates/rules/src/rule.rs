@@ -7,7 +7,8 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_types::limits::QERS_PER_PDR_MAX;
 use adit_types::{
-    Direction, FarId, Ipv6Prefix, NextHopIndex, PdrId, Precedence, QerId, Qfi, Seid, Teid,
+    Direction, FarId, InterfaceSet, Ipv6Prefix, NextHopIndex, PdrId, Precedence, QerId, Qfi, Seid,
+    Teid,
 };
 use arrayvec::ArrayVec;
 use bitflags::bitflags;
@@ -61,6 +62,8 @@ pub struct PdrEntry {
     pub precedence: Precedence,
     /// The side that packets come from.
     pub source: SourceInterface,
+    /// Interfaces that packets may arrive on: those of the network instance.
+    pub interfaces: InterfaceSet,
     /// The local tunnel that packets must arrive in.
     pub teid: Option<Teid>,
     /// The QoS flows that packets must carry; empty matches packets of any flow and of none.
@@ -140,6 +143,9 @@ pub struct FarEntry {
     pub action: ApplyAction,
     /// Where to send forwarded packets.
     pub destination: DestinationInterface,
+    /// Interfaces that packets may leave through: those of the network instance, whose routes
+    /// alone are looked at.
+    pub interfaces: InterfaceSet,
     /// What to put in front of forwarded packets.
     pub outer_header_creation: Option<OuterHeaderCreation>,
     /// Traffic class octet of the created outer header; absent copies nothing and writes zero.

@@ -63,7 +63,7 @@ pub struct PdiSpec {
     pub source: SourceInterface,
     /// The local tunnel, given by the control plane or to be chosen here.
     pub f_teid: Option<FTeidSpec>,
-    /// Name of the network instance; recorded, not matched.
+    /// Name of the network instance whose interfaces packets must arrive on.
     pub network_instance: Option<Box<str>>,
     /// The UE's addresses.
     pub ue: Option<UeMatch>,
@@ -147,7 +147,7 @@ pub struct FarUpdate {
 pub struct ForwardingUpdate {
     /// Replaces the destination; must be present when the FAR has no forwarding parameters yet.
     pub destination: Option<DestinationInterface>,
-    /// Replaces the network instance.
+    /// Replaces the network instance; an empty name withdraws it.
     pub network_instance: Option<Box<str>>,
     /// Replaces the outer header.
     pub outer_header_creation: Option<OuterHeaderCreation>,

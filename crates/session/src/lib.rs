@@ -10,6 +10,7 @@
 mod alloc;
 mod change;
 mod keys;
+mod provisioning;
 mod record;
 mod refusal;
 mod sdf_text;
@@ -20,6 +21,7 @@ mod update;
 pub use change::{
     Change, FTeidSpec, FarUpdate, ForwardingUpdate, PdiSpec, PdrSpec, PdrUpdate, QerUpdate, SdfSpec,
 };
+pub use provisioning::{LocalInterface, Provisioning};
 pub use record::{
     FTeid, Far, Forwarding, GateStatus, Pdi, Pdr, Qer, Rates, Records, Sdf, UeMatch, UeSide,
 };

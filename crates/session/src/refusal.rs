@@ -107,6 +107,11 @@ pub enum Refusal {
         /// The PDR or FAR.
         rule: RuleId,
     },
+    /// No interface that the rule could use belongs to the network instance that it names.
+    UnknownNetworkInstance {
+        /// The PDR or FAR.
+        rule: RuleId,
+    },
     /// The PDR removes an outer header of a kind not supported yet.
     UnsupportedOuterHeaderRemoval {
         /// The PDR.
@@ -267,7 +272,8 @@ impl Refusal {
             | Self::TeidsExhausted => None,
             Self::DuplicateRule { rule }
             | Self::UnknownRule { rule }
-            | Self::UnsupportedInterface { rule } => Some(rule),
+            | Self::UnsupportedInterface { rule }
+            | Self::UnknownNetworkInstance { rule } => Some(rule),
             Self::TooManyQers { pdr }
             | Self::TooManySdfFilters { pdr }
             | Self::FarMissing { pdr }
@@ -316,6 +322,7 @@ impl Refusal {
             Self::UnknownFar { .. } => "the PDR names an unknown FAR",
             Self::UnknownQer { .. } => "the PDR names an unknown QER",
             Self::UnsupportedInterface { .. } => "the CP function as interface is not supported",
+            Self::UnknownNetworkInstance { .. } => "no interface of this network instance",
             Self::UnsupportedOuterHeaderRemoval { .. } => "outer header removal not supported",
             Self::FTeidZero { .. } => "the given TEID is zero",
             Self::FTeidWithoutAddress { .. } => "the F-TEID names no address",

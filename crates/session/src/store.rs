@@ -8,19 +8,22 @@ use adit_types::{PdrId, Seid, SessionIndex, Teid};
 
 use crate::alloc::{SeidAllocator, SessionIndexAllocator, TeidAllocator};
 use crate::change::Change;
+use crate::provisioning::Provisioning;
 use crate::record::{FTeid, Records};
 use crate::refusal::Refusal;
 use crate::session::{CpFSeid, OwnerId, Session};
 use crate::update::{self, Fate};
 
 /// What a store is made for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreConfig {
     /// Sessions at most, those that wait for their reclaim included; capped to
     /// `limits::SESSIONS_MAX`.
     pub sessions_max: usize,
     /// Our GTP-U addresses on N3.
     pub n3_addresses: LocalAddresses,
+    /// What rules may name.
+    pub provisioning: Provisioning,
     /// Start of the random SEIDs and TEID tags. From the operating system's random source in
     /// operation: whoever knows it can guess TEIDs.
     pub seed: u64,
@@ -76,6 +79,7 @@ pub struct CreatedPdr {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionStore {
     pub(crate) local: LocalAddresses,
+    pub(crate) provisioning: Provisioning,
     /// Keys of one kind in all sessions together: what the lookup tables are sized for.
     pub(crate) keys_max: usize,
     pub(crate) sessions: Vec<Option<Box<Session>>>,
@@ -105,6 +109,7 @@ impl SessionStore {
         let sessions_max = config.sessions_max.min(adit_types::limits::SESSIONS_MAX);
         Self {
             local: config.n3_addresses,
+            provisioning: config.provisioning,
             keys_max: sessions_max,
             sessions: Vec::new(),
             len: 0,

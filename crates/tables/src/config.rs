@@ -135,7 +135,8 @@ impl core::str::FromStr for IpPrefix {
 
 /// Packets to `prefix` leave through `interface` towards `next_hop`.
 ///
-/// Routes of different [`InterfaceRole`]s form different tables.
+/// Routes of different [`InterfaceRole`]s form different tables; of two interfaces with a route to
+/// the same prefix, a lookup takes the first among those that it may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
     /// The interface that packets leave through.
@@ -173,8 +174,8 @@ pub enum TablesError {
     /// A route's next hop is no neighbor on its interface, or of the other family.
     #[error("next hop {} of the route to {} is not on the link of its interface", .0.next_hop, .0.prefix)]
     NextHopOffLink(Route),
-    /// Two routes, or a route and a connected prefix, of one role have the same prefix.
-    #[error("two routes of the same role lead to {0}")]
+    /// Two routes, or a route and a connected prefix, of one interface have the same prefix.
+    #[error("two routes through the same interface lead to {0}")]
     DuplicateRoute(IpPrefix),
     /// More gateways than next hops.
     #[error("the routes name more gateways than next_hops_max")]

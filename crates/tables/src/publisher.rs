@@ -8,7 +8,9 @@ use core::net::IpAddr;
 use std::collections::VecDeque;
 
 use adit_rules::{DeltaId, KeyChange, OuterHeaderCreation, RuleDelta, SessionKey, SessionRules};
-use adit_types::{InterfaceId, InterfaceRole, MacAddr, NextHopIndex, SessionIndex, WorkerId};
+use adit_types::{
+    InterfaceId, InterfaceRole, InterfaceSet, MacAddr, NextHopIndex, SessionIndex, WorkerId,
+};
 
 use crate::config::{Interface, TablesConfig, TablesError, check};
 use crate::counters::{SessionCounters, SessionTraffic, Snapshot, WorkerCounters};
@@ -314,18 +316,18 @@ impl Publisher {
             let Some(OuterHeaderCreation::Gtpu(tunnel)) = far.outer_header_creation else {
                 continue;
             };
-            if let Some(index) = self.peer_next_hop(tunnel.addr) {
+            if let Some(index) = self.peer_next_hop(far.interfaces, tunnel.addr) {
                 far.next_hop = index;
                 self.next_hops.hold(index);
             }
         }
     }
 
-    fn peer_next_hop(&mut self, peer: IpAddr) -> Option<NextHopIndex> {
-        match self.tables.routes.lookup(InterfaceRole::N3, peer) {
+    fn peer_next_hop(&mut self, within: InterfaceSet, peer: IpAddr) -> Option<NextHopIndex> {
+        match self.tables.routes.lookup(InterfaceRole::N3, within, peer) {
             Some(RouteTarget::Gateway(_, index)) => Some(index),
             Some(RouteTarget::OnLink(interface)) => self.ensure(interface, peer, 0),
-            Some(RouteTarget::Nowhere) | None => {
+            Some(RouteTarget::Nowhere(_)) | None => {
                 self.counters.peers_without_route += 1;
                 None
             }

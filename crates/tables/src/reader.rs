@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 
 use adit_rules::SessionRules;
-use adit_types::{InterfaceRole, NextHopIndex, SessionIndex, Teid, WorkerId};
+use adit_types::{InterfaceRole, InterfaceSet, NextHopIndex, SessionIndex, Teid, WorkerId};
 
 use crate::config::Interface;
 use crate::counters::{SessionCounters, WorkerCounters};
@@ -136,12 +136,18 @@ impl<'a> View<'a> {
         self.rules.prefetch(session.0 as usize);
     }
 
-    /// The way to `addr` among the routes and connected prefixes of the interfaces of `role`.
+    /// The way to `addr` among the routes and connected prefixes of the interfaces of `role` that
+    /// are `within` the set.
     /// `None` without a route, and for our own, network and broadcast addresses.
     #[inline]
     #[must_use]
-    pub fn route(&self, role: InterfaceRole, addr: IpAddr) -> Option<NextHopRef> {
-        match self.tables.routes.lookup(role, addr)? {
+    pub fn route(
+        &self,
+        role: InterfaceRole,
+        within: InterfaceSet,
+        addr: IpAddr,
+    ) -> Option<NextHopRef> {
+        match self.tables.routes.lookup(role, within, addr)? {
             RouteTarget::Gateway(interface, index) => {
                 Some(NextHopRef { interface, via: Via::Known(index) })
             }
@@ -149,7 +155,7 @@ impl<'a> View<'a> {
                 let known = self.tables.next_hops.lookup(interface, addr);
                 Some(NextHopRef { interface, via: known.map_or(Via::Unknown(addr), Via::Known) })
             }
-            RouteTarget::Nowhere => None,
+            RouteTarget::Nowhere(_) => None,
         }
     }
 

@@ -1,12 +1,13 @@
 //! Longest-prefix match over connected prefixes and configured routes. Immutable once built.
 //!
 //! N3 and N6 have tables of their own: the RAN's and the data network's addresses may overlap, and
-//! a default route of one must not catch the other's packets.
+//! a default route of one must not catch the other's packets. For the same reason one prefix may
+//! have a route per interface; a lookup names the interfaces whose routes count.
 
 use core::net::IpAddr;
 use core::ops::BitAnd;
 
-use adit_types::{InterfaceId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, NextHopIndex};
+use adit_types::{InterfaceId, InterfaceRole, InterfaceSet, Ipv4Prefix, Ipv6Prefix, NextHopIndex};
 
 use crate::config::{Interface, IpPrefix, Route, TablesError, reserved_v4};
 
@@ -17,15 +18,23 @@ pub(crate) enum RouteTarget {
     OnLink(InterfaceId),
     /// To a gateway.
     Gateway(InterfaceId, NextHopIndex),
-    /// Nowhere: our own, network and broadcast addresses.
-    Nowhere,
+    /// Nowhere: our own, network and broadcast addresses on an interface's link.
+    Nowhere(InterfaceId),
+}
+
+impl RouteTarget {
+    const fn interface(self) -> InterfaceId {
+        match self {
+            Self::OnLink(id) | Self::Gateway(id, _) | Self::Nowhere(id) => id,
+        }
+    }
 }
 
 /// Destinations of one prefix length.
 #[derive(Debug)]
 struct Length<K> {
     mask: K,
-    /// Sorted by prefix.
+    /// Sorted by prefix, then in the order of insertion; one per prefix and interface.
     prefixes: Vec<(K, RouteTarget)>,
 }
 
@@ -38,7 +47,7 @@ impl<K: Copy + Ord + BitAnd<Output = K>> Lpm<K> {
         Self(Vec::new())
     }
 
-    /// Adds a prefix; false if it is there already.
+    /// Adds a prefix; false if it has a target on the same interface already.
     fn insert(&mut self, mask: K, prefix: K, target: RouteTarget) -> bool {
         let at = match self.0.binary_search_by(|length| mask.cmp(&length.mask)) {
             Ok(at) => at,
@@ -48,22 +57,28 @@ impl<K: Copy + Ord + BitAnd<Output = K>> Lpm<K> {
             }
         };
         let prefixes = &mut self.0[at].prefixes;
-        match prefixes.binary_search_by(|(other, _)| other.cmp(&prefix)) {
-            Ok(_) => false,
-            Err(at) => {
-                prefixes.insert(at, (prefix, target));
-                true
-            }
+        let known = |(other, known): &(K, RouteTarget)| {
+            *other == prefix && known.interface() == target.interface()
+        };
+        if prefixes.iter().any(known) {
+            return false;
         }
+        let at = prefixes.partition_point(|(other, _)| *other <= prefix);
+        prefixes.insert(at, (prefix, target));
+        true
     }
 
-    /// The target of the longest prefix that contains `addr`.
+    /// The target on one of `within` of the longest prefix that contains `addr`.
     #[inline]
-    fn lookup(&self, addr: K) -> Option<RouteTarget> {
+    fn lookup(&self, within: InterfaceSet, addr: K) -> Option<RouteTarget> {
         self.0.iter().find_map(|length| {
             let prefix = addr & length.mask;
-            let at = length.prefixes.binary_search_by(|(other, _)| other.cmp(&prefix)).ok()?;
-            Some(length.prefixes[at].1)
+            let at = length.prefixes.partition_point(|(other, _)| *other < prefix);
+            length.prefixes[at..]
+                .iter()
+                .take_while(|(other, _)| *other == prefix)
+                .map(|(_, target)| *target)
+                .find(|target| within.contains(target.interface()))
         })
     }
 }
@@ -139,6 +154,7 @@ impl Routes {
     /// The connected prefixes; a host prefix connects nothing but ourselves.
     fn insert_connected(&mut self, interface: &Interface) -> Result<(), TablesError> {
         let on_link = RouteTarget::OnLink(interface.id);
+        let nowhere_here = RouteTarget::Nowhere(interface.id);
         if let (Some(prefix), Some((own, _))) = (interface.v4_prefix(), interface.v4) {
             if prefix.len() < 32 {
                 self.insert(interface, IpPrefix::V4(prefix), on_link)?;
@@ -146,7 +162,7 @@ impl Routes {
             let nowhere = [Some(own), reserved_v4(prefix)[0], reserved_v4(prefix)[1]];
             for addr in nowhere.into_iter().flatten() {
                 if let Some(host) = Ipv4Prefix::containing(addr, 32) {
-                    self.insert(interface, IpPrefix::V4(host), RouteTarget::Nowhere)?;
+                    self.insert(interface, IpPrefix::V4(host), nowhere_here)?;
                 }
             }
         }
@@ -155,22 +171,28 @@ impl Routes {
                 self.insert(interface, IpPrefix::V6(prefix), on_link)?;
             }
             if let Some(host) = Ipv6Prefix::containing(own, 128) {
-                self.insert(interface, IpPrefix::V6(host), RouteTarget::Nowhere)?;
+                self.insert(interface, IpPrefix::V6(host), nowhere_here)?;
             }
         }
         Ok(())
     }
 
-    /// The target of the longest prefix that contains `addr`, or `None` without any.
+    /// The target of the longest prefix that contains `addr` among the routes of `role` through
+    /// `within`, or `None` without any. Of several the one of the first interface.
     #[inline]
-    pub(crate) fn lookup(&self, role: InterfaceRole, addr: IpAddr) -> Option<RouteTarget> {
+    pub(crate) fn lookup(
+        &self,
+        role: InterfaceRole,
+        within: InterfaceSet,
+        addr: IpAddr,
+    ) -> Option<RouteTarget> {
         let routes = match role {
             InterfaceRole::N3 => &self.n3,
             InterfaceRole::N6 => &self.n6,
         };
         match addr {
-            IpAddr::V4(addr) => routes.v4.lookup(addr.to_bits()),
-            IpAddr::V6(addr) => routes.v6.lookup(addr.to_bits()),
+            IpAddr::V4(addr) => routes.v4.lookup(within, addr.to_bits()),
+            IpAddr::V6(addr) => routes.v6.lookup(within, addr.to_bits()),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use adit_rules::{KeyChange, RuleDelta, SessionKey};
 use adit_tables::publish::published;
 use adit_tables::{IpPrefix, KeyRefused, KeyWriter, Route, TablesConfig, Via, build};
-use adit_types::{InterfaceRole, Ipv4Prefix, Ipv6Prefix, SessionIndex, Teid};
+use adit_types::{InterfaceRole, InterfaceSet, Ipv4Prefix, Ipv6Prefix, SessionIndex, Teid};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use support::{N6, config, id, ip, rules};
@@ -141,7 +141,7 @@ proptest! {
             let v4 = narrow_v4(u32::try_from(bits & 0xffff_ffff).unwrap());
             for addr in [IpAddr::V4(v4), IpAddr::V6(narrow_v6(bits))] {
                 let expected = naive_route(&model, addr);
-                let found = view.route(InterfaceRole::N6, addr).map(|found| match found.via {
+                let found = view.route(InterfaceRole::N6, InterfaceSet::ALL, addr).map(|found| match found.via {
                     Via::Known(index) => view.next_hop(index).unwrap().addr,
                     Via::Unknown(addr) => panic!("{addr} is on no link"),
                 });

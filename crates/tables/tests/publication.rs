@@ -9,7 +9,9 @@ use adit_rules::{DropReason, KeyChange, PuntReason, RuleDelta, SessionKey};
 use adit_tables::{
     Interface, Publisher, Reader, SessionTraffic, TablesConfig, TablesError, Via, View, build,
 };
-use adit_types::{Direction, InterfaceId, InterfaceRole, MacAddr, SessionIndex, Teid};
+use adit_types::{
+    Direction, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, SessionIndex, Teid,
+};
 use static_assertions::{assert_impl_all, assert_not_impl_any};
 use support::{N3, N6, config, id, install, interface, ip, route, rules, teid, ue, uninstall};
 
@@ -214,7 +216,7 @@ fn route_prefers_the_longest_prefix_and_keeps_roles_apart() {
     publisher.set_mac(on_link, MacAddr([2, 1, 1, 1, 1, 1]), false);
     let view = readers[0].observe();
     let hop = |role, addr: &str| {
-        let found = view.route(role, ip(addr))?;
+        let found = view.route(role, InterfaceSet::ALL, ip(addr))?;
         let Via::Known(index) = found.via else { return Some((found.interface, None)) };
         Some((found.interface, view.next_hop(index).map(|hop| hop.addr)))
     };
@@ -229,6 +231,28 @@ fn route_prefers_the_longest_prefix_and_keeps_roles_apart() {
     assert_eq!(hop(InterfaceRole::N3, "9.9.9.9"), None);
     let mac = view.next_hop(on_link).unwrap().mac;
     assert_eq!(mac, Some(MacAddr([2, 1, 1, 1, 1, 1])));
+}
+
+#[test]
+fn route_of_the_same_prefix_is_chosen_among_the_interfaces_asked_for() {
+    let mut config = config(1);
+    config.interfaces.push(interface(2, InterfaceRole::N6, "198.51.100.1", "2001:db8:7::1"));
+    config.routes.push(route(2, "0.0.0.0/0", "198.51.100.9"));
+    config.routes.push(route(2, "9.0.0.0/8", "198.51.100.10"));
+    let (_publisher, mut readers) = build(config).unwrap();
+    let view = readers[0].observe();
+    let gateway = |within, addr: &str| {
+        let found = view.route(InterfaceRole::N6, within, ip(addr))?;
+        let Via::Known(index) = found.via else { return None };
+        view.next_hop(index).map(|hop| (hop.interface, hop.addr))
+    };
+    let (first, second) = (InterfaceSet::only(N6), InterfaceSet::only(InterfaceId(2)));
+    assert_eq!(gateway(first, "8.8.8.8"), Some((N6, ip("198.51.100.254"))));
+    assert_eq!(gateway(second, "8.8.8.8"), Some((InterfaceId(2), ip("198.51.100.9"))));
+    assert_eq!(gateway(InterfaceSet::ALL, "8.8.8.8"), gateway(first, "8.8.8.8"));
+    assert_eq!(gateway(first, "9.9.9.9"), Some((N6, ip("198.51.100.254"))), "not the other's");
+    assert_eq!(gateway(second, "9.9.9.9"), Some((InterfaceId(2), ip("198.51.100.10"))));
+    assert_eq!(gateway(InterfaceSet::NONE, "8.8.8.8"), None);
 }
 
 #[test]
@@ -319,7 +343,7 @@ fn configuration_mistakes_are_refused() {
         TablesError::DuplicateRoute(_)
     ));
     assert!(matches!(
-        refused(|c| c.interfaces.push(interface(2, InterfaceRole::N6, "198.51.100.2", "::2"))),
+        refused(|c| c.routes.push(route(1, "198.51.100.0/24", "198.51.100.9"))),
         TablesError::DuplicateRoute(_)
     ));
 }

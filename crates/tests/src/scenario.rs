@@ -64,7 +64,12 @@ fn interface(is_n3: bool, port: u16, vlan: u16, net: u16, mtu_bytes: usize) -> I
     let v4 = Ipv4Addr::new(10, 0, u8::try_from(net).unwrap(), 2);
     let v6 = Ipv6Addr::new(0x2001, 0xdb8, net, 0, 0, 0, 0, 2);
     let mac = [2, 0, 0, 0, 0x10, u8::try_from(port).unwrap()];
-    Interface { is_n3, port, vlan, mac, mtu_bytes, v4: (v4, 24), v6: (v6, 64) }
+    let network_instance = match net {
+        6 => Some("internet"),
+        7 => Some("ims"),
+        _ => None,
+    };
+    Interface { is_n3, port, vlan, mac, mtu_bytes, v4: (v4, 24), v6: (v6, 64), network_instance }
 }
 
 /// One of the ways in which N3 and N6 share ports.
@@ -97,6 +102,7 @@ pub fn layout(rng: &mut StdRng, seed: u64) -> Layout {
         route(at(6), "::", 0, "2001:db8:6::1");
     }
     route(at(7), "8.8.8.0", 24, "10.0.7.1");
+    route(at(7), "0.0.0.0", 0, "10.0.7.1");
     let workers = rng.random_range(1..=3);
     Layout { interfaces, routes, workers, sessions_max: 16, seed }
 }
@@ -244,7 +250,7 @@ fn pdi(rng: &mut StdRng, is_uplink: bool, ue: UeAddresses) -> PdiSpec {
     PdiSpec {
         source: if is_uplink { SourceInterface::Access } else { n6 },
         f_teid: is_uplink.then(|| f_teid(rng)),
-        network_instance: None,
+        network_instance: network_instance(rng),
         ue: names_ue.then_some(UeMatch { addresses: ue, side }),
         qfis: (0..qfi_count).filter_map(|_| Qfi::new(rng.random_range(0..12))).collect(),
         sdf: (0..sdf_count).map(|_| sdf(rng)).collect(),
@@ -287,6 +293,16 @@ fn tunnel(rng: &mut StdRng) -> OuterHeaderCreation {
     OuterHeaderCreation::Gtpu(GtpuTunnel { teid, addr: addr(peer) })
 }
 
+/// Mostly none or one that every layout has; sometimes one that few or none have.
+fn network_instance(rng: &mut StdRng) -> Option<Box<str>> {
+    match rng.random_range(0..40) {
+        0 => Some("nowhere".into()),
+        1..4 => Some("ims".into()),
+        4..16 => Some("internet".into()),
+        _ => None,
+    }
+}
+
 fn marking(rng: &mut StdRng) -> Option<u8> {
     one_in(rng, 4).then(|| rng.random())
 }
@@ -306,7 +322,7 @@ fn far(rng: &mut StdRng, id: u32, is_uplink: bool) -> Far {
             } else {
                 DestinationInterface::Access
             },
-            network_instance: Some("internet".into()),
+            network_instance: network_instance(rng),
             outer_header_creation: (!is_uplink || to_n9).then(|| tunnel(rng)),
             transport_level_marking: marking(rng),
         }),

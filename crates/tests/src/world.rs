@@ -12,7 +12,10 @@ use adit_datapath::{Worker, WorkerConfig};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
 use adit_rules::{DeltaId, DropReason, RuleDelta, WorkerCommand, WorkerEvent};
-use adit_session::{Change, CpFSeid, LocalAddresses, OwnerId, Refusal, SessionStore, StoreConfig};
+use adit_session::{
+    Change, CpFSeid, LocalAddresses, LocalInterface, OwnerId, Provisioning, Refusal, SessionStore,
+    StoreConfig,
+};
 use adit_tables::{Interface, IpPrefix, Publisher, Reader, Route, Snapshot, TablesConfig};
 use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN, NEIGHBOUR_PENDING_PER_HOP_MAX};
 use adit_types::{
@@ -435,6 +438,7 @@ pub fn control(layout: &Layout) -> (SessionStore, Publisher, Vec<Reader>) {
     let store = SessionStore::new(StoreConfig {
         sessions_max: layout.sessions_max,
         n3_addresses: LocalAddresses { v4: Some(n3.v4.0), v6: Some(n3.v6.0) },
+        provisioning: provisioning(layout),
         seed: layout.seed,
     });
     let (publisher, readers) = adit_tables::build(TablesConfig {
@@ -448,6 +452,19 @@ pub fn control(layout: &Layout) -> (SessionStore, Publisher, Vec<Reader>) {
     })
     .unwrap();
     (store, publisher, readers)
+}
+
+/// The network instances of a layout.
+fn provisioning(layout: &Layout) -> Provisioning {
+    let interface = |interface: &oracle::Interface| LocalInterface {
+        role: role(interface),
+        network_instance: interface.network_instance.map(Box::from),
+    };
+    Provisioning { interfaces: layout.interfaces.iter().map(interface).collect() }
+}
+
+fn role(interface: &oracle::Interface) -> InterfaceRole {
+    if interface.is_n3 { InterfaceRole::N3 } else { InterfaceRole::N6 }
 }
 
 fn lane(outcome: &Outcome) -> Option<Lane> {
@@ -484,7 +501,7 @@ fn port_macs(interfaces: &[oracle::Interface]) -> Vec<MacAddr> {
 fn interface((id, interface): (u8, &oracle::Interface)) -> Interface {
     Interface {
         id: InterfaceId(id),
-        role: if interface.is_n3 { InterfaceRole::N3 } else { InterfaceRole::N6 },
+        role: role(interface),
         port: PortId(interface.port),
         vlan: VlanId::from_tag_control(interface.vlan),
         mac: MacAddr(interface.mac),

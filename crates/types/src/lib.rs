@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod id;
+mod interface_set;
 pub mod limits;
 mod net;
 mod quantity;
@@ -13,6 +14,7 @@ pub use id::{
     BarId, FarId, NextHopIndex, PdrId, PortId, Precedence, QerId, Qfi, Seid, SessionIndex, Teid,
     UrrId, WorkerId,
 };
+pub use interface_set::InterfaceSet;
 pub use net::{InterfaceId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, MacAddr, PrefixError, VlanId};
 pub use quantity::{BitRate, ByteCount, Nanos};
 

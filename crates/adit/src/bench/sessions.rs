@@ -9,7 +9,7 @@ use adit_rules::{
 };
 use adit_session::{
     Change, CpFSeid, FTeidSpec, Far, Forwarding, GateStatus, LocalAddresses, OwnerId, PdiSpec,
-    PdrSpec, Qer, SessionStore, StoreConfig, UeMatch, UeSide,
+    PdrSpec, Provisioning, Qer, SessionStore, StoreConfig, UeMatch, UeSide,
 };
 use adit_tables::{Interface, Publisher, Reader, TablesConfig};
 use adit_types::{
@@ -84,7 +84,7 @@ fn tables(
 
 fn store(sessions_max: usize) -> StoreConfig {
     let n3_addresses = LocalAddresses { v4: Some(N3_ADDR), v6: None };
-    StoreConfig { sessions_max, n3_addresses, seed: 1 }
+    StoreConfig { sessions_max, n3_addresses, provisioning: Provisioning::default(), seed: 1 }
 }
 
 /// A PFCP node and the publisher that carries out its changes; no worker.

@@ -85,6 +85,8 @@ pub struct Interface {
     /// Our address and the length of its link's prefix.
     pub v4: Option<(Ipv4Addr, u8)>,
     pub v6: Option<(Ipv6Addr, u8)>,
+    /// The network instance that it belongs to; without one it serves all of them.
+    pub network_instance: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

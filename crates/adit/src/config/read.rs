@@ -210,8 +210,9 @@ fn read_interfaces(root: &mut Section<'_, '_>, ports: &[String]) -> Vec<Interfac
         }
         let vlan = VlanId::new(vlan).unwrap_or(VlanId::UNTAGGED);
         let (v4, v6) = read_addresses(&mut section, role);
+        let network_instance = read_network_instance(&mut section);
         section.finish();
-        interfaces.push(Interface { name, role, port, vlan, v4, v6 });
+        interfaces.push(Interface { name, role, port, vlan, v4, v6, network_instance });
     }
     let count = |role| interfaces.iter().filter(|interface| interface.role == role).count();
     if count(InterfaceRole::N3) != 1 {
@@ -226,6 +227,19 @@ fn read_interfaces(root: &mut Section<'_, '_>, ports: &[String]) -> Vec<Interfac
         }
     }
     interfaces
+}
+
+/// The section's `network_instance`, if it has one.
+fn read_network_instance(section: &mut Section<'_, '_>) -> Option<String> {
+    let name: Option<String> =
+        section.parsed_optional("network_instance", "a name such as \"internet\"");
+    let is_name = |name: &String| {
+        (1..=100).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic())
+    };
+    if name.as_ref().is_some_and(|name| !is_name(name)) {
+        section.problem("network_instance", "takes 1 to 100 printable characters without spaces");
+    }
+    name
 }
 
 fn read_port_name(section: &mut Section<'_, '_>, ports: &[String]) -> PortId {
@@ -273,10 +287,18 @@ fn read_routes(root: &mut Section<'_, '_>, interfaces: &[Interface]) -> Vec<Rout
     if sections.len() > ROUTES_MAX {
         root.problem("route", format!("write at most {ROUTES_MAX} routes"));
     }
-    sections.into_iter().filter_map(|section| read_route(section, interfaces)).collect()
+    let mut routes = Vec::new();
+    for section in sections {
+        routes.extend(read_route(section, interfaces, &routes));
+    }
+    routes
 }
 
-fn read_route(mut section: Section<'_, '_>, interfaces: &[Interface]) -> Option<Route> {
+fn read_route(
+    mut section: Section<'_, '_>,
+    interfaces: &[Interface],
+    before: &[Route],
+) -> Option<Route> {
     let wanted: Option<String> = section.parsed("interface", "the name of an [[interface]]");
     let expects = "a prefix such as \"10.0.0.0/8\"";
     let prefix: Option<IpNet> = section.parsed("prefix", expects);
@@ -304,8 +326,32 @@ fn read_route(mut section: Section<'_, '_>, interfaces: &[Interface]) -> Option<
             format!("{next_hop} is not on the link of interface \"{}\"", interfaces[index].name);
         section.problem("next_hop", what);
     }
+    if let (Some(prefix), Some(index)) = (prefix, found)
+        && is_taken(interfaces, before, prefix, index)
+    {
+        let what = format!("{prefix} has a route in the same network instance already");
+        section.problem("prefix", what);
+    }
     section.finish();
     Some(Route { interface: found?, prefix: prefix?, next_hop: next_hop? })
+}
+
+/// True when another route, or an interface's own link, leads to `prefix` in the same role and
+/// network instance as interface `index`.
+fn is_taken(interfaces: &[Interface], routes: &[Route], prefix: IpNet, index: usize) -> bool {
+    let kind = |at: usize| {
+        let name = interfaces[at].network_instance.as_ref().map(|name| name.to_ascii_lowercase());
+        (interfaces[at].role, name)
+    };
+    let is_link = |interface: &Interface| {
+        let v4 = interface.v4.map(|(addr, len)| IpNet { addr: addr.into(), len });
+        let v6 = interface.v6.map(|(addr, len)| IpNet { addr: addr.into(), len });
+        v4.into_iter()
+            .chain(v6)
+            .any(|net| net.len == prefix.len && network(net) == Some(prefix.addr))
+    };
+    routes.iter().any(|route| route.prefix == prefix && kind(route.interface) == kind(index))
+        || (0..interfaces.len()).any(|at| kind(at) == kind(index) && is_link(&interfaces[at]))
 }
 
 /// The first address of the prefix.

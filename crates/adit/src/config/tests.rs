@@ -72,6 +72,27 @@ fn two_interfaces_in_one_place_are_refused() {
 }
 
 #[test]
+fn network_instance_is_read_and_a_bad_name_is_refused() {
+    let config = Config::parse(EXAMPLE).unwrap();
+    assert_eq!(config.interfaces[1].network_instance.as_deref(), Some("internet"));
+    assert_eq!(config.interfaces[0].network_instance, None);
+    for bad in ["", "two words"] {
+        let line = format!("network_instance = \"{bad}\"");
+        let problems = changed("network_instance = \"internet\"", &line);
+        assert_eq!(paths(&problems), ["interface[1].network_instance"]);
+    }
+}
+
+#[test]
+fn route_twice_in_one_network_instance_is_refused() {
+    let again = "[[route]]\ninterface = \"n6\"\nprefix = \"0.0.0.0/0\"\nnext_hop = \"10.0.6.9\"\n";
+    let problems = changed("[admin]", &format!("{again}\n[admin]"));
+    assert_eq!(paths(&problems), ["route[2].prefix"]);
+    let problems = changed("prefix = \"0.0.0.0/0\"", "prefix = \"10.0.6.0/24\"");
+    assert_eq!(paths(&problems), ["route[0].prefix"]);
+}
+
+#[test]
 fn device_named_twice_is_refused() {
     let problems = changed("net_af_packet1,iface=n6", "net_af_packet0,iface=n6");
     assert_eq!(paths(&problems), ["port[1].device"]);

@@ -8,7 +8,7 @@ use core::net::IpAddr;
 
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::rule::ue_ipv6_key;
-use adit_types::{Direction, InterfaceRole, SessionIndex, Teid};
+use adit_types::{Direction, InterfaceRole, InterfaceSet, SessionIndex, Teid};
 use adit_wire::encapsulate::OUTER_TTL;
 use adit_wire::icmpv6::Pseudo;
 use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
@@ -44,6 +44,9 @@ pub(crate) struct IcmpError {
     pub kind: IcmpErrorKind,
     /// The direction of the packet; the error goes the other way.
     pub direction: Direction,
+    /// Interfaces towards the packet's data network: the error to a host there leaves through one
+    /// of them, the error to a UE counts as coming from there.
+    pub network: InterfaceSet,
     /// Where the packet begins in its buffer.
     pub ip_offset: u16,
     /// Its header.
@@ -76,14 +79,18 @@ pub(super) fn send<Io: PacketIo>(
         (Direction::Uplink, ue) => {
             build(buf, error, env.interfaces.n6_source(ue)).and_then(|mut buf| {
                 let way = match ue {
-                    IpAddr::V4(ue) => deliver::<_, DownlinkV4>(env, &mut buf, ue.to_bits()),
-                    IpAddr::V6(ue) => deliver::<_, DownlinkV6>(env, &mut buf, ue_ipv6_key(ue)),
+                    IpAddr::V4(ue) => {
+                        deliver::<_, DownlinkV4>(env, &mut buf, error.network, ue.to_bits())
+                    }
+                    IpAddr::V6(ue) => {
+                        deliver::<_, DownlinkV6>(env, &mut buf, error.network, ue_ipv6_key(ue))
+                    }
                 };
                 way.map(|way| (buf, way))
             })
         }
         (Direction::Downlink, sender) => {
-            way_by_route(env, InterfaceRole::N6, sender).and_then(|way| {
+            way_by_route(env, InterfaceRole::N6, error.network, sender).and_then(|way| {
                 let mut buf = build(buf, error, source_addr(way.interface, sender))?;
                 let (mac, ether_type) = (way.mac_or_blank(), ether_type_of(sender));
                 prepend_link(&mut buf, way.interface, mac, ether_type).ok()?;
@@ -189,12 +196,18 @@ fn emit_ip(
 
 /// Puts the IP packet in `buf` on the downlink path of the UE with `key`. `None` when the UE has no
 /// session, or its rules do not let the packet pass.
-fn deliver<'v, B: PacketBuf, S: Side>(env: &Env<'v>, buf: &mut B, key: S::Key) -> Option<Way<'v>> {
+fn deliver<'v, B: PacketBuf, S: Side>(
+    env: &Env<'v>,
+    buf: &mut B,
+    interfaces: InterfaceSet,
+    key: S::Key,
+) -> Option<Way<'v>> {
     let mut session = [SessionIndex::NONE];
     S::lookup(&env.view, &[key], &mut session);
     let rules = session.first().and_then(|session| env.view.rules(*session))?;
     let ip = parse_ip(buf.data(), false).ok()?;
-    let arrival = Arrival { ip_offset: 0, outer: OuterHeader::None, teid: Teid(0), qfi: None };
+    let (outer, teid) = (OuterHeader::None, Teid(0));
+    let arrival = Arrival { ip_offset: 0, outer, interfaces, teid, qfi: None };
     let matched = find_pdr::<S>(rules, buf.data(), &arrival, &ip).ok()?;
     admit(&matched, S::DIRECTION).ok()?;
     let outer = outer_header::<S>(&matched, None)?;

@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use adit_pktio::PacketBuf;
 use adit_rules::DropReason;
 use adit_tables::{Interface, Via, View};
-use adit_types::{InterfaceRole, MacAddr, Nanos, NextHopIndex};
+use adit_types::{InterfaceRole, InterfaceSet, MacAddr, Nanos, NextHopIndex};
 use adit_wire::EtherType;
 use adit_wire::ethernet::{emit_link, link_len};
 
@@ -51,14 +51,15 @@ pub(crate) fn way_to_hop<'v>(env: &Env<'v>, index: NextHopIndex) -> Option<Way<'
     Some(Way { interface, station: hop.addr, index, mac: hop.mac })
 }
 
-/// The way to `addr` by the routes of `role`.
+/// The way to `addr` by the routes of `role` through interfaces `within` the set.
 #[inline]
 pub(crate) fn way_by_route<'v>(
     env: &Env<'v>,
     role: InterfaceRole,
+    within: InterfaceSet,
     addr: IpAddr,
 ) -> Option<Way<'v>> {
-    let route = env.view.route(role, addr)?;
+    let route = env.view.route(role, within, addr)?;
     match route.via {
         Via::Known(index) => way_to_hop(env, index),
         Via::Unknown(station) => {

@@ -9,7 +9,7 @@ use adit_pktio::{Burst, PacketBuf, RxChecksum};
 use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{DropReason, PuntReason};
 use adit_tables::Interface;
-use adit_types::{InterfaceRole, MacAddr, Teid};
+use adit_types::{InterfaceRole, InterfaceSet, MacAddr, Teid};
 use adit_wire::gtpu::{MessageType, UDP_PORT};
 use adit_wire::udp::UdpHeader;
 use adit_wire::{EtherType, Frame, IpAddrs, IpPacket, parse_frame, parse_gtpu, parse_ip, protocol};
@@ -154,6 +154,7 @@ fn parse_ip_packet(
     let arrival = Arrival {
         ip_offset: u16::from(frame.l3_offset),
         outer: OuterHeader::None,
+        interfaces: InterfaceSet::only(n6),
         teid: Teid(0),
         qfi: None,
     };
@@ -233,6 +234,7 @@ fn parse_udp(
     let arrival = Arrival {
         ip_offset: message_offset.saturating_add(gtpu.payload_offset),
         outer: if ip.is_ipv4() { OuterHeader::GtpuUdpIpv4 } else { OuterHeader::GtpuUdpIpv6 },
+        interfaces: InterfaceSet::only(interface.id),
         teid: gtpu.teid,
         qfi: gtpu.psc.map(|psc| psc.qfi),
     };

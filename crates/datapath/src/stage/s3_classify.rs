@@ -85,6 +85,7 @@ fn matches_headers<S: Side>(pdr: &PdrEntry, arrival: &Arrival, ip: &IpPacket) ->
         Direction::Downlink => ip.addrs.dst(),
     };
     S::comes_from(pdr.source)
+        && pdr.interfaces.intersects(arrival.interfaces)
         && pdr.teid.is_none_or(|teid| teid == arrival.teid)
         && (pdr.qfis.is_empty() || arrival.qfi.is_some_and(|qfi| pdr.qfis.contains(&qfi)))
         && pdr.ue.matches(ue)

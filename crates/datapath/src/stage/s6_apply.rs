@@ -2,7 +2,7 @@
 
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::{DestinationInterface, DropReason, OuterHeaderCreation};
-use adit_types::{Direction, InterfaceRole};
+use adit_types::{Direction, InterfaceRole, InterfaceSet};
 use adit_wire::{IpPacket, PduSessionContainer, ipv4, ipv6};
 
 use crate::columns::{Arrival, Lane, Matched, Side, Verdict};
@@ -60,11 +60,21 @@ pub(crate) fn s6_apply<Io: PacketIo, S: Side>(
                 out.tally.drop(reason);
                 if let Some(kind) = error {
                     let ip_offset = arrival.ip_offset;
-                    let error = IcmpError { kind, direction: S::DIRECTION, ip_offset, ip: *ip };
+                    let (direction, network) = (S::DIRECTION, other_side::<S>(matched));
+                    let error = IcmpError { kind, direction, network, ip_offset, ip: *ip };
                     out.slow.push_error(buf, error);
                 }
             }
         }
+    }
+}
+
+/// The interfaces towards the data network of a packet: where an error about it goes to, or counts
+/// as coming from.
+const fn other_side<S: Side>(matched: &Matched<'_>) -> InterfaceSet {
+    match S::DIRECTION {
+        Direction::Uplink => matched.far.interfaces,
+        Direction::Downlink => matched.pdr.interfaces,
     }
 }
 
@@ -105,7 +115,7 @@ fn way_out<'v>(env: &Env<'v>, matched: &Matched<'_>, ip: &IpPacket) -> Option<Wa
     match (far.outer_header_creation, far.destination) {
         (Some(OuterHeaderCreation::Gtpu(_)), _) => way_to_hop(env, far.next_hop),
         (None, DestinationInterface::Core | DestinationInterface::SgiLanN6Lan) => {
-            way_by_route(env, InterfaceRole::N6, ip.addrs.dst())
+            way_by_route(env, InterfaceRole::N6, far.interfaces, ip.addrs.dst())
         }
         (None, DestinationInterface::Access | DestinationInterface::CpFunction) => None,
     }

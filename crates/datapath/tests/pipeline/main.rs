@@ -10,6 +10,7 @@ mod frames;
 mod hostile;
 mod local;
 mod neighbours;
+mod network_instance;
 mod scene;
 mod segmented;
 mod uplink;

@@ -14,8 +14,8 @@ use adit_rules::{
 use adit_tables::{Interface, Publisher, Route, Snapshot, TablesConfig, build};
 use adit_testkit::packet::PacketBuilder;
 use adit_types::{
-    FarId, InterfaceId, InterfaceRole, MacAddr, Nanos, NextHopIndex, PdrId, PortId, Precedence,
-    QerId, Qfi, Seid, SessionIndex, Teid, VlanId, WorkerId,
+    FarId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, Nanos, NextHopIndex, PdrId, PortId,
+    Precedence, QerId, Qfi, Seid, SessionIndex, Teid, VlanId, WorkerId,
 };
 use rtrb::{Consumer, Producer, RingBuffer};
 
@@ -120,6 +120,7 @@ pub fn rules() -> SessionRules {
         id: PdrId(1),
         precedence: Precedence(100),
         source: SourceInterface::Access,
+        interfaces: InterfaceSet::ALL,
         teid: Some(Teid(TEID)),
         qfis: vec![],
         ue,
@@ -140,6 +141,7 @@ pub fn rules() -> SessionRules {
         id: FarId(1),
         action: ApplyAction::FORW,
         destination: DestinationInterface::SgiLanN6Lan,
+        interfaces: InterfaceSet::ALL,
         outer_header_creation: None,
         transport_level_marking: None,
         next_hop: NextHopIndex::NONE,

@@ -8,6 +8,7 @@ mod delete;
 mod demand;
 mod establish;
 mod modify;
+mod name;
 pub(crate) mod report;
 mod rule_decode;
 

@@ -23,6 +23,7 @@ use adit_session::{
 };
 use adit_types::Ipv6Prefix;
 
+use crate::procedure::name;
 use crate::refusal::Rejected;
 
 /// Bits of a UE's IPv6 prefix unless the IE says otherwise. Spec: TS 29.244 §8.2.62.
@@ -67,7 +68,7 @@ fn pdi(group: &Pdi<'_>) -> Result<PdiSpec, Rejected> {
     Ok(PdiSpec {
         source: source(group.source_interface)?,
         f_teid: group.local_f_teid.map(f_teid),
-        network_instance: group.network_instance.map(network_instance),
+        network_instance: group.network_instance.map(name::network_instance),
         ue: ue(group)?,
         qfis: group.qfis.iter().collect(),
         sdf: group.sdf_filters.iter().map(sdf).collect::<Result<_, _>>()?,
@@ -91,12 +92,6 @@ fn f_teid(ie: ie::FTeid) -> FTeidSpec {
         ie::FTeid::Given { teid, addr } => FTeidSpec::Given { teid, v4: addr.v4(), v6: addr.v6() },
         ie::FTeid::Choose { v4, v6, choose_id } => FTeidSpec::Choose { v4, v6, choose_id },
     }
-}
-
-/// A network instance as text; octets outside UTF-8, such as lengths of labels above 127, show as
-/// replacement characters.
-fn network_instance(ie: ie::NetworkInstance<'_>) -> Box<str> {
-    String::from_utf8_lossy(ie.0).into()
 }
 
 fn ue(group: &Pdi<'_>) -> Result<Option<UeMatch>, Rejected> {
@@ -169,7 +164,7 @@ fn forwarding(
 ) -> Result<Forwarding, Rejected> {
     Ok(Forwarding {
         destination: destination(group.destination_interface)?,
-        network_instance: group.network_instance.map(network_instance),
+        network_instance: group.network_instance.map(name::network_instance),
         outer_header_creation: group
             .outer_header_creation
             .map(|ie| creation(ie, local))
@@ -195,7 +190,7 @@ fn forwarding_update(
     };
     Ok(ForwardingUpdate {
         destination: group.destination_interface.map(destination).transpose()?,
-        network_instance: group.network_instance.map(network_instance),
+        network_instance: group.network_instance.map(name::network_instance),
         outer_header_creation,
         // Without a marking the octet is zero.
         transport_level_marking: group

@@ -18,7 +18,7 @@ use adit_pfcp::message::{
     SessionEstablishmentRequest, SessionModificationRequest,
 };
 use adit_pfcp::{Datagram, Message, MessageBody, RawMessage};
-use adit_session::{LocalAddresses, StoreConfig};
+use adit_session::{LocalAddresses, Provisioning, StoreConfig};
 use adit_types::{FarId, Nanos, PdrId, Precedence, QerId, Qfi, Seid, Teid};
 
 pub const UPF: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
@@ -47,6 +47,7 @@ pub fn config() -> NodeConfig {
         store: StoreConfig {
             sessions_max: 1000,
             n3_addresses: LocalAddresses { v4: Some(N3), v6: None },
+            provisioning: Provisioning::default(),
             seed: 7,
         },
     }

@@ -19,7 +19,7 @@ pub struct Far {
 pub struct Forwarding {
     /// Where to send packets.
     pub destination: DestinationInterface,
-    /// Name of the network instance; recorded, not used for routing.
+    /// Name of the network instance whose interfaces and routes are used.
     pub network_instance: Option<Box<str>>,
     /// What to put in front of packets; required towards Access.
     pub outer_header_creation: Option<OuterHeaderCreation>,

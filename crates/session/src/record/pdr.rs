@@ -31,7 +31,7 @@ pub struct Pdi {
     pub source: SourceInterface,
     /// The local tunnel that packets must arrive in.
     pub f_teid: Option<FTeid>,
-    /// Name of the network instance.
+    /// Name of the network instance whose interfaces packets must arrive on.
     pub network_instance: Option<Box<str>>,
     /// The UE's addresses.
     pub ue: Option<UeMatch>,

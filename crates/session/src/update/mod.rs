@@ -4,6 +4,7 @@
 //! writes. Establishment starts from a session without rules, deletion ends in one.
 
 mod check;
+mod provisioned;
 mod s1_provide;
 mod s2_resolve;
 mod s3_compile;

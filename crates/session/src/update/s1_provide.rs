@@ -172,7 +172,7 @@ fn provide_pdi(wanted: &mut Vec<Wanted>, pdr: PdrId, spec: PdiSpec) -> Result<Pd
     Ok(Pdi {
         source: spec.source,
         f_teid,
-        network_instance: spec.network_instance,
+        network_instance: spec.network_instance.filter(|name| !name.is_empty()),
         ue: spec.ue,
         qfis: distinct(spec.qfis),
         sdf: sdf?,
@@ -218,7 +218,11 @@ fn update_forwarding(before: Option<Forwarding>, parts: ForwardingUpdate) -> Opt
     });
     Some(Forwarding {
         destination,
-        network_instance: parts.network_instance.or(before.network_instance),
+        // An empty name withdraws the former one. Spec: TS 29.244 §7.5.4.3.
+        network_instance: parts
+            .network_instance
+            .or(before.network_instance)
+            .filter(|name| !name.is_empty()),
         outer_header_creation: parts.outer_header_creation.or(before.outer_header_creation),
         transport_level_marking: parts.transport_level_marking.or(before.transport_level_marking),
     })

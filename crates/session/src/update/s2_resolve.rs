@@ -3,12 +3,12 @@
 //! Reads the store and writes nothing to it; TEIDs are only planned here. The checks of single
 //! rules are in `check`.
 
-use adit_rules::{SdfFilter, SessionKey};
+use adit_rules::{SdfFilter, SessionKey, SourceInterface};
 use adit_types::limits::{KEYS_PER_SESSION_MAX, RULES_PER_SESSION_MAX};
 use adit_types::{PdrId, SessionIndex, Teid};
 
-use super::check;
 use super::s1_provide::{Draft, Wanted};
+use super::{check, provisioned};
 use crate::alloc::{Holder, TeidPlan};
 use crate::keys;
 use crate::record::{FTeid, Pdr, Records};
@@ -36,9 +36,11 @@ pub(super) fn resolve(
     check_counts(&records)?;
     for far in &records.fars {
         check::far(&store.local, far)?;
+        provisioned::far(&store.provisioning, far)?;
     }
     for pdr in &records.pdrs {
         check::pdr(&store.local, pdr)?;
+        provisioned::pdr(&store.provisioning, pdr, is_tunneled(pdr, &wanted))?;
         check_references(&records, pdr)?;
         check_claims(store, index, pdr)?;
     }
@@ -54,6 +56,13 @@ pub(super) fn resolve(
         return Err(Refusal::TooManyKeys);
     }
     Ok(Resolved { records, teids, created })
+}
+
+/// True when packets of the PDR arrive in a tunnel.
+fn is_tunneled(pdr: &Pdr, wanted: &[Wanted]) -> bool {
+    pdr.pdi.source == SourceInterface::Access
+        || pdr.pdi.f_teid.is_some()
+        || wanted.iter().any(|wanted| wanted.pdr == pdr.id)
 }
 
 /// All sessions together may have as many keys of a kind that the control plane chose as the tables

@@ -3,19 +3,20 @@
 use adit_rules::{DestinationInterface, FarEntry, PdrEntry, QerEntry, SessionRules, UeAddresses};
 use adit_types::{Direction, NextHopIndex, Seid};
 
+use crate::provisioning::Provisioning;
 use crate::record::{Far, Pdr, Qer, Records};
 
 /// The compiled form of resolved records.
 ///
 /// PDRs come out by direction, ascending precedence and identifier; FARs and QERs in the order of
 /// their records, which is what the positions in a [`PdrEntry`] count.
-pub(super) fn compile(up_seid: Seid, records: &Records) -> SessionRules {
+pub(super) fn compile(known: &Provisioning, up_seid: Seid, records: &Records) -> SessionRules {
     SessionRules {
         up_seid,
         ue: ue_addresses(records),
-        uplink: pdrs(records, Direction::Uplink),
-        downlink: pdrs(records, Direction::Downlink),
-        fars: records.fars.iter().map(far).collect(),
+        uplink: pdrs(known, records, Direction::Uplink),
+        downlink: pdrs(known, records, Direction::Downlink),
+        fars: records.fars.iter().map(|record| far(known, record)).collect(),
         qers: records.qers.iter().map(qer).collect(),
     }
 }
@@ -30,24 +31,25 @@ fn ue_addresses(records: &Records) -> Vec<UeAddresses> {
     distinct
 }
 
-fn pdrs(records: &Records, direction: Direction) -> Vec<PdrEntry> {
+fn pdrs(known: &Provisioning, records: &Records, direction: Direction) -> Vec<PdrEntry> {
     let mut entries: Vec<PdrEntry> = records
         .pdrs
         .iter()
         .filter(|pdr| pdr.pdi.source.direction() == direction)
-        .map(|record| pdr(records, record))
+        .map(|record| pdr(known, records, record))
         .collect();
     entries.sort_unstable_by_key(|entry| (entry.precedence, entry.id));
     entries
 }
 
-fn pdr(records: &Records, pdr: &Pdr) -> PdrEntry {
+fn pdr(known: &Provisioning, records: &Records, pdr: &Pdr) -> PdrEntry {
     let far = records.fars.iter().position(|far| Some(far.id) == pdr.far);
     let qer = |id| records.qers.iter().position(|qer| qer.id == id);
     PdrEntry {
         id: pdr.id,
         precedence: pdr.precedence,
         source: pdr.pdi.source,
+        interfaces: known.interfaces_of(pdr.pdi.network_instance.as_deref()),
         teid: pdr.pdi.f_teid.map(|f_teid| f_teid.teid),
         qfis: pdr.pdi.qfis.clone(),
         ue: pdr.pdi.ue_addresses(),
@@ -66,12 +68,14 @@ fn resolved(position: Option<usize>) -> u16 {
 }
 
 /// A FAR that drops needs no destination; it gets one that no stage looks at.
-fn far(far: &Far) -> FarEntry {
+fn far(known: &Provisioning, far: &Far) -> FarEntry {
     let forwarding = far.forwarding.as_ref();
+    let network_instance = forwarding.and_then(|parts| parts.network_instance.as_deref());
     FarEntry {
         id: far.id,
         action: far.action,
         destination: forwarding.map_or(DestinationInterface::Core, |parts| parts.destination),
+        interfaces: known.interfaces_of(network_instance),
         outer_header_creation: forwarding.and_then(|parts| parts.outer_header_creation),
         transport_level_marking: forwarding.and_then(|parts| parts.transport_level_marking),
         next_hop: NextHopIndex::NONE,

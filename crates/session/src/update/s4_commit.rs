@@ -36,10 +36,11 @@ pub(crate) fn commit(
 
     let key_changes = changes(&keys::keys(&before), &keys::keys(&session.records));
     let up_seid = session.up_seid;
-    let rules = (fate != Fate::Delete).then(|| Box::new(compile(up_seid, &session.records)));
+    let rules = (fate != Fate::Delete)
+        .then(|| Box::new(compile(&store.provisioning, up_seid, &session.records)));
     let unchanged = fate == Fate::Modify
         && key_changes.is_empty()
-        && rules.as_deref() == Some(&compile(up_seid, &before));
+        && rules.as_deref() == Some(&compile(&store.provisioning, up_seid, &before));
     if fate != Fate::Delete {
         store.put(session);
     }

@@ -7,8 +7,8 @@ use adit_rules::{
     SourceInterface, UeAddresses,
 };
 use adit_session::{
-    Change, CpFSeid, FTeidSpec, Far, Forwarding, LocalAddresses, OwnerId, PdiSpec, PdrSpec, Qer,
-    SdfSpec, SessionStore, StoreConfig, UeMatch, UeSide,
+    Change, CpFSeid, FTeidSpec, Far, Forwarding, LocalAddresses, OwnerId, PdiSpec, PdrSpec,
+    Provisioning, Qer, SdfSpec, SessionStore, StoreConfig, UeMatch, UeSide,
 };
 use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, Seid, Teid};
 
@@ -19,8 +19,12 @@ pub const CP: CpFSeid = CpFSeid { seid: Seid(9), v4: None, v6: None };
 pub const CHOOSE: FTeidSpec = FTeidSpec::Choose { v4: true, v6: false, choose_id: None };
 
 pub fn store(sessions_max: usize) -> SessionStore {
+    store_with(sessions_max, Provisioning::default())
+}
+
+pub fn store_with(sessions_max: usize, provisioning: Provisioning) -> SessionStore {
     let n3_addresses = LocalAddresses { v4: Some(N3), v6: None };
-    SessionStore::new(StoreConfig { sessions_max, n3_addresses, seed: 1 })
+    SessionStore::new(StoreConfig { sessions_max, n3_addresses, provisioning, seed: 1 })
 }
 
 pub fn ue(last: u8) -> Ipv4Addr {

@@ -4,6 +4,7 @@
 
 mod builders;
 mod model;
+mod provisioned;
 mod s1_provide;
 mod s2_resolve;
 mod s3_compile;

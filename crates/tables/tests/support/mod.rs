@@ -9,8 +9,8 @@ use adit_rules::{
 };
 use adit_tables::{Interface, Route, TablesConfig};
 use adit_types::{
-    FarId, InterfaceId, InterfaceRole, MacAddr, NextHopIndex, PortId, Seid, SessionIndex, Teid,
-    VlanId,
+    FarId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, NextHopIndex, PortId, Seid,
+    SessionIndex, Teid, VlanId,
 };
 
 pub const N3: InterfaceId = InterfaceId(0);
@@ -66,6 +66,7 @@ pub fn rules(seid: u64, peers: &[&str]) -> SessionRules {
         id: FarId(id),
         action: ApplyAction::FORW,
         destination: DestinationInterface::Access,
+        interfaces: InterfaceSet::ALL,
         outer_header_creation: Some(OuterHeaderCreation::Gtpu(GtpuTunnel {
             teid: Teid(1),
             addr: ip(peer),

@@ -70,6 +70,8 @@ pub enum Outcome {
 
 /// A user packet and how it came.
 struct Arrival<'a> {
+    /// Position of the interface it came in on.
+    at: usize,
     packet: &'a [u8],
     ip: Ip,
     /// TEID, outer family is IPv4, QFI.
@@ -114,14 +116,12 @@ impl Oracle {
                         Err(outcome) => return Ok(outcome),
                     },
                     None => {
-                        let on_n6 = here.iter().any(|at| !self.interfaces[*at].is_n3);
+                        let n6 = here.iter().find(|at| !self.interfaces[**at].is_n3);
                         if !is_forwardable(ip.src) || !is_forwardable(ip.dst) {
                             return Err(DropReason::IpAddressInvalid);
                         }
-                        if !on_n6 {
-                            return Err(DropReason::RouteUnknown);
-                        }
-                        Arrival { packet, ip, tunnel: None }
+                        let at = *n6.ok_or(DropReason::RouteUnknown)?;
+                        Arrival { at, packet, ip, tunnel: None }
                     }
                 };
                 self.user_packet(&arrival, counted)
@@ -205,7 +205,7 @@ impl Oracle {
             return Err(DropReason::IpAddressInvalid);
         }
         let tunnel = Some((header.teid, ip.dst.is_ipv4(), header.qfi));
-        Ok(Ok(Arrival { packet: inner, ip: inner_ip, tunnel }))
+        Ok(Ok(Arrival { at, packet: inner, ip: inner_ip, tunnel }))
     }
 
     /// GTP-U messages other than G-PDUs. Spec: TS 29.281 §7.
@@ -292,7 +292,7 @@ impl Oracle {
             return Err(DropReason::UeSourceSpoofed);
         }
         let mut candidates: Vec<&PdrSpec> =
-            session.pdrs.iter().filter(|pdr| matches(session, pdr, arrival)).collect();
+            session.pdrs.iter().filter(|pdr| self.matches(session, pdr, arrival)).collect();
         candidates.sort_by_key(|pdr| (pdr.precedence, pdr.id));
         let pdr = *candidates.first().ok_or(DropReason::PdrUnmatched)?;
         let removes = match pdr.outer_header_removal {
@@ -321,7 +321,7 @@ impl Oracle {
 
     /// Carries out a FAR that forwards.
     fn forward(&self, arrival: &Arrival<'_>, far: &Far, qers: &[&Qer]) -> Exit {
-        let Arrival { packet, ip, tunnel: from } = arrival;
+        let Arrival { packet, ip, tunnel: from, .. } = arrival;
         if ip.ttl <= 1 {
             return Err(DropReason::TtlExceeded);
         }
@@ -342,9 +342,10 @@ impl Oracle {
             forwarding.destination,
             DestinationInterface::Core | DestinationInterface::SgiLanN6Lan
         );
+        let network_instance = forwarding.network_instance.as_deref();
         let (at, station) = match outer {
-            Some(outer) => self.route(true, outer.peer),
-            None if to_data_network => self.route(false, ip.dst),
+            Some(outer) => self.route(true, network_instance, outer.peer),
+            None if to_data_network => self.route(false, network_instance, ip.dst),
             None => None,
         }
         .ok_or(DropReason::RouteUnknown)?;
@@ -360,6 +361,26 @@ impl Oracle {
             (None, IpAddr::V6(_)) => Lane::DownlinkV6,
         };
         Ok(self.leave(at, station, &leaving, lane))
+    }
+
+    /// All conditions of the PDI. Spec: TS 29.244 §5.2.1A, §8.2.89.
+    fn matches(&self, session: &Session, pdr: &PdrSpec, arrival: &Arrival<'_>) -> bool {
+        let ip = &arrival.ip;
+        let from_ue = arrival.tunnel.is_some();
+        let teid = arrival.tunnel.map(|(teid, ..)| teid);
+        let qfi = arrival.tunnel.and_then(|(_, _, qfi)| qfi);
+        let ue_addr = if from_ue { ip.src } else { ip.dst };
+        let filters = &pdr.pdi.sdf;
+        is_uplink(pdr) == from_ue
+            && self.interfaces[arrival.at].serves(pdr.pdi.network_instance.as_deref())
+            && local_teid(pdr).is_none_or(|local| teid == Some(local))
+            && (pdr.pdi.qfis.is_empty()
+                || pdr.pdi.qfis.iter().any(|wanted| qfi == Some(wanted.value())))
+            && (ue(pdr).is_empty() || names(ue(pdr), ue_addr))
+            && (filters.is_empty()
+                || filters
+                    .iter()
+                    .any(|spec| sdf::matches(session.resolve(spec), from_ue, ip, arrival.packet)))
     }
 
     fn leave(&self, at: usize, station: IpAddr, packet: &[u8], lane: Lane) -> Outcome {
@@ -443,23 +464,4 @@ fn names(ue: UeAddresses, addr: IpAddr) -> bool {
 fn may_send(session: &Session, addr: IpAddr) -> bool {
     let named: Vec<UeAddresses> = session.pdrs.iter().map(ue).filter(|ue| !ue.is_empty()).collect();
     named.is_empty() || named.into_iter().any(|ue| names(ue, addr))
-}
-
-/// All conditions of the PDI. Spec: TS 29.244 §5.2.1A, §8.2.89.
-fn matches(session: &Session, pdr: &PdrSpec, arrival: &Arrival<'_>) -> bool {
-    let ip = &arrival.ip;
-    let from_ue = arrival.tunnel.is_some();
-    let teid = arrival.tunnel.map(|(teid, ..)| teid);
-    let qfi = arrival.tunnel.and_then(|(_, _, qfi)| qfi);
-    let ue_addr = if from_ue { ip.src } else { ip.dst };
-    let filters = &pdr.pdi.sdf;
-    is_uplink(pdr) == from_ue
-        && local_teid(pdr).is_none_or(|local| teid == Some(local))
-        && (pdr.pdi.qfis.is_empty()
-            || pdr.pdi.qfis.iter().any(|wanted| qfi == Some(wanted.value())))
-        && (ue(pdr).is_empty() || names(ue(pdr), ue_addr))
-        && (filters.is_empty()
-            || filters
-                .iter()
-                .any(|spec| sdf::matches(session.resolve(spec), from_ue, ip, arrival.packet)))
 }

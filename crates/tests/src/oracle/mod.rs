@@ -36,6 +36,8 @@ pub struct Interface {
     pub v4: (Ipv4Addr, u8),
     /// Our IPv6 address and the connected prefix's length.
     pub v6: (Ipv6Addr, u8),
+    /// The network instance that it belongs to; `None` serves any.
+    pub network_instance: Option<&'static str>,
 }
 
 impl Interface {
@@ -59,6 +61,13 @@ impl Interface {
                 addr == self.v6.0 || addr == local
             }
         }
+    }
+
+    /// Usable by rules that name `network_instance`, or none. Spec: TS 29.244 §8.2.4.
+    fn serves(&self, network_instance: Option<&str>) -> bool {
+        self.network_instance.is_none()
+            || network_instance.is_none()
+            || self.network_instance == network_instance
     }
 
     /// Connected, and neither ours nor an address that names the subnet itself.
@@ -103,10 +112,19 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// The interface and station that `addr` is reached through, on our side `is_n3`.
+    /// The interface and station that `addr` is reached through, on our side `is_n3`, by the
+    /// interfaces of the network instance.
     #[must_use]
-    pub fn route(&self, is_n3: bool, addr: IpAddr) -> Option<(usize, IpAddr)> {
-        let side = |at: &usize| self.interfaces[*at].is_n3 == is_n3;
+    pub fn route(
+        &self,
+        is_n3: bool,
+        network_instance: Option<&str>,
+        addr: IpAddr,
+    ) -> Option<(usize, IpAddr)> {
+        let side = |at: &usize| {
+            let interface = &self.interfaces[*at];
+            interface.is_n3 == is_n3 && interface.serves(network_instance)
+        };
         let mut best: Option<(u8, usize, Option<IpAddr>)> = None;
         let mut offer = |len: u8, at: usize, station: Option<IpAddr>| {
             if best.is_none_or(|(longest, ..)| len > longest) {

@@ -89,7 +89,8 @@ fn update_far(far: &mut Far, update: &FarUpdate) {
         destination: parts.destination.or(before.as_ref().map(|b| b.destination)).unwrap(),
         network_instance: parts
             .network_instance
-            .or(before.as_ref().and_then(|b| b.network_instance.clone())),
+            .or(before.as_ref().and_then(|b| b.network_instance.clone()))
+            .filter(|name| !name.is_empty()),
         outer_header_creation: parts
             .outer_header_creation
             .or(before.as_ref().and_then(|b| b.outer_header_creation)),

@@ -1,0 +1,62 @@
+//! A set of logical interfaces: one bit each.
+
+use crate::InterfaceId;
+use crate::limits::INTERFACES_MAX;
+
+/// Logical interfaces, bit *n* standing for `InterfaceId(n)`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct InterfaceSet(pub u32);
+
+const _: () = assert!(INTERFACES_MAX == 32, "one bit per interface");
+
+impl InterfaceSet {
+    /// No interface.
+    pub const NONE: Self = Self(0);
+
+    /// Every interface that there can be.
+    pub const ALL: Self = Self(u32::MAX);
+
+    /// The set of one interface; empty for an identifier beyond `limits::INTERFACES_MAX`.
+    #[inline]
+    #[must_use]
+    pub const fn only(id: InterfaceId) -> Self {
+        match 1_u32.checked_shl(id.0 as u32) {
+            Some(bit) => Self(bit),
+            None => Self::NONE,
+        }
+    }
+
+    /// This set and one more interface.
+    #[must_use]
+    pub const fn with(self, id: InterfaceId) -> Self {
+        Self(self.0 | Self::only(id).0)
+    }
+
+    /// True when `id` is among them.
+    #[inline]
+    #[must_use]
+    pub const fn contains(self, id: InterfaceId) -> bool {
+        self.intersects(Self::only(id))
+    }
+
+    /// True when both have an interface in common.
+    #[inline]
+    #[must_use]
+    pub const fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn set_contains_what_was_added_and_nothing_beyond_the_limit() {
+        let set = InterfaceSet::only(InterfaceId(0)).with(InterfaceId(31)).with(InterfaceId(32));
+        assert_eq!(set, InterfaceSet(0x8000_0001));
+        assert!(set.contains(InterfaceId(31)) && !set.contains(InterfaceId(30)));
+        assert!(!InterfaceSet::ALL.contains(InterfaceId(200)));
+    }
+}
