@@ -12,6 +12,8 @@
 )]
 
 pub mod capture;
+pub mod daemon;
+pub mod go;
 pub mod oracle;
 pub mod process;
 pub mod scenario;
