@@ -22,7 +22,7 @@ pub enum SdfTextError {
     Action,
     /// The direction is not `out` (`in` is not usable in PFCP).
     Direction,
-    /// The protocol is neither `ip` nor a number of 0..=255.
+    /// The protocol is neither `ip`, `icmp`, `tcp` nor `udp`, nor a number of 0..=255.
     Protocol,
     /// `from` is missing.
     From,
@@ -51,7 +51,9 @@ impl fmt::Display for SdfTextError {
         f.write_str(match self {
             Self::Action => "the action must be 'permit'",
             Self::Direction => "the direction must be 'out'",
-            Self::Protocol => "the protocol must be 'ip' or a number of 0 to 255",
+            Self::Protocol => {
+                "the protocol must be a number of 0 to 255, 'ip', 'icmp', 'tcp' or 'udp'"
+            }
             Self::From => "'from' is missing behind the protocol",
             Self::Source => "no address or prefix behind 'from'",
             Self::SourcePorts => "no port list behind the source",
@@ -78,6 +80,10 @@ pub fn parse(text: &str) -> Result<SdfFilter, SdfTextError> {
     words.keyword("out", SdfTextError::Direction)?;
     let protocol = match words.next().ok_or(SdfTextError::Protocol)? {
         "ip" => None,
+        // INTEROP: the standard wants numbers; pfcpsim 1.2.0 writes these names.
+        "icmp" => Some(1),
+        "tcp" => Some(6),
+        "udp" => Some(17),
         word => Some(number(word).ok_or(SdfTextError::Protocol)?),
     };
     words.keyword("from", SdfTextError::From)?;
@@ -204,6 +210,14 @@ mod tests {
     }
 
     #[test]
+    fn flow_description_names_common_protocols() {
+        for (name, number) in [("icmp", 1), ("tcp", 6), ("udp", 17)] {
+            let filter = parse(&format!("permit out {name} from any to assigned")).unwrap();
+            assert_eq!(filter.protocol, Some(number));
+        }
+    }
+
+    #[test]
     fn flow_description_tolerates_white_space_and_host_bits() {
         let text = "  permit\tout  6 from 10.0.0.9/8   80 , 443 ,1-2 to   10.1.1.1\n";
         let filter = parse(text).unwrap();
@@ -228,7 +242,8 @@ mod tests {
             ("deny out ip from any to any", E::Action),
             ("permit in ip from any to any", E::Direction),
             ("permit out", E::Protocol),
-            ("permit out tcp from any to any", E::Protocol),
+            ("permit out TCP from any to any", E::Protocol),
+            ("permit out sctp from any to any", E::Protocol),
             ("permit out 256 from any to any", E::Protocol),
             ("permit out +6 from any to any", E::Protocol),
             ("permit out ip any to any", E::From),

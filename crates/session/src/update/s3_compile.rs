@@ -1,6 +1,8 @@
 //! Stage 3: turn records into the rules that workers run. Cannot fail: references were resolved.
 
-use adit_rules::{DestinationInterface, FarEntry, PdrEntry, QerEntry, SessionRules, UeAddresses};
+use adit_rules::{
+    ApplyAction, DestinationInterface, FarEntry, PdrEntry, QerEntry, SessionRules, UeAddresses,
+};
 use adit_types::{Direction, NextHopIndex, Seid};
 
 use crate::provisioning::Provisioning;
@@ -67,16 +69,20 @@ fn resolved(position: Option<usize>) -> u16 {
     position
 }
 
-/// A FAR that drops needs no destination; it gets one that no stage looks at.
+/// A FAR that drops needs no destination; it gets one that no stage looks at. Its tunnel was not
+/// judged and stays behind.
 fn far(known: &Provisioning, far: &Far) -> FarEntry {
     let forwarding = far.forwarding.as_ref();
     let network_instance = forwarding.and_then(|parts| parts.network_instance.as_deref());
+    let forwards = far.action.contains(ApplyAction::FORW);
     FarEntry {
         id: far.id,
         action: far.action,
         destination: forwarding.map_or(DestinationInterface::Core, |parts| parts.destination),
         interfaces: known.interfaces_of(network_instance),
-        outer_header_creation: forwarding.and_then(|parts| parts.outer_header_creation),
+        outer_header_creation: forwarding
+            .filter(|_| forwards)
+            .and_then(|parts| parts.outer_header_creation),
         transport_level_marking: forwarding.and_then(|parts| parts.transport_level_marking),
         next_hop: NextHopIndex::NONE,
     }

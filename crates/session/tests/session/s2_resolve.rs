@@ -7,8 +7,8 @@ use adit_rules::{
     SourceInterface, UeAddresses,
 };
 use adit_session::{
-    Change, FTeidSpec, PdrSpec, PdrUpdate, Refusal, RuleId, RuleKind, SdfSpec, SessionStore,
-    UeMatch, UeSide,
+    Change, FTeidSpec, FarUpdate, PdrSpec, PdrUpdate, Refusal, RuleId, RuleKind, SdfSpec,
+    SessionStore, UeMatch, UeSide,
 };
 use adit_types::limits::{QERS_PER_PDR_MAX, RULES_PER_SESSION_MAX, SDF_FILTERS_PER_PDR_MAX};
 use adit_types::{FarId, PdrId, QerId, Teid};
@@ -289,6 +289,23 @@ fn far_that_forwards_needs_parameters_and_towards_access_a_tunnel() {
     assert_eq!(spoil(to(Ipv4Addr::BROADCAST.into())), Refusal::TunnelInvalid { far });
     let v6: Ipv6Addr = "2001:db8::1".parse().unwrap();
     assert_eq!(spoil(to(v6.into())), Refusal::TunnelFamilyUnavailable { far });
+}
+
+#[test]
+fn far_that_drops_may_name_any_tunnel_until_it_forwards() {
+    let mut store = store(4);
+    let mut change = session(1);
+    change.create_fars[1].action = ApplyAction::DROP;
+    let zero = GtpuTunnel { teid: Teid(0), addr: Ipv4Addr::UNSPECIFIED.into() };
+    change.create_fars[1].forwarding.as_mut().unwrap().outer_header_creation =
+        Some(OuterHeaderCreation::Gtpu(zero));
+    let established = store.establish(OWNER, CP, change).unwrap();
+    let entry = &established.delta.rules.as_ref().unwrap().fars[1];
+    assert_eq!(entry.outer_header_creation, None, "no worker sees it");
+    let forward = FarUpdate { id: FarId(2), action: Some(ApplyAction::FORW), forwarding: None };
+    let change = Change { update_fars: vec![forward], ..Change::default() };
+    let refusal = store.modify(established.up_seid, change).unwrap_err();
+    assert_eq!(refusal, Refusal::TunnelInvalid { far: FarId(2) });
 }
 
 #[test]
