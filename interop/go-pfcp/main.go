@@ -1,0 +1,50 @@
+// Command go-pfcp is a control function on github.com/wmnsk/go-pfcp. It sends a UPF what SMFs send
+// and checks every answer with the parser of that library. It prints one JSON array of results.
+//
+// Usage: go-pfcp UPF-ADDRESS N3-ADDRESS (the control functions are 127.0.0.0/8 hosts).
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+)
+
+// Result says how a case went.
+type Result struct {
+	Name  string `json:"name"`
+	OK    bool   `json:"ok"`
+	Error string `json:"error,omitempty"`
+}
+
+// scenario is one case. What it returns as error is what the UPF did wrong.
+type scenario struct {
+	name string
+	run  func(upf *UPF) error
+}
+
+func main() {
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: go-pfcp UPF-ADDRESS N3-ADDRESS")
+		os.Exit(2)
+	}
+	upf := &UPF{
+		Addr: &net.UDPAddr{IP: net.ParseIP(os.Args[1]), Port: 8805},
+		N3:   net.ParseIP(os.Args[2]),
+	}
+	var results []Result
+	for _, scenario := range append(nodeScenarios, sessionScenarios...) {
+		result := Result{Name: scenario.name, OK: true}
+		if err := scenario.run(upf); err != nil {
+			result.OK, result.Error = false, err.Error()
+		}
+		results = append(results, result)
+	}
+	encoder := json.NewEncoder(os.Stdout)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(results); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
