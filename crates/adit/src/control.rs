@@ -14,7 +14,7 @@ use adit_tables::{NeighbourCache, Publisher};
 use adit_types::Nanos;
 use adit_types::limits::PFCP_MESSAGE_BYTES_MAX;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::admin::Query;
 use crate::clock::Clock;
@@ -178,6 +178,9 @@ fn log_event(event: &NodeEvent) {
         NodeEvent::SetupFailed { to, failure, retry_after } => {
             let retry_after_s = retry_after.to_duration().as_secs();
             warn!(%to, %failure, retry_after_s, "association setup failed");
+        }
+        NodeEvent::Fault { from, message_type, text } => {
+            error!(%from, message_type, text, "a fault in adit cost a PFCP request");
         }
         NodeEvent::NodeIdConflict { from, held_by, node_id } => {
             warn!(%node_id, %from, %held_by, "association setup refused: Node ID is in use");

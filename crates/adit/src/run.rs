@@ -44,6 +44,10 @@ type WorkerThread = JoinHandle<anyhow::Result<()>>;
 pub fn run(path: &Path) -> anyhow::Result<()> {
     let config = Config::load(path)?;
     start_log();
+    hush_contained_panics();
+    if config.n4.allow.is_empty() {
+        warn!("n4.allow is empty: any address may set up an association");
+    }
     check_cores(&config)?;
     // Blocked before any thread starts, so that a signal reaches this thread only.
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot wait for signals")?;
@@ -92,6 +96,16 @@ fn start_log() {
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         .init();
+}
+
+/// A panic that the PFCP node contains becomes one line of its log; all others print as ever.
+fn hush_contained_panics() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !adit_n4::is_contained() {
+            print(panic);
+        }
+    }));
 }
 
 fn check_cores(config: &Config) -> anyhow::Result<()> {

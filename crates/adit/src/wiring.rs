@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use adit_dpdk::EalConfig;
-use adit_n4::NodeConfig;
+use adit_n4::{NodeConfig, PeerPolicy, PeerPrefix};
 use adit_session::{LocalAddresses, LocalInterface, Provisioning, StoreConfig};
 use adit_tables::{Interface, IpPrefix, Route, TablesConfig};
 use adit_types::limits::NEXT_HOPS_MAX;
@@ -80,6 +80,13 @@ fn prefix(net: IpNet) -> Option<IpPrefix> {
     }
 }
 
+fn peer_prefix(net: IpNet) -> Option<PeerPrefix> {
+    match prefix(net)? {
+        IpPrefix::V4(prefix) => Some(PeerPrefix::V4(prefix)),
+        IpPrefix::V6(prefix) => Some(PeerPrefix::V6(prefix)),
+    }
+}
+
 /// What the PFCP node is made with.
 pub fn node(
     config: &Config,
@@ -100,6 +107,12 @@ pub fn node(
         n1: config.n4.n1_retries.into(),
         recovery_time_stamp,
         seed: sequence_seed,
+        policy: PeerPolicy {
+            allow: config.n4.allow.iter().filter_map(|net| peer_prefix(*net)).collect(),
+            requests_per_s_max: config.n4.peer_requests_per_s_max,
+            requests_burst: config.n4.peer_requests_burst,
+            sessions_per_association_max: config.n4.sessions_per_association_max,
+        },
         store: store(config, secret_seed),
     }
 }

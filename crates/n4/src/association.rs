@@ -9,9 +9,10 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use adit_pfcp::ie::{self, Fqdn};
 use adit_rules::DeltaId;
 use adit_session::OwnerId;
-use adit_types::Nanos;
 use adit_types::limits::ASSOCIATIONS_MAX;
+use adit_types::{Nanos, Seid};
 
+use crate::admission::Buckets;
 use crate::node::Node;
 use crate::response_cache::ResponseCache;
 
@@ -85,6 +86,7 @@ pub struct Association {
 pub(crate) struct Peer {
     pub association: Option<Association>,
     pub cache: ResponseCache,
+    pub buckets: Buckets,
 }
 
 /// Why an association ended.
@@ -176,6 +178,15 @@ pub enum NodeEvent {
         failure: SetupFailure,
         /// Time until the next attempt.
         retry_after: Nanos,
+    },
+    /// The handling of a message ended in a fault of ours. Told once per kind.
+    Fault {
+        /// Who sent the message.
+        from: IpAddr,
+        /// Its type.
+        message_type: &'static str,
+        /// What the fault says.
+        text: String,
     },
     /// A setup was refused: its Node ID is associated from another address.
     NodeIdConflict {
@@ -272,17 +283,19 @@ impl Node {
         address: IpAddr,
         reason: DownReason,
     ) -> Option<DeltaId> {
+        let owner = self.association(address)?.owner;
+        let (sessions, last) = self.delete_sessions_of(owner);
         let peer = self.peers.get_mut(&address)?;
         let association = peer.association.take()?;
         peer.cache = ResponseCache::default();
         self.setups.disconnected(now, address);
         for pending in self.pending.values_mut() {
-            pending.answer.take_if(|answer| answer.peer == address);
+            if pending.answer.take_if(|answer| answer.peer == address).is_some() {
+                self.answers_waiting -= 1;
+            }
         }
         self.transactions.cancel(|purpose| purpose.is_heartbeat_of(association.owner));
         self.forget_reports_of_owner(association.owner);
-        let deltas = self.store.delete_owned(association.owner);
-        let sessions = deltas.len();
         self.counters.scalars.associations_down += 1;
         self.counters.scalars.sessions_removed_with_association += as_count(sessions);
         let node_id = association.node_id;
@@ -291,11 +304,21 @@ impl Node {
             self.events.push_back(NodeEvent::PeerRestarted { address, node_id: node_id.clone() });
         }
         self.events.push_back(NodeEvent::AssociationDown { address, node_id, sessions, reason });
-        let mut last = None;
-        for delta in deltas {
-            last = Some(self.publish(delta));
-        }
         last
+    }
+
+    /// Deletes the sessions of an association, each published at once, so that none is half gone
+    /// whatever happens. Returns how many, and the last change.
+    fn delete_sessions_of(&mut self, owner: OwnerId) -> (usize, Option<DeltaId>) {
+        let owned = self.store.sessions().filter(|session| session.owner() == owner);
+        let owned: Vec<Seid> = owned.map(adit_session::Session::up_seid).collect();
+        let mut last = None;
+        for &up_seid in &owned {
+            if let Ok(delta) = self.store.delete(up_seid) {
+                last = Some(self.publish(delta));
+            }
+        }
+        (owned.len(), last)
     }
 
     /// Forgets peers that have no association and nothing to replay any more.

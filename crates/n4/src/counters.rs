@@ -36,8 +36,20 @@ scalars! {
     discarded_malformed_response,
     /// Requests discarded: undecodable and without a response that could say so.
     discarded_malformed_request,
-    /// Requests discarded: too many requests of this peer wait for publication.
-    discarded_pending_full,
+    /// Requests refused: too many requests, of this peer or of all, wait for publication.
+    refused_pending_full,
+    /// Datagrams discarded: their source is not in the allow-list.
+    discarded_peer_not_allowed,
+    /// Requests discarded: their peer asks for more than its rate.
+    discarded_over_rate,
+    /// Establishments refused: the association has as many sessions as it may.
+    refused_sessions_per_association_full,
+    /// Messages whose handling ended in a fault of ours.
+    faults,
+    /// Messages without an answer because their handling ended in a fault of ours.
+    discarded_after_fault,
+    /// Sessions removed because a fault of ours left their change unfinished.
+    sessions_removed_after_fault,
     /// Heartbeat Requests whose Recovery Time Stamp is older than the known one: late copies.
     stale_recovery_time_stamps,
     /// Answers that could not be encoded, because they exceed a message.

@@ -8,7 +8,9 @@
 //! Spec: TS 29.244 Release 17, §6 and §7.
 #![forbid(unsafe_code)]
 
+mod admission;
 mod association;
+mod containment;
 mod counters;
 mod features;
 mod heartbeat;
@@ -19,6 +21,10 @@ mod response_cache;
 mod setup;
 mod transaction;
 
+pub use admission::{PeerPolicy, PeerPrefix};
 pub use association::{Association, DownReason, NodeEvent, NodeId, SetupFailure};
+#[doc(hidden)]
+pub use containment::FaultPoint;
+pub use containment::is_contained;
 pub use counters::{Counters, Scalars};
 pub use node::{Node, NodeConfig, Transmit};

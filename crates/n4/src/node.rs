@@ -11,9 +11,12 @@ use std::hash::DefaultHasher;
 use adit_pfcp::{Cause, Datagram, Header, HeaderError, MessageBody, MessageType, RawMessage};
 use adit_rules::{DeltaId, RuleDelta};
 use adit_session::{SessionStore, StoreConfig};
+use adit_types::limits::PENDING_MAX;
 use adit_types::{Nanos, Seid, SessionIndex};
 
+use crate::admission::{Admission, PeerPolicy};
 use crate::association::{NodeEvent, NodeId, Peer};
+use crate::containment::{FaultKinds, FaultPoint};
 use crate::counters::Counters;
 use crate::procedure::report::Reports;
 use crate::response_cache::{RequestKey, Seen};
@@ -43,6 +46,8 @@ pub struct NodeConfig {
     pub recovery_time_stamp: u32,
     /// Start of our sequence numbers.
     pub seed: u32,
+    /// Who is heard, and how much.
+    pub policy: PeerPolicy,
     /// The session store.
     pub store: StoreConfig,
 }
@@ -126,6 +131,11 @@ pub struct Node {
     pub(crate) events: VecDeque<NodeEvent>,
     pub(crate) counters: Counters,
     pub(crate) last_owner: u32,
+    /// Requests whose answers wait for publication.
+    pub(crate) answers_waiting: usize,
+    pub(crate) fault: Option<FaultPoint>,
+    pub(crate) fault_kinds: FaultKinds,
+    admission: Admission,
     last_delta: u64,
     transmits: VecDeque<Transmit>,
     deltas: VecDeque<(DeltaId, RuleDelta)>,
@@ -136,6 +146,8 @@ impl Node {
     /// A node without peers. Its first [`Node::handle_timeout`] starts the configured setups.
     #[must_use]
     pub fn new(config: NodeConfig) -> Self {
+        let configured = config.connect.iter().map(|&peer| canonical(peer).ip()).collect();
+        let admission = Admission::new(config.policy.clone(), configured, config.seed);
         Self {
             store: SessionStore::new(config.store.clone()),
             peers: BTreeMap::new(),
@@ -146,6 +158,10 @@ impl Node {
             events: VecDeque::new(),
             counters: Counters::default(),
             last_owner: 0,
+            answers_waiting: 0,
+            fault: None,
+            fault_kinds: FaultKinds::new(),
+            admission,
             last_delta: 0,
             transmits: VecDeque::new(),
             deltas: VecDeque::new(),
@@ -160,12 +176,22 @@ impl Node {
     pub fn handle_datagram(&mut self, now: Nanos, from: SocketAddr, bytes: &[u8]) {
         let from = canonical(from);
         self.counters.scalars.datagrams_received += 1;
+        if !self.admission.is_allowed(from.ip()) {
+            self.counters.scalars.discarded_peer_not_allowed += 1;
+            return;
+        }
         let mut datagram = Datagram::new(bytes);
         loop {
             let rest = datagram.remaining();
             match datagram.next() {
                 None => return,
-                Some(Ok(message)) => self.handle_message(now, from, message),
+                Some(Ok(RawMessage { header, body })) => {
+                    self.counters.count_received(header.message_type);
+                    if self.admit(now, from, header.message_type) {
+                        self.handle_contained(&Request { now, from, header, body });
+                    }
+                }
+                Some(Err(_)) if !self.admit(now, from, MessageType(0)) => {}
                 Some(Err(error)) => {
                     let start = bytes.len().saturating_sub(rest);
                     self.handle_header_error(from, error, bytes.get(start..).unwrap_or_default());
@@ -180,6 +206,7 @@ impl Node {
         let Some(pending) = self.pending.remove(&id) else { return };
         self.store.reclaim(pending.session);
         if let Some(answer) = pending.answer {
+            self.answers_waiting -= 1;
             self.deliver(now, answer);
         }
     }
@@ -298,33 +325,44 @@ impl Node {
         }
     }
 
-    fn handle_message(&mut self, now: Nanos, from: SocketAddr, message: RawMessage<'_>) {
-        let RawMessage { header, body } = message;
-        self.counters.count_received(header.message_type);
-        let request = Request { now, from, header, body };
-        match header.message_type {
-            MessageType::HEARTBEAT_REQUEST => self.handle_heartbeat_request(&request),
-            MessageType::HEARTBEAT_RESPONSE => self.handle_heartbeat_response(&request),
+    /// Takes a token for a message; responses need none, because they answer us.
+    fn admit(&mut self, now: Nanos, from: SocketAddr, message_type: MessageType) -> bool {
+        if message_type.info().is_some_and(|info| !info.is_request) {
+            return true;
+        }
+        let peer = self.peers.get_mut(&from.ip()).filter(|peer| peer.association.is_some());
+        let own = peer.map(|peer| &mut peer.buckets);
+        let is_heartbeat = message_type == MessageType::HEARTBEAT_REQUEST;
+        let admitted = self.admission.admit(now, from.ip(), own, is_heartbeat);
+        self.counters.scalars.discarded_over_rate += u64::from(!admitted);
+        admitted
+    }
+
+    pub(crate) fn handle_message(&mut self, request: &Request<'_>) {
+        self.fail_if_injected(FaultPoint::Start);
+        match request.header.message_type {
+            MessageType::HEARTBEAT_REQUEST => self.handle_heartbeat_request(request),
+            MessageType::HEARTBEAT_RESPONSE => self.handle_heartbeat_response(request),
             MessageType::ASSOCIATION_SETUP_REQUEST => {
-                self.once(&request, Self::handle_association_setup);
+                self.once(request, Self::handle_association_setup);
             }
             MessageType::ASSOCIATION_SETUP_RESPONSE => {
-                self.handle_association_setup_response(&request);
+                self.handle_association_setup_response(request);
             }
             MessageType::ASSOCIATION_UPDATE_REQUEST => {
-                self.once(&request, Self::handle_association_update);
+                self.once(request, Self::handle_association_update);
             }
             MessageType::ASSOCIATION_RELEASE_REQUEST => {
-                self.once(&request, Self::handle_association_release);
+                self.once(request, Self::handle_association_release);
             }
             MessageType::SESSION_ESTABLISHMENT_REQUEST => {
-                self.once(&request, Self::handle_session_establishment);
+                self.once(request, Self::handle_session_establishment);
             }
             MessageType::SESSION_MODIFICATION_REQUEST => {
-                self.once(&request, Self::handle_session_modification);
+                self.once(request, Self::handle_session_modification);
             }
             MessageType::SESSION_DELETION_REQUEST => {
-                self.once(&request, Self::handle_session_deletion);
+                self.once(request, Self::handle_session_deletion);
             }
             MessageType::SESSION_REPORT_RESPONSE => self.handle_session_report_response(&request),
             MessageType::PFD_MANAGEMENT_RESPONSE
@@ -351,8 +389,9 @@ impl Node {
         };
         peer.cache.expire(request.now, lifetime);
         match peer.cache.find(&request.key()) {
-            Seen::New if peer.cache.is_full_of_pending() => {
-                self.counters.scalars.discarded_pending_full += 1;
+            Seen::New if peer.cache.is_full_of_pending() || self.answers_waiting >= PENDING_MAX => {
+                self.counters.scalars.refused_pending_full += 1;
+                self.refuse_request(request, Cause::NoResourcesAvailable, None);
             }
             Seen::New => procedure(self, request),
             Seen::InProgress => self.counters.scalars.retransmissions_in_progress += 1,
@@ -389,8 +428,23 @@ impl Node {
             return self.deliver(request.now, answer);
         };
         pending.answer = Some(answer);
+        self.answers_waiting += 1;
         if let Some(peer) = self.peers.get_mut(&peer) {
             peer.cache.begin(key);
+        }
+    }
+
+    /// Drops an answer to `request` that waits for publication.
+    pub(crate) fn forget_answer(&mut self, request: &Request<'_>) {
+        let (peer, key) = (request.peer(), request.key());
+        for pending in self.pending.values_mut() {
+            let ours = |answer: &mut Answer| answer.peer == peer && answer.key == key;
+            if pending.answer.take_if(ours).is_some() {
+                self.answers_waiting -= 1;
+            }
+        }
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            peer.cache.abandon(&key);
         }
     }
 

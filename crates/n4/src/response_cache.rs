@@ -72,6 +72,14 @@ impl ResponseCache {
         self.entries.insert(key, Entry::InProgress);
     }
 
+    /// Forgets `key` if its answer waits for publication.
+    pub fn abandon(&mut self, key: &RequestKey) {
+        if matches!(self.entries.get(key), Some(Entry::InProgress)) {
+            self.entries.remove(key);
+            self.in_progress -= 1;
+        }
+    }
+
     /// Remembers the answer to `key`. Returns how many older answers gave way (0 or 1).
     pub fn answer(&mut self, now: Nanos, key: RequestKey, bytes: Vec<u8>) -> u64 {
         match self.entries.insert(key, Entry::Answered { bytes, at: now }) {

@@ -248,7 +248,9 @@ fn requests_that_wait_are_bounded_per_peer() {
         bench.node.handle_datagram(bench.now, smf(10), &request);
     }
     assert_eq!(bench.node.pending_len(), PENDING_PER_PEER_MAX);
-    assert_eq!(bench.node.counters().scalars.discarded_pending_full, 1);
+    assert_eq!(bench.node.counters().scalars.refused_pending_full, 1);
+    let refused = bench.sent().pop().unwrap();
+    assert_eq!(refusal(&refused.bytes), (Cause::NoResourcesAvailable, None, None));
     let other = establish(2, &SessionScript::new(1, 9999));
     bench.node.handle_datagram(bench.now, smf(11), &other);
     assert_eq!(bench.node.pending_len(), PENDING_PER_PEER_MAX + 1);

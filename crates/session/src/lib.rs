@@ -12,6 +12,7 @@ mod change;
 mod keys;
 mod provisioning;
 mod record;
+mod recovery;
 mod refusal;
 mod sdf_text;
 mod session;

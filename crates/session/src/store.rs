@@ -10,9 +10,10 @@ use crate::alloc::{SeidAllocator, SessionIndexAllocator, TeidAllocator};
 use crate::change::Change;
 use crate::provisioning::Provisioning;
 use crate::record::{FTeid, Records};
+use crate::recovery::OpenCommit;
 use crate::refusal::Refusal;
 use crate::session::{CpFSeid, OwnerId, Session};
-use crate::update::{self, Fate};
+use crate::update::{self, Compiled, Fate};
 
 /// What a store is made for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,6 +92,15 @@ pub struct SessionStore {
     pub(crate) seids: SeidAllocator,
     pub(crate) indices: SessionIndexAllocator,
     pub(crate) retired: HashMap<SessionIndex, VecDeque<Retired>>,
+    pub(crate) owned: HashMap<OwnerId, usize>,
+    /// Commits begun.
+    pub(crate) commits: u64,
+    /// The session of the last one.
+    pub(crate) last_commit: Option<Seid>,
+    /// The commit that has begun and not ended; `None` between calls, unless one unwound.
+    pub(crate) open_commit: Option<OpenCommit>,
+    /// The next commit panics half way. For tests of what contains it.
+    pub(crate) fault_in_commit: bool,
 }
 
 /// What one delta takes away and its reclaim sets free.
@@ -120,6 +130,11 @@ impl SessionStore {
             seids: SeidAllocator::new(config.seed),
             indices: SessionIndexAllocator::new(sessions_max),
             retired: HashMap::new(),
+            owned: HashMap::new(),
+            commits: 0,
+            last_commit: None,
+            open_commit: None,
+            fault_in_commit: false,
         }
     }
 
@@ -141,10 +156,12 @@ impl SessionStore {
         let session = Session { up_seid, index, owner, cp, records: Records::default() };
         let resolved = update::prepare(self, &session, change)?;
         let created = resolved.created.clone();
+        let compiled = update::compile_change(self, &session, &resolved, Fate::Establish);
+        self.open(up_seid, index, &compiled);
         self.seids.commit(seid);
         self.indices.take();
         self.by_seid.insert(up_seid, index);
-        let delta = update::commit(self, session, resolved, Fate::Establish);
+        let delta = update::commit(self, session, resolved, compiled);
         let Some(delta) = delta else { unreachable!("an establishment always yields a delta") };
         Ok(Established { up_seid, index, delta, created })
     }
@@ -161,9 +178,10 @@ impl SessionStore {
         let cp = change.cp_f_seid;
         let resolved = update::prepare(self, session, change)?;
         let created = resolved.created.clone();
-        let mut session = self.take(up_seid).ok_or(Refusal::UnknownSession { up_seid })?;
+        let compiled = update::compile_change(self, session, &resolved, Fate::Modify);
+        let mut session = self.take_for(up_seid, &compiled)?;
         session.cp = cp.unwrap_or(session.cp);
-        let delta = update::commit(self, session, resolved, Fate::Modify);
+        let delta = update::commit(self, session, resolved, compiled);
         Ok(Modified { delta, created })
     }
 
@@ -174,8 +192,11 @@ impl SessionStore {
     ///
     /// Spec: TS 29.244 §6.3.4, §7.5.6.
     pub fn delete(&mut self, up_seid: Seid) -> Result<RuleDelta, Refusal> {
-        let session = self.take(up_seid).ok_or(Refusal::UnknownSession { up_seid })?;
-        let delta = update::commit(self, session, update::Resolved::default(), Fate::Delete);
+        let session = self.session(up_seid).ok_or(Refusal::UnknownSession { up_seid })?;
+        let resolved = update::Resolved::default();
+        let compiled = update::compile_change(self, session, &resolved, Fate::Delete);
+        let session = self.take_for(up_seid, &compiled)?;
+        let delta = update::commit(self, session, resolved, compiled);
         let Some(delta) = delta else { unreachable!("a deletion always yields a delta") };
         Ok(delta)
     }
@@ -221,6 +242,12 @@ impl SessionStore {
         self.sessions.iter().flatten().map(|session| &**session)
     }
 
+    /// How many sessions `owner` has.
+    #[must_use]
+    pub fn owned_count(&self, owner: OwnerId) -> usize {
+        self.owned.get(&owner).copied().unwrap_or_default()
+    }
+
     /// How many sessions there are.
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -258,15 +285,30 @@ impl SessionStore {
             self.sessions.resize(position + 1, None);
         }
         if let Some(place) = self.sessions.get_mut(position) {
+            *self.owned.entry(session.owner).or_default() += 1;
             *place = Some(Box::new(session));
             self.len += 1;
         }
     }
 
-    fn take(&mut self, up_seid: Seid) -> Option<Session> {
-        let index = *self.by_seid.get(&up_seid)?;
+    /// Begins the commit of `compiled` and takes its session out of its place.
+    fn take_for(&mut self, up_seid: Seid, compiled: &Compiled) -> Result<Session, Refusal> {
+        let unknown = Refusal::UnknownSession { up_seid };
+        let Some(session) = self.session(up_seid) else { return Err(unknown) };
+        let index = session.index;
+        self.open(up_seid, index, compiled);
+        self.take(index).ok_or(unknown)
+    }
+
+    pub(crate) fn take(&mut self, index: SessionIndex) -> Option<Session> {
         let session = self.sessions.get_mut(position(index))?.take()?;
         self.len -= 1;
+        if let Some(count) = self.owned.get_mut(&session.owner) {
+            *count -= 1;
+            if *count == 0 {
+                self.owned.remove(&session.owner);
+            }
+        }
         Some(*session)
     }
 }

@@ -46,6 +46,15 @@ pub const REPORT_ITEMS_MAX: usize = 262_144;
 /// Ethernet frame's payload several times over, and a message of the largest size far more.
 pub const REPORT_ITEMS_PER_REQUEST_MAX: usize = 32;
 
+/// Requests of all peers together that wait for publication.
+pub const PENDING_MAX: usize = 16_384;
+
+/// Heartbeat Requests per second of one peer; the standard's interval is 60 seconds.
+pub const HEARTBEATS_PER_S_MAX: u32 = 10;
+
+/// Kinds of internal faults that are told apart in the log.
+pub const FAULT_KINDS_MAX: usize = 64;
+
 /// Workers at most.
 pub const WORKERS_MAX: usize = 64;
 

@@ -98,6 +98,7 @@ pub fn control_side(sessions_max: usize) -> anyhow::Result<(Node, Publisher)> {
         n1: 3,
         recovery_time_stamp: 1,
         seed: 1,
+        policy: adit_n4::PeerPolicy::default(),
         store: store(sessions_max),
     });
     let (publisher, _) = tables(sessions_max, node.store().slot_bits(), 0)?;

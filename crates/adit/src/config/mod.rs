@@ -48,6 +48,12 @@ pub struct N4 {
     pub heartbeat_interval: Nanos,
     pub t1: Nanos,
     pub n1_retries: u8,
+    /// Who is heard; empty: everybody.
+    pub allow: Vec<IpNet>,
+    /// Requests per second of one peer; zero: no limit.
+    pub peer_requests_per_s_max: u32,
+    pub peer_requests_burst: u32,
+    pub sessions_per_association_max: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

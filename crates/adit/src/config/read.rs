@@ -98,6 +98,12 @@ fn read_n4(mut n4: Section<'_, '_>) -> N4 {
     let heartbeat_ms = n4.integer("heartbeat_interval_ms", 100..=3_600_000u64, Some(10_000));
     let t1_ms = n4.integer("t1_ms", 10..=60_000u64, Some(3000));
     let n1_retries = n4.integer("n1_retries", 0..=20u8, Some(3));
+    let allow = n4.parsed_list("allow", false, "a prefix such as \"10.0.4.0/24\"");
+    let peer_requests_per_s_max =
+        n4.integer("peer_requests_per_s_max", 0..=1_000_000, Some(50_000));
+    let peer_requests_burst = n4.integer("peer_requests_burst", 1..=1_000_000, Some(10_000));
+    let sessions_per_association_max =
+        n4.integer("sessions_per_association_max", 1..=SESSIONS_MAX, Some(SESSIONS_MAX));
     n4.finish();
     N4 {
         listen,
@@ -105,6 +111,10 @@ fn read_n4(mut n4: Section<'_, '_>) -> N4 {
         heartbeat_interval: Nanos::from_millis(heartbeat_ms),
         t1: Nanos::from_millis(t1_ms),
         n1_retries,
+        allow,
+        peer_requests_per_s_max,
+        peer_requests_burst,
+        sessions_per_association_max,
     }
 }
 

@@ -66,6 +66,19 @@ fn node_id_that_is_neither_address_nor_name_is_refused() {
 }
 
 #[test]
+fn limits_of_peers_are_read_and_have_defaults() {
+    let n4 = Config::parse(EXAMPLE).unwrap().n4;
+    assert_eq!(n4.allow[0].to_string(), "10.0.4.0/24");
+    assert_eq!((n4.peer_requests_per_s_max, n4.peer_requests_burst), (50_000, 10_000));
+    let text = EXAMPLE.replacen("allow = [\"10.0.4.0/24\"]", "sessions_per_association_max = 7", 1);
+    let n4 = Config::parse(&text).unwrap().n4;
+    assert!(n4.allow.is_empty());
+    assert_eq!(n4.sessions_per_association_max, 7);
+    let problems = changed("\"10.0.4.0/24\"", "\"10.0.4.0\"");
+    assert_eq!(paths(&problems), ["n4.allow"]);
+}
+
+#[test]
 fn two_interfaces_in_one_place_are_refused() {
     let problems = changed("port = \"core\"", "port = \"access\"");
     assert!(paths(&problems).contains(&"interface[1].vlan"), "{problems:?}");

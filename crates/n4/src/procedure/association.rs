@@ -48,7 +48,12 @@ impl Node {
         })
     }
 
-    fn respond_to_setup(&mut self, request: &Request<'_>, cause: Cause, after: Option<DeltaId>) {
+    pub(super) fn respond_to_setup(
+        &mut self,
+        request: &Request<'_>,
+        cause: Cause,
+        after: Option<DeltaId>,
+    ) {
         let node_id = self.config.node_id.clone();
         let time_stamp = RecoveryTimeStamp(self.config.recovery_time_stamp);
         let mut body = AssociationSetupResponse::new(node_id.to_ie(), cause, time_stamp);
@@ -128,6 +133,10 @@ impl Node {
                 rejected.cause
             }
         };
+        self.respond_to_update(request, cause);
+    }
+
+    pub(super) fn respond_to_update(&mut self, request: &Request<'_>, cause: Cause) {
         let node_id = self.config.node_id.clone();
         let mut body = AssociationUpdateResponse::new(node_id.to_ie(), cause);
         body.up_function_features = cause.is_accepted().then(up_function_features);
@@ -158,9 +167,18 @@ impl Node {
                 (rejected.cause, None)
             }
         };
+        self.respond_to_release(request, cause, last);
+    }
+
+    pub(super) fn respond_to_release(
+        &mut self,
+        request: &Request<'_>,
+        cause: Cause,
+        after: Option<DeltaId>,
+    ) {
         let node_id = self.config.node_id.clone();
         let body = AssociationReleaseResponse::new(node_id.to_ie(), cause);
-        self.respond(request, None, &body, last);
+        self.respond(request, None, &body, after);
     }
 
     fn release_association(&mut self, request: &Request<'_>) -> Result<Option<DeltaId>, Rejected> {

@@ -3,7 +3,8 @@
 use adit_pfcp::ie::OffendingIe;
 use adit_pfcp::message::{SessionDeletionRequest, SessionDeletionResponse};
 use adit_pfcp::{Cause, MessageBody};
-use adit_rules::RuleDelta;
+use adit_rules::{DeltaId, RuleDelta};
+use adit_types::Seid;
 
 use crate::node::{Node, Request};
 use crate::procedure::Refused;
@@ -31,19 +32,34 @@ impl Node {
     fn conclude_deletion(
         &mut self,
         deleted: Result<RuleDelta, Rejected>,
-    ) -> (SessionDeletionResponse<'static>, Option<adit_rules::DeltaId>) {
+    ) -> (SessionDeletionResponse<'static>, Option<DeltaId>) {
         match deleted {
             Ok(delta) => {
-                self.counters.scalars.sessions_deleted += 1;
                 let id = self.publish(delta);
+                self.counters.scalars.sessions_deleted += 1;
                 (SessionDeletionResponse::new(Cause::RequestAccepted), Some(id))
             }
             Err(rejected) => {
                 self.count_refused(rejected.cause);
-                let mut body = SessionDeletionResponse::new(rejected.cause);
-                body.offending_ie = rejected.offending_ie.map(OffendingIe::from);
-                (body, None)
+                (refusal(rejected), None)
             }
         }
     }
+
+    pub(super) fn refuse_deletion(
+        &mut self,
+        request: &Request<'_>,
+        seid: Seid,
+        rejected: Rejected,
+        after: Option<DeltaId>,
+    ) {
+        self.count_refused(rejected.cause);
+        self.respond(request, Some(seid), &refusal(rejected), after);
+    }
+}
+
+fn refusal(rejected: Rejected) -> SessionDeletionResponse<'static> {
+    let mut body = SessionDeletionResponse::new(rejected.cause);
+    body.offending_ie = rejected.offending_ie.map(OffendingIe::from);
+    body
 }

@@ -3,9 +3,11 @@
 use adit_pfcp::ie::{self, FSeid, PfcpSeReqFlags};
 use adit_pfcp::message::{SessionEstablishmentRequest, SessionEstablishmentResponse};
 use adit_pfcp::{Cause, Ie, IeIter, IeType, MessageBody};
+use adit_rules::DeltaId;
 use adit_session::{Change, CpFSeid, Established};
 use adit_types::Seid;
 
+use crate::containment::FaultPoint;
 use crate::node::{Node, Request};
 use crate::procedure::{created_pdrs, demand, f_teids, rule_decode};
 use crate::refusal::Rejected;
@@ -17,7 +19,7 @@ impl Node {
         let cp_seid = cp_f_seid(request.body).map_or(Seid(0), |cp| cp.seid);
         match self.establish(request) {
             Ok(established) => self.accept_establishment(request, cp_seid, established),
-            Err(rejected) => self.refuse_establishment(request, cp_seid, rejected),
+            Err(rejected) => self.refuse_establishment(request, cp_seid, rejected, None),
         }
     }
 
@@ -25,6 +27,10 @@ impl Node {
         // INTEROP: the peer is known by its address; some SMFs name another of their Node IDs here.
         let owner = self.association(request.peer()).map(|association| association.owner);
         let owner = owner.ok_or(Rejected::new(Cause::NoEstablishedAssociation))?;
+        if self.store.owned_count(owner) >= self.config.policy.sessions_per_association_max {
+            self.counters.scalars.refused_sessions_per_association_full += 1;
+            return Err(Rejected::new(Cause::NoResourcesAvailable));
+        }
         let message = SessionEstablishmentRequest::decode_body(request.body)?;
         demand::check(request.body)?;
         let flags = message.pfcp_se_req_flags.unwrap_or_default();
@@ -66,6 +72,7 @@ impl Node {
     ) {
         self.counters.scalars.sessions_established += 1;
         let id = self.publish(established.delta);
+        self.fail_if_injected(FaultPoint::Answer);
         let f_teids = f_teids(&established.created);
         let created = created_pdrs(&established.created, &f_teids);
         let node_id = self.config.node_id.clone();
@@ -75,18 +82,24 @@ impl Node {
         self.respond(request, Some(cp_seid), &body, Some(id));
     }
 
-    fn refuse_establishment(&mut self, request: &Request<'_>, cp_seid: Seid, rejected: Rejected) {
+    pub(super) fn refuse_establishment(
+        &mut self,
+        request: &Request<'_>,
+        cp_seid: Seid,
+        rejected: Rejected,
+        after: Option<DeltaId>,
+    ) {
         self.count_refused(rejected.cause);
         let node_id = self.config.node_id.clone();
         let mut body = SessionEstablishmentResponse::new(node_id.to_ie(), rejected.cause);
         body.offending_ie = rejected.offending_ie.map(ie::OffendingIe::from);
         body.failed_rule_id = rejected.failed_rule;
-        self.respond(request, Some(cp_seid), &body, None);
+        self.respond(request, Some(cp_seid), &body, after);
     }
 }
 
 /// The first readable F-SEID of a body.
-fn cp_f_seid(body: &[u8]) -> Option<FSeid> {
+pub(super) fn cp_f_seid(body: &[u8]) -> Option<FSeid> {
     let ie = IeIter::new(body).flatten().find(|ie| ie.ie_type == IeType::F_SEID)?;
     FSeid::decode(ie.value).ok()
 }

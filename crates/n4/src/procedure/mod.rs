@@ -9,6 +9,7 @@ mod demand;
 mod establish;
 mod modify;
 mod name;
+mod reject;
 pub(crate) mod report;
 mod rule_decode;
 

@@ -3,9 +3,11 @@
 use adit_pfcp::ie::{OffendingIe, PfcpSmReqFlags};
 use adit_pfcp::message::{SessionModificationRequest, SessionModificationResponse};
 use adit_pfcp::{Cause, IeType, MessageBody};
+use adit_rules::DeltaId;
 use adit_session::{Change, CpFSeid, Modified};
 use adit_types::Seid;
 
+use crate::containment::FaultPoint;
 use crate::node::{Node, Request};
 use crate::procedure::{Refused, created_pdrs, demand, f_teids, rule_decode};
 use crate::refusal::Rejected;
@@ -17,12 +19,12 @@ impl Node {
         let (up_seid, cp_seid) = match self.session_of(request) {
             Ok(seids) => seids,
             Err(Refused { seid, rejected }) => {
-                return self.refuse_modification(request, seid, rejected);
+                return self.refuse_modification(request, seid, rejected, None);
             }
         };
         match self.modify(request, up_seid) {
             Ok(modified) => self.accept_modification(request, up_seid, modified),
-            Err(rejected) => self.refuse_modification(request, cp_seid, rejected),
+            Err(rejected) => self.refuse_modification(request, cp_seid, rejected, None),
         }
     }
 
@@ -72,11 +74,12 @@ impl Node {
     }
 
     fn accept_modification(&mut self, request: &Request<'_>, up_seid: Seid, modified: Modified) {
+        let after = modified.delta.map(|delta| self.publish(delta));
+        self.fail_if_injected(FaultPoint::Answer);
         self.counters.scalars.sessions_modified += 1;
         // A new CP F-SEID counts from this response on. Spec: TS 29.244 §7.5.4.1.
         let session = self.store.session(up_seid);
         let cp_seid = session.map_or(Seid(0), |session| session.cp_f_seid().seid);
-        let after = modified.delta.map(|delta| self.publish(delta));
         let f_teids = f_teids(&modified.created);
         let created = created_pdrs(&modified.created, &f_teids);
         let mut body = SessionModificationResponse::new(Cause::RequestAccepted);
@@ -84,11 +87,17 @@ impl Node {
         self.respond(request, Some(cp_seid), &body, after);
     }
 
-    fn refuse_modification(&mut self, request: &Request<'_>, seid: Seid, rejected: Rejected) {
+    pub(super) fn refuse_modification(
+        &mut self,
+        request: &Request<'_>,
+        seid: Seid,
+        rejected: Rejected,
+        after: Option<DeltaId>,
+    ) {
         self.count_refused(rejected.cause);
         let mut body = SessionModificationResponse::new(rejected.cause);
         body.offending_ie = rejected.offending_ie.map(OffendingIe::from);
         body.failed_rule_id = rejected.failed_rule;
-        self.respond(request, Some(seid), &body, None);
+        self.respond(request, Some(seid), &body, after);
     }
 }

@@ -44,6 +44,7 @@ pub fn config() -> NodeConfig {
         n1: N1,
         recovery_time_stamp: UPF_STARTED,
         seed: 1,
+        policy: Default::default(),
         store: StoreConfig {
             sessions_max: 1000,
             n3_addresses: LocalAddresses { v4: Some(N3), v6: None },

@@ -1,6 +1,8 @@
 //! Stage 4: write the change into the store and say what workers have to learn. Cannot fail.
+//!
+//! Everything that is computed is computed before the first write, by [`compile_change`].
 
-use adit_rules::{KeyChange, RuleDelta, SessionKey};
+use adit_rules::{KeyChange, RuleDelta, SessionKey, SessionRules};
 use adit_types::{SessionIndex, Teid};
 
 use super::s2_resolve::Resolved;
@@ -20,37 +22,74 @@ pub(crate) enum Fate {
     Delete,
 }
 
+/// A change ready to be written.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    fate: Fate,
+    claims_before: Vec<SessionKey>,
+    claims_after: Vec<SessionKey>,
+    key_changes: Vec<KeyChange>,
+    rules: Option<Box<SessionRules>>,
+    /// Nothing changes for packets.
+    unchanged: bool,
+}
+
+impl Compiled {
+    /// Every claim of the session, before or after; lookup keys are claims.
+    pub fn all_keys(&self) -> Vec<SessionKey> {
+        let added = keys::difference(&self.claims_after, &self.claims_before);
+        self.claims_before.iter().copied().chain(added).collect()
+    }
+}
+
+/// Compiles the change from the records of `session` to `resolved`. Reads only.
+pub(crate) fn compile_change(
+    store: &SessionStore,
+    session: &Session,
+    resolved: &Resolved,
+    fate: Fate,
+) -> Compiled {
+    let compile = |records| compile(&store.provisioning, session.up_seid, records);
+    let (before, after) = (&session.records, &resolved.records);
+    let key_changes = changes(&keys::keys(before), &keys::keys(after));
+    let rules = (fate != Fate::Delete).then(|| Box::new(compile(after)));
+    let unchanged = fate == Fate::Modify
+        && key_changes.is_empty()
+        && rules.as_deref() == Some(&compile(before));
+    let (claims_before, claims_after) = (keys::claims(before), keys::claims(after));
+    Compiled { fate, claims_before, claims_after, key_changes, rules, unchanged }
+}
+
 /// Commits `resolved` as the new rules of `session`, which is not in its place meanwhile.
 /// Returns the delta; `None` when a modification changes nothing for packets.
 pub(crate) fn commit(
     store: &mut SessionStore,
     mut session: Session,
     resolved: Resolved,
-    fate: Fate,
+    compiled: Compiled,
 ) -> Option<RuleDelta> {
-    let index = session.index;
-    let before = core::mem::replace(&mut session.records, resolved.records);
+    let (index, up_seid) = (session.index, session.up_seid);
+    let Compiled { fate, claims_before, claims_after, key_changes, rules, unchanged } = compiled;
+    session.records = resolved.records;
     store.teids.commit(resolved.teids, index);
-    let retired =
-        move_claims(store, index, &keys::claims(&before), &keys::claims(&session.records));
-
-    let key_changes = changes(&keys::keys(&before), &keys::keys(&session.records));
-    let up_seid = session.up_seid;
-    let rules = (fate != Fate::Delete)
-        .then(|| Box::new(compile(&store.provisioning, up_seid, &session.records)));
-    let unchanged = fate == Fate::Modify
-        && key_changes.is_empty()
-        && rules.as_deref() == Some(&compile(&store.provisioning, up_seid, &before));
+    let retired = move_claims(store, index, &claims_before, &claims_after);
+    if store.fault_in_commit {
+        store.fault_in_commit = false;
+        #[allow(clippy::panic, reason = "injected by a test")]
+        {
+            panic!("fault injected into a commit");
+        }
+    }
     if fate != Fate::Delete {
         store.put(session);
     }
-    if unchanged {
-        return None;
+    if !unchanged {
+        let gone = (fate == Fate::Delete).then_some(up_seid);
+        let queue = store.retired.entry(index).or_default();
+        queue.push_back(Retired { teids: retired, session: gone });
     }
-    let gone = (fate == Fate::Delete).then_some(up_seid);
-    let queue = store.retired.entry(index).or_default();
-    queue.push_back(Retired { teids: retired, session: gone });
-    Some(RuleDelta { session: index, keys: key_changes, rules })
+    store.open_commit = None;
+    (!unchanged).then_some(RuleDelta { session: index, keys: key_changes, rules })
 }
 
 /// Removals first, each in ascending order.

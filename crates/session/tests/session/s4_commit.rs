@@ -125,3 +125,33 @@ fn teids_of_live_sessions_differ_in_their_low_bits() {
         .collect();
     assert_eq!(low.len(), 100);
 }
+
+#[test]
+fn commit_that_unwinds_is_recovered_by_removing_its_session() {
+    let mut store = store(4);
+    let kept = store.establish(OWNER, CP, session(1)).unwrap();
+    let reserved = store.reserved();
+    let established = store.establish(OWNER, CP, session(2)).unwrap();
+    let old = established.created[0].f_teid.teid;
+    store.inject_fault_in_commit();
+    let update = PdrUpdate { id: PdrId(1), pdi: Some(uplink(2).pdi), ..PdrUpdate::default() };
+    let change = Change { update_pdrs: vec![update], ..Change::default() };
+    let commits = store.commits();
+    let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        store.modify(established.up_seid, change).map(|_| ())
+    }));
+    assert!(unwound.is_err() && store.commits() == commits + 1);
+    let delta = store.recover().unwrap();
+    assert_eq!(delta.session, established.index);
+    assert!(delta.rules.is_none());
+    for key in [SessionKey::Teid(old), SessionKey::UeIpv4(ue(2))] {
+        assert!(delta.keys.contains(&KeyChange::Remove(key)), "{key:?}");
+    }
+    assert_eq!(store.recover(), None);
+    assert_eq!((store.len(), store.owned_count(OWNER)), (1, 1));
+    store.reclaim(established.index);
+    store.reclaim(established.index);
+    assert_eq!(store.reserved(), reserved);
+    assert!(store.session(kept.up_seid).is_some());
+    assert!(store.establish(OWNER, CP, session(2)).is_ok());
+}

@@ -1,0 +1,200 @@
+//! Who may speak to the node, and how much.
+//!
+//! An address outside the allow-list is not heard at all. Requests of an address pass a token
+//! bucket: its own when it has an association, else one of a fixed number of buckets that all
+//! strangers share, so that nobody makes the node remember them. Heartbeat Requests have buckets of
+//! their own, so that a peer that asks for too much is not taken for dead.
+
+use core::hash::{Hash, Hasher};
+use core::net::IpAddr;
+use std::hash::DefaultHasher;
+
+use adit_types::limits::HEARTBEATS_PER_S_MAX;
+use adit_types::{Ipv4Prefix, Ipv6Prefix, Nanos};
+
+/// Buckets that addresses without an association share. A power of two.
+const STRANGER_BUCKETS: usize = 256;
+
+/// Addresses of one family that may speak to the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeerPrefix {
+    /// IPv4 addresses.
+    V4(Ipv4Prefix),
+    /// IPv6 addresses.
+    V6(Ipv6Prefix),
+}
+
+impl PeerPrefix {
+    fn contains(&self, addr: IpAddr) -> bool {
+        match (self, addr) {
+            (Self::V4(prefix), IpAddr::V4(addr)) => prefix.contains(addr),
+            (Self::V6(prefix), IpAddr::V6(addr)) => prefix.contains(addr),
+            (Self::V4(_), IpAddr::V6(_)) | (Self::V6(_), IpAddr::V4(_)) => false,
+        }
+    }
+}
+
+/// What peers may do. The default lets everybody in, without limits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerPolicy {
+    /// Who is heard, besides the configured peers. Empty: everybody.
+    pub allow: Vec<PeerPrefix>,
+    /// Requests per second of one peer, in the long run. Zero: no limit.
+    pub requests_per_s_max: u32,
+    /// Requests of one peer that may come at once.
+    pub requests_burst: u32,
+    /// Sessions of one association at most.
+    pub sessions_per_association_max: usize,
+}
+
+impl Default for PeerPolicy {
+    fn default() -> Self {
+        Self {
+            allow: Vec::new(),
+            requests_per_s_max: 0,
+            requests_burst: 0,
+            sessions_per_association_max: usize::MAX,
+        }
+    }
+}
+
+/// How fast a bucket fills, and how much it holds.
+#[derive(Debug, Clone, Copy)]
+struct Rate {
+    interval: Nanos,
+    tolerance: Nanos,
+}
+
+impl Rate {
+    fn new(per_s: u32, burst: u32) -> Self {
+        let interval = 1_000_000_000 / u64::from(per_s.max(1));
+        let tolerance = interval.saturating_mul(u64::from(burst.max(1)));
+        Self { interval: Nanos(interval), tolerance: Nanos(tolerance) }
+    }
+}
+
+/// A token bucket: the instant at which it will be full. Generic cell rate algorithm.
+#[derive(Debug, Clone, Copy, Default)]
+struct Bucket(Nanos);
+
+impl Bucket {
+    /// Takes one token if there is one.
+    fn take(&mut self, now: Nanos, rate: Rate) -> bool {
+        let full = self.0.max(now) + rate.interval;
+        let fits = full <= now + rate.tolerance;
+        if fits {
+            self.0 = full;
+        }
+        fits
+    }
+}
+
+/// The buckets of one address.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Buckets {
+    requests: Bucket,
+    heartbeats: Bucket,
+}
+
+/// Decides about datagrams and requests.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    policy: PeerPolicy,
+    configured: Vec<IpAddr>,
+    requests: Option<Rate>,
+    heartbeats: Rate,
+    strangers: Vec<Buckets>,
+    seed: u32,
+}
+
+impl Admission {
+    /// `configured` are heard whatever the policy says. `seed` keeps outsiders from choosing the
+    /// bucket that they share.
+    pub fn new(policy: PeerPolicy, configured: Vec<IpAddr>, seed: u32) -> Self {
+        let PeerPolicy { requests_per_s_max, requests_burst, .. } = policy;
+        let limited = requests_per_s_max > 0;
+        Self {
+            requests: limited.then(|| Rate::new(requests_per_s_max, requests_burst)),
+            heartbeats: Rate::new(HEARTBEATS_PER_S_MAX, HEARTBEATS_PER_S_MAX),
+            strangers: vec![Buckets::default(); STRANGER_BUCKETS],
+            policy,
+            configured,
+            seed,
+        }
+    }
+
+    /// True when datagrams of `peer` are heard.
+    pub fn is_allowed(&self, peer: IpAddr) -> bool {
+        self.policy.allow.is_empty()
+            || self.policy.allow.iter().any(|prefix| prefix.contains(peer))
+            || self.configured.contains(&peer)
+    }
+
+    /// Takes a token for one request. `own` are the buckets of a peer with an association.
+    pub fn admit(
+        &mut self,
+        now: Nanos,
+        peer: IpAddr,
+        own: Option<&mut Buckets>,
+        is_heartbeat: bool,
+    ) -> bool {
+        let Some(requests) = self.requests else { return true };
+        let shared = self.position(peer);
+        let Some(buckets) = own.or(self.strangers.get_mut(shared)) else { return true };
+        if is_heartbeat {
+            buckets.heartbeats.take(now, self.heartbeats)
+        } else {
+            buckets.requests.take(now, requests)
+        }
+    }
+
+    fn position(&self, peer: IpAddr) -> usize {
+        let mut digest = DefaultHasher::new();
+        (self.seed, peer).hash(&mut digest);
+        let mask = u64::try_from(STRANGER_BUCKETS - 1).unwrap_or_default();
+        usize::try_from(digest.finish() & mask).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(host: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, host])
+    }
+
+    #[test]
+    fn bucket_gives_its_burst_and_then_its_rate() {
+        let rate = Rate::new(10, 3);
+        let mut bucket = Bucket::default();
+        let taken = |bucket: &mut Bucket, now| (0..10).filter(|_| bucket.take(now, rate)).count();
+        assert_eq!(taken(&mut bucket, Nanos::from_secs(5)), 3);
+        assert_eq!(taken(&mut bucket, Nanos::from_millis(5_099)), 0);
+        assert_eq!(taken(&mut bucket, Nanos::from_millis(5_100)), 1);
+        assert_eq!(taken(&mut bucket, Nanos::from_secs(60)), 3);
+    }
+
+    #[test]
+    fn allow_list_hears_its_prefixes_and_configured_peers_only() {
+        let prefix = Ipv4Prefix::containing([192, 0, 2, 0].into(), 29).unwrap();
+        let policy = PeerPolicy { allow: vec![PeerPrefix::V4(prefix)], ..PeerPolicy::default() };
+        let admission = Admission::new(policy, vec![peer(99)], 1);
+        assert!(admission.is_allowed(peer(7)) && admission.is_allowed(peer(99)));
+        assert!(!admission.is_allowed(peer(8)));
+        assert!(!admission.is_allowed("2001:db8::1".parse().unwrap()));
+        assert!(Admission::new(PeerPolicy::default(), vec![], 1).is_allowed(peer(8)));
+    }
+
+    #[test]
+    fn heartbeats_pass_while_other_requests_do_not() {
+        let policy =
+            PeerPolicy { requests_per_s_max: 1, requests_burst: 1, ..PeerPolicy::default() };
+        let mut admission = Admission::new(policy, vec![], 1);
+        assert!(admission.admit(Nanos(0), peer(1), None, false));
+        assert!(!admission.admit(Nanos(0), peer(1), None, false));
+        assert!(admission.admit(Nanos(0), peer(1), None, true));
+        let mut own = Buckets::default();
+        assert!(admission.admit(Nanos(0), peer(1), Some(&mut own), false), "its own bucket");
+    }
+}

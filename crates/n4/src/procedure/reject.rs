@@ -1,0 +1,55 @@
+//! Refusing a request for a reason that lies outside its procedure.
+
+use adit_pfcp::Cause;
+use adit_pfcp::MessageType;
+use adit_rules::DeltaId;
+use adit_types::Seid;
+
+use crate::node::{Node, Request};
+use crate::procedure::establish::cp_f_seid;
+use crate::refusal::Rejected;
+
+impl Node {
+    /// Answers `request` with `cause`, after the change `after` if there is one. A request whose
+    /// response carries no Cause, or that has none, is discarded.
+    pub(crate) fn refuse_request(
+        &mut self,
+        request: &Request<'_>,
+        cause: Cause,
+        after: Option<DeltaId>,
+    ) {
+        let rejected = Rejected::new(cause);
+        match request.header.message_type {
+            MessageType::ASSOCIATION_SETUP_REQUEST => {
+                self.count_refused(cause);
+                self.respond_to_setup(request, cause, after);
+            }
+            MessageType::ASSOCIATION_UPDATE_REQUEST => {
+                self.count_refused(cause);
+                self.respond_to_update(request, cause);
+            }
+            MessageType::ASSOCIATION_RELEASE_REQUEST => {
+                self.count_refused(cause);
+                self.respond_to_release(request, cause, after);
+            }
+            MessageType::SESSION_ESTABLISHMENT_REQUEST => {
+                let cp_seid = cp_f_seid(request.body).map_or(Seid(0), |cp| cp.seid);
+                self.refuse_establishment(request, cp_seid, rejected, after);
+            }
+            MessageType::SESSION_MODIFICATION_REQUEST => {
+                let seid = self.cp_seid_of(request);
+                self.refuse_modification(request, seid, rejected, after);
+            }
+            MessageType::SESSION_DELETION_REQUEST => {
+                let seid = self.cp_seid_of(request);
+                self.refuse_deletion(request, seid, rejected, after);
+            }
+            _ => self.counters.scalars.discarded_after_fault += 1,
+        }
+    }
+
+    /// The CP function's SEID of the session that a request names, zero if there is none.
+    fn cp_seid_of(&self, request: &Request<'_>) -> Seid {
+        self.session_of(request).map_or(Seid(0), |(_, cp_seid)| cp_seid)
+    }
+}

@@ -1,0 +1,186 @@
+//! What no peer may do to the node: speak without leave, ask for too much, or make it fall.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "helpers of tests stand outside the test functions"
+)]
+
+mod smf;
+
+use std::net::Ipv4Addr;
+
+use adit_n4::{FaultPoint, NodeConfig, NodeEvent, PeerPolicy, PeerPrefix};
+use adit_pfcp::{Cause, Message, MessageType};
+use adit_rules::{KeyChange, SessionKey};
+use adit_types::{Ipv4Prefix, Nanos, Seid, Teid};
+
+use smf::*;
+
+fn with_policy(policy: PeerPolicy) -> Bench {
+    Bench::with(NodeConfig { policy, ..config() })
+}
+
+fn cause(bytes: &[u8]) -> Cause {
+    match decode(bytes) {
+        Message::AssociationSetupResponse(body) => body.cause,
+        Message::AssociationReleaseResponse(body) => body.cause,
+        Message::SessionEstablishmentResponse(body) => body.cause,
+        Message::SessionModificationResponse(body) => body.cause,
+        Message::SessionDeletionResponse(body) => body.cause,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn script() -> SessionScript {
+    SessionScript::new(1, 1)
+}
+
+#[test]
+fn peer_outside_the_allow_list_is_not_heard_and_leaves_no_state() {
+    let allow = PeerPrefix::V4(Ipv4Prefix::containing([192, 0, 2, 10].into(), 32).unwrap());
+    let mut bench = with_policy(PeerPolicy { allow: vec![allow], ..PeerPolicy::default() });
+    bench.associate(10);
+    let setup = setup(1, Ipv4Addr::new(192, 0, 2, 11), SMF_STARTED);
+    assert!(bench.ask(smf(11), &setup).is_empty());
+    assert!(bench.ask(smf(11), &heartbeat(2, SMF_STARTED)).is_empty());
+    assert!(bench.ask(smf(11), &[0xff; 7]).is_empty());
+    let scalars = bench.node.counters().scalars;
+    assert_eq!(scalars.discarded_peer_not_allowed, 3);
+    assert_eq!(scalars.discarded_malformed_header, 0);
+    assert_eq!(bench.node.associations().count(), 1);
+}
+
+#[test]
+fn configured_peer_is_heard_although_the_allow_list_lacks_it() {
+    let allow = PeerPrefix::V4(Ipv4Prefix::containing([192, 0, 2, 10].into(), 32).unwrap());
+    let policy = PeerPolicy { allow: vec![allow], ..PeerPolicy::default() };
+    let mut bench = Bench::with(NodeConfig { policy, connect: vec![smf(20)], ..config() });
+    assert_eq!(bench.ask(smf(20), &heartbeat(2, SMF_STARTED)).len(), 1);
+}
+
+#[test]
+fn peer_over_its_rate_is_not_answered_and_others_are() {
+    let policy = PeerPolicy { requests_per_s_max: 10, requests_burst: 5, ..PeerPolicy::default() };
+    let mut bench = with_policy(policy);
+    bench.now = Nanos::from_secs(1);
+    bench.associate(10);
+    bench.associate(11);
+    let answered = (2..12).filter(|&n| !bench.ask(smf(10), &delete(n, Seid(n.into()))).is_empty());
+    assert_eq!(answered.count(), 5);
+    assert_eq!(bench.node.counters().scalars.discarded_over_rate, 5);
+    assert_eq!(bench.ask(smf(10), &heartbeat(20, SMF_STARTED)).len(), 1, "heartbeats pass");
+    assert_eq!(bench.ask(smf(11), &delete(2, Seid(1))).len(), 1);
+    bench.now = Nanos::from_secs(2);
+    assert_eq!(bench.ask(smf(10), &delete(30, Seid(1))).len(), 1);
+}
+
+#[test]
+fn session_beyond_the_limit_of_its_association_gets_cause_75() {
+    let policy = PeerPolicy { sessions_per_association_max: 1, ..PeerPolicy::default() };
+    let mut bench = with_policy(policy);
+    bench.associate(10);
+    bench.associate(11);
+    let first = bench.session(smf(10), 2, &script());
+    let bytes = bench.answer(smf(10), &establish(3, &SessionScript::new(2, 2)));
+    assert_eq!(cause(&bytes), Cause::NoResourcesAvailable);
+    assert_eq!(bench.node.counters().scalars.refused_sessions_per_association_full, 1);
+    bench.session(smf(11), 2, &SessionScript::new(3, 3));
+    assert_eq!(cause(&bench.answer(smf(10), &delete(4, first))), Cause::RequestAccepted);
+    bench.session(smf(10), 5, &SessionScript::new(2, 2));
+}
+
+#[test]
+fn fault_before_the_change_costs_one_answer_and_changes_nothing() {
+    let mut bench = Bench::associated();
+    let up_seid = bench.session(smf(10), 2, &script());
+    let before = bench.node.store().clone();
+    let requests =
+        [establish(3, &SessionScript::new(2, 2)), move_to(4, up_seid, Teid(7)), delete(5, up_seid)];
+    for request in requests {
+        bench.node.inject_fault(FaultPoint::Start);
+        let bytes = bench.answer(smf(10), &request);
+        assert_eq!(cause(&bytes), Cause::SystemFailure);
+        assert_eq!(bench.answer(smf(10), &request), bytes, "a retransmission gets it again");
+        assert_eq!(*bench.node.store(), before);
+    }
+    assert_eq!(bench.node.counters().scalars.faults, 3);
+    assert_eq!(bench.node.counters().refused(Cause::SystemFailure), 3);
+    assert_eq!(
+        cause(&bench.answer(smf(10), &move_to(6, up_seid, Teid(7)))),
+        Cause::RequestAccepted
+    );
+}
+
+#[test]
+fn fault_is_told_once_per_kind() {
+    let mut bench = Bench::associated();
+    bench.events();
+    for sequence in 2..5 {
+        bench.node.inject_fault(FaultPoint::Start);
+        bench.ask(smf(10), &delete(sequence, Seid(1)));
+    }
+    bench.node.inject_fault(FaultPoint::Start);
+    bench.ask(smf(10), &heartbeat(9, SMF_STARTED));
+    let events = bench.events();
+    assert_eq!(events.len(), 2, "{events:?}");
+    assert!(events.iter().all(|event| matches!(event, NodeEvent::Fault { .. })));
+    assert_eq!(bench.node.counters().scalars.discarded_after_fault, 1);
+    assert!(!adit_n4::is_contained());
+}
+
+#[test]
+fn fault_within_a_commit_removes_the_session_and_nothing_else() {
+    for point in [FaultPoint::Commit, FaultPoint::Answer] {
+        let mut bench = Bench::associated();
+        let kept = bench.session(smf(10), 2, &SessionScript::new(9, 9));
+        let reserved = bench.node.store().reserved();
+        let lost = bench.session(smf(10), 3, &script());
+        bench.node.inject_fault(point);
+        bench.node.handle_datagram(bench.now, smf(10), &move_to(4, lost, Teid(7)));
+        assert!(bench.sent().is_empty(), "answered when the workers know");
+        let mut removed = Vec::new();
+        while let Some((id, delta)) = bench.node.poll_delta() {
+            removed.extend(delta.rules.is_none().then_some(delta.keys));
+            bench.node.handle_published(bench.now, id);
+        }
+        assert!(removed[0].contains(&KeyChange::Remove(SessionKey::UeIpv4(script().ue))));
+        assert_eq!(cause(&bench.sent()[0].bytes), Cause::SystemFailure);
+        assert_eq!(bench.node.store().reserved(), reserved);
+        assert_eq!(bench.node.counters().scalars.sessions_removed_after_fault, 1);
+        let late = bench.answer(smf(10), &delete(5, lost));
+        assert_eq!(cause(&late), Cause::SessionContextNotFound);
+        bench.session(smf(10), 6, &script());
+        assert_eq!(cause(&bench.answer(smf(10), &delete(7, kept))), Cause::RequestAccepted);
+    }
+}
+
+#[test]
+fn fault_while_a_session_is_established_leaves_none() {
+    for point in [FaultPoint::Start, FaultPoint::Commit, FaultPoint::Answer] {
+        let mut bench = Bench::associated();
+        bench.node.inject_fault(point);
+        let bytes = bench.answer(smf(10), &establish(2, &script()));
+        assert_eq!(cause(&bytes), Cause::SystemFailure);
+        assert_eq!(raw(&bytes).header.seid, Some(Seid(1)));
+        assert_eq!(raw(&bytes).header.message_type, MessageType::SESSION_ESTABLISHMENT_RESPONSE);
+        assert!(bench.node.store().is_empty());
+        assert_eq!(bench.node.store().reserved(), Default::default());
+        assert_eq!(bench.node.pending_len(), 0);
+        bench.session(smf(10), 3, &script());
+    }
+}
+
+#[test]
+fn fault_while_an_association_ends_leaves_no_session_behind() {
+    let mut bench = Bench::associated();
+    for number in 1..5 {
+        bench.session(smf(10), u32::from(number) + 1, &SessionScript::new(number.into(), number));
+    }
+    bench.node.inject_fault(FaultPoint::Commit);
+    let request = release(9, Ipv4Addr::new(192, 0, 2, 10));
+    assert_eq!(cause(&bench.answer(smf(10), &request)), Cause::SystemFailure);
+    let request = release(10, Ipv4Addr::new(192, 0, 2, 10));
+    assert_eq!(cause(&bench.answer(smf(10), &request)), Cause::RequestAccepted);
+    assert_eq!(bench.node.store().reserved(), Default::default());
+}

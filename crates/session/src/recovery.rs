@@ -1,0 +1,85 @@
+//! What is left to do after a commit that unwound: remove its session, wholly.
+//!
+//! Until a commit begins nothing is written, so an unwind leaves the store as it was. From then on
+//! the store remembers what the commit is about; whoever contains the unwind calls
+//! [`SessionStore::recover`] before any other method.
+
+use adit_rules::{KeyChange, RuleDelta, SessionKey};
+use adit_types::{Seid, SessionIndex, Teid};
+
+use crate::alloc::Holder;
+use crate::store::{Retired, SessionStore};
+use crate::update::Compiled;
+
+/// A commit that has begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OpenCommit {
+    up_seid: Seid,
+    index: SessionIndex,
+    /// Every claim and key of the session, before or after.
+    keys: Vec<SessionKey>,
+}
+
+impl SessionStore {
+    /// Commits begun so far. Equal before and after a call that unwound: it changed nothing.
+    #[must_use]
+    pub const fn commits(&self) -> u64 {
+        self.commits
+    }
+
+    /// The session of the last commit begun; it may be gone.
+    #[must_use]
+    pub const fn last_commit(&self) -> Option<Seid> {
+        self.last_commit
+    }
+
+    /// Marks the point from which on the store is written.
+    pub(crate) fn open(&mut self, up_seid: Seid, index: SessionIndex, compiled: &Compiled) {
+        let keys = compiled.all_keys();
+        self.commits += 1;
+        self.last_commit = Some(up_seid);
+        self.open_commit = Some(OpenCommit { up_seid, index, keys });
+    }
+
+    /// Removes the session of a commit that did not end. Returns the delta that removes it from
+    /// the workers, or `None` when every commit ended.
+    pub fn recover(&mut self) -> Option<RuleDelta> {
+        let OpenCommit { up_seid, index, keys } = self.open_commit.take()?;
+        drop(self.take(index));
+        let mut teids = Vec::new();
+        for &key in &keys {
+            match key {
+                SessionKey::Teid(teid) => teids.extend(self.recover_teid(teid, index)),
+                SessionKey::UeIpv4(addr) if self.ue_v4.get(&addr) == Some(&index) => {
+                    self.ue_v4.remove(&addr);
+                }
+                SessionKey::UeIpv6(upper) if self.ue_v6.get(&upper) == Some(&index) => {
+                    self.ue_v6.remove(&upper);
+                }
+                SessionKey::UeIpv4(_) | SessionKey::UeIpv6(_) => {}
+            }
+        }
+        let retired = Retired { teids, session: Some(up_seid) };
+        self.retired.entry(index).or_default().push_back(retired);
+        let keys = keys.into_iter().map(KeyChange::Remove).collect();
+        Some(RuleDelta { session: index, keys, rules: None })
+    }
+
+    /// Takes a TEID from the session; returns it if it waits for a reclaim that nobody owes yet.
+    fn recover_teid(&mut self, teid: Teid, index: SessionIndex) -> Option<Teid> {
+        let owed = self.retired.get(&index).into_iter().flatten();
+        let is_owed = owed.flat_map(|retired| &retired.teids).any(|&known| known == teid);
+        match self.teids.holder(teid) {
+            Holder::Session(session) if session == index => self.teids.retire(teid).then_some(teid),
+            // NOTE: a key of the session is retired only by a commit of the session.
+            Holder::Retired if !is_owed => Some(teid),
+            Holder::Session(_) | Holder::Retired | Holder::Nobody => None,
+        }
+    }
+
+    /// Lets the next commit panic half way. For tests of what contains it.
+    #[doc(hidden)]
+    pub fn inject_fault_in_commit(&mut self) {
+        self.fault_in_commit = true;
+    }
+}
