@@ -364,7 +364,7 @@ impl Node {
             MessageType::SESSION_DELETION_REQUEST => {
                 self.once(request, Self::handle_session_deletion);
             }
-            MessageType::SESSION_REPORT_RESPONSE => self.handle_session_report_response(&request),
+            MessageType::SESSION_REPORT_RESPONSE => self.handle_session_report_response(request),
             MessageType::PFD_MANAGEMENT_RESPONSE
             | MessageType::ASSOCIATION_UPDATE_RESPONSE
             | MessageType::ASSOCIATION_RELEASE_RESPONSE
