@@ -2,7 +2,7 @@
 //!
 //! Member names are an interface: they change only with an entry in the changelog.
 
-use adit_rules::{ApplyAction, OuterHeaderCreation};
+use adit_rules::ApplyAction;
 use adit_session::Session;
 use adit_tables::{NeighbourState, Snapshot};
 use adit_types::InterfaceId;
@@ -89,13 +89,13 @@ fn pdr(pdr: &adit_session::Pdr) -> Value {
 }
 
 fn far(far: &adit_session::Far) -> Value {
-    let tunnel = far.forwarding.as_ref().and_then(|forwarding| forwarding.outer_header_creation);
+    let outer = far.forwarding.as_ref().and_then(|forwarding| forwarding.outer_header_creation);
     json!({
         "id": far.id.0,
         "action": if far.action.contains(ApplyAction::FORW) { "forward" } else { "drop" },
         "destination_interface":
             far.forwarding.as_ref().map(|forwarding| format!("{:?}", forwarding.destination)),
-        "tunnel": tunnel.map(|OuterHeaderCreation::Gtpu(tunnel)| {
+        "tunnel": outer.and_then(|outer| outer.tunnel()).map(|tunnel| {
             json!({ "teid": tunnel.teid.to_string(), "addr": tunnel.addr.to_string() })
         }),
     })

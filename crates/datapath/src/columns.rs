@@ -1,16 +1,14 @@
 //! The columns of one burst: what each stage knows about each packet.
 //!
-//! A lane is the part of a burst that takes the same way: one direction, one kind of key. Row *i* of
+//! A lane is the part of a burst that takes the same way: one kind of key. Row *i* of
 //! every column belongs to the same packet. A stage appends its own column or turns a verdict into a
 //! drop; rows stay until `s6_apply` consumes the lane.
 
-use adit_rules::{
-    DropReason, FarEntry, OuterHeaderRemoval, PdrEntry, SessionRules, SourceInterface,
-};
+use adit_rules::{DropReason, FarEntry, OuterHeaderRemoval, PdrEntry, SessionRules};
 use adit_tables::View;
 use adit_types::limits::BURST_MAX;
 use adit_types::{Direction, InterfaceSet, Qfi, SessionIndex, Teid};
-use adit_wire::IpPacket;
+use adit_wire::{IpPacket, PduSessionContainer};
 use arrayvec::ArrayVec;
 
 /// A column: at most one value per packet of a burst.
@@ -59,8 +57,16 @@ pub(crate) struct Arrival {
     pub interfaces: InterfaceSet,
     /// The tunnel it came in, zero without one.
     pub teid: Teid,
+    /// PDU Session Container of the outer header; names the QoS flow.
+    pub container: Option<PduSessionContainer>,
+}
+
+impl Arrival {
     /// QoS flow that the outer header named.
-    pub qfi: Option<Qfi>,
+    #[inline]
+    pub fn qfi(&self) -> Option<Qfi> {
+        self.container.map(|container| container.qfi)
+    }
 }
 
 /// The rules that treat a packet.
@@ -72,6 +78,8 @@ pub(crate) struct Matched<'v> {
     pub pdr: &'v PdrEntry,
     /// Its FAR.
     pub far: &'v FarEntry,
+    /// The direction of the packet: that of the PDR's source interface.
+    pub direction: Direction,
 }
 
 /// What becomes of a packet; written by `s3_classify`, turned to `Drop` by later stages.
@@ -87,19 +95,17 @@ pub(crate) enum Verdict<'v> {
 pub(crate) trait Side {
     /// What its sessions are found by.
     type Key: Copy;
-    /// Direction of its traffic.
-    const DIRECTION: Direction;
+    /// Packets arrive in GTP-U tunnels; else as plain IP from a data network.
+    const IS_TUNNELED: bool;
     /// Why a packet without a session is dropped.
     const UNKNOWN: DropReason;
-    /// True when `source` is a side that packets of this lane come from.
-    fn comes_from(source: SourceInterface) -> bool;
     /// Finds the sessions of `keys`; `SessionIndex::NONE` on a miss.
     fn lookup(view: &View<'_>, keys: &[Self::Key], sessions: &mut [SessionIndex]);
 }
 
-/// G-PDUs, by TEID.
+/// G-PDUs, by TEID. Their direction depends on the side that the tunnel leads to.
 #[derive(Debug)]
-pub(crate) struct Uplink;
+pub(crate) struct Tunneled;
 
 /// Plain IPv4 packets, by UE address.
 #[derive(Debug)]
@@ -109,15 +115,10 @@ pub(crate) struct DownlinkV4;
 #[derive(Debug)]
 pub(crate) struct DownlinkV6;
 
-impl Side for Uplink {
+impl Side for Tunneled {
     type Key = Teid;
-    const DIRECTION: Direction = Direction::Uplink;
+    const IS_TUNNELED: bool = true;
     const UNKNOWN: DropReason = DropReason::TeidUnknown;
-
-    #[inline]
-    fn comes_from(source: SourceInterface) -> bool {
-        source.direction() == Direction::Uplink
-    }
 
     #[inline]
     fn lookup(view: &View<'_>, keys: &[Teid], sessions: &mut [SessionIndex]) {
@@ -127,13 +128,8 @@ impl Side for Uplink {
 
 impl Side for DownlinkV4 {
     type Key = u32;
-    const DIRECTION: Direction = Direction::Downlink;
+    const IS_TUNNELED: bool = false;
     const UNKNOWN: DropReason = DropReason::UeUnknown;
-
-    #[inline]
-    fn comes_from(source: SourceInterface) -> bool {
-        source.direction() == Direction::Downlink
-    }
 
     #[inline]
     fn lookup(view: &View<'_>, keys: &[u32], sessions: &mut [SessionIndex]) {
@@ -143,13 +139,8 @@ impl Side for DownlinkV4 {
 
 impl Side for DownlinkV6 {
     type Key = u64;
-    const DIRECTION: Direction = Direction::Downlink;
+    const IS_TUNNELED: bool = false;
     const UNKNOWN: DropReason = DropReason::UeUnknown;
-
-    #[inline]
-    fn comes_from(source: SourceInterface) -> bool {
-        source.direction() == Direction::Downlink
-    }
 
     #[inline]
     fn lookup(view: &View<'_>, keys: &[u64], sessions: &mut [SessionIndex]) {
@@ -161,9 +152,10 @@ impl Side for DownlinkV6 {
 pub(crate) struct Lane<'v, B, S: Side> {
     /// The packets. Written by `s1_parse`, consumed by `s6_apply`.
     pub bufs: Column<B>,
-    /// How they arrived. Written by `s1_parse`.
+    /// How they arrived. Written by `s1_parse`; the offset moves with `ips`.
     pub arrivals: Column<Arrival>,
-    /// The user's IP headers. Written by `s1_parse`.
+    /// The user's IP headers. Written by `s1_parse`, moved inwards by `s3_classify` where a PDR
+    /// removes a UDP or IP header.
     pub ips: Column<IpPacket>,
     /// Lookup keys. Written by `s1_parse`.
     pub keys: Column<S::Key>,
@@ -212,7 +204,7 @@ impl<B, S: Side> Lane<'_, B, S> {
 /// The lanes of one burst.
 pub(crate) struct Lanes<'v, B> {
     /// G-PDUs.
-    pub uplink: Lane<'v, B, Uplink>,
+    pub tunneled: Lane<'v, B, Tunneled>,
     /// Plain IPv4.
     pub downlink_v4: Lane<'v, B, DownlinkV4>,
     /// Plain IPv6.
@@ -223,6 +215,6 @@ impl<B> Lanes<'_, B> {
     /// Empty lanes.
     #[inline]
     pub fn new() -> Self {
-        Self { uplink: Lane::new(), downlink_v4: Lane::new(), downlink_v6: Lane::new() }
+        Self { tunneled: Lane::new(), downlink_v4: Lane::new(), downlink_v6: Lane::new() }
     }
 }

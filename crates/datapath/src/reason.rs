@@ -27,6 +27,7 @@ pub(crate) fn drop_reason(layer: Layer, malformed: Malformed) -> DropReason {
         (Layer::Frame, _) => DropReason::FrameMalformed,
         (Layer::Ip | Layer::Inner, Malformed::BadChecksum) => DropReason::IpChecksumWrong,
         (Layer::Ip, _) => DropReason::IpMalformed,
+        (Layer::Udp, Malformed::BadChecksum) => DropReason::UdpChecksumWrong,
         (Layer::Udp, _) => DropReason::UdpMalformed,
         (Layer::Gtpu, Malformed::BadExtension(_) | Malformed::TooManyExtensions) => {
             DropReason::GtpuExtensionMalformed

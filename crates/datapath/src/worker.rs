@@ -167,7 +167,7 @@ fn process<Io: PacketIo>(
     let mut lanes = Lanes::new();
     let links = env.interfaces.of_port(port);
     s1_parse(links, rx, &mut lanes, &mut out.slow, &mut out.tally);
-    forward(env, io, &mut lanes.uplink, out);
+    forward(env, io, &mut lanes.tunneled, out);
     forward(env, io, &mut lanes.downlink_v4, out);
     forward(env, io, &mut lanes.downlink_v6, out);
     out.queues.flush(io, &mut out.tally);

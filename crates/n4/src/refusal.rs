@@ -93,6 +93,7 @@ fn cause_and_ie(refusal: &Refusal) -> (Cause, Option<IeType>) {
         | Refusal::FTeidWithoutAddress { .. }
         | Refusal::ForeignAddress { .. }
         | Refusal::FTeidTaken { .. }
+        | Refusal::FTeidSidesDiffer { .. }
         | Refusal::FTeidFamilyUnavailable { .. } => (rule, Some(IeType::F_TEID)),
         Refusal::UeAddressMissing { .. }
         | Refusal::UeAddressInvalid { .. }

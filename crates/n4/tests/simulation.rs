@@ -18,7 +18,7 @@ use adit_pfcp::grouped::RemoveFar;
 use adit_pfcp::ie::RecoveryTimeStamp;
 use adit_pfcp::message::HeartbeatResponse;
 use adit_pfcp::{Cause, Message, MessageType};
-use adit_rules::{DeltaId, OuterHeaderCreation, RuleDelta, SessionRules};
+use adit_rules::{DeltaId, RuleDelta, SessionRules};
 use adit_testkit::clock::Clock;
 use adit_testkit::link::{Datagram, Link, LinkConfig};
 use adit_types::{Direction, FarId, Nanos, Seid, SessionIndex, Teid};
@@ -323,7 +323,7 @@ impl Workers {
         let owns = |rules: &&SessionRules| rules.ue.iter().any(|a| a.v4 == Some(ue));
         let rules = self.running.values().find(owns)?;
         let far = &rules.fars[usize::from(rules.pdrs(Direction::Downlink)[0].far)];
-        let OuterHeaderCreation::Gtpu(tunnel) = far.outer_header_creation?;
+        let tunnel = far.outer_header_creation?.tunnel()?;
         Some(tunnel.teid)
     }
 }
@@ -444,7 +444,7 @@ impl Simulation {
             let IpAddr::V4(ip) = association.address else { panic!() };
             let far = session.fars().iter().find(|far| far.id == FarId(2)).unwrap();
             let header = far.forwarding.as_ref().unwrap().outer_header_creation.unwrap();
-            let OuterHeaderCreation::Gtpu(tunnel) = header;
+            let tunnel = header.tunnel().unwrap();
             let ue = session.pdrs()[0].pdi.ue_addresses().v4.unwrap();
             (session.up_seid(), ip, session.cp_f_seid().seid, ue, tunnel.teid)
         });

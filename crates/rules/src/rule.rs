@@ -74,6 +74,9 @@ pub struct PdrEntry {
     pub sdf: Vec<SdfFilter>,
     /// What to take off in front of the inner packet.
     pub outer_header_removal: Option<OuterHeaderRemoval>,
+    /// The PDU Session Container that came with the packet is not carried on into a created GTP-U
+    /// header. Spec: TS 29.244 §8.2.64 (GTP-U Extension Header Deletion).
+    pub container_deletion: bool,
     /// Position in [`SessionRules::fars`].
     pub far: u16,
     /// Positions in [`SessionRules::qers`]; all of them apply.
@@ -178,10 +181,45 @@ bitflags! {
 pub enum OuterHeaderCreation {
     /// GTP-U over UDP over the family of the tunnel's address.
     Gtpu(GtpuTunnel),
+    /// UDP over the family of the address.
+    Udp {
+        /// Address of the far end.
+        addr: IpAddr,
+        /// UDP port of the far end.
+        port: u16,
+    },
+    /// An IP header of the family of the address.
+    Ip {
+        /// Address of the far end.
+        addr: IpAddr,
+    },
+}
+
+impl OuterHeaderCreation {
+    /// Address of the far end.
+    #[inline]
+    #[must_use]
+    pub const fn addr(&self) -> IpAddr {
+        match *self {
+            Self::Gtpu(GtpuTunnel { addr, .. }) | Self::Udp { addr, .. } | Self::Ip { addr } => {
+                addr
+            }
+        }
+    }
+
+    /// The GTP-U tunnel, if it is one.
+    #[inline]
+    #[must_use]
+    pub const fn tunnel(&self) -> Option<GtpuTunnel> {
+        match *self {
+            Self::Gtpu(tunnel) => Some(tunnel),
+            Self::Udp { .. } | Self::Ip { .. } => None,
+        }
+    }
 }
 
 /// The far end of a GTP-U tunnel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GtpuTunnel {
     /// TEID that the far end listens to.
     pub teid: Teid,
@@ -212,6 +250,8 @@ pub struct QerEntry {
     pub qfi: Option<Qfi>,
     /// Reflective QoS indication in downlink packets.
     pub rqi: bool,
+    /// Paging policy indicator in downlink packets, 0..=7. Spec: TS 29.244 §8.2.116.
+    pub ppi: Option<u8>,
 }
 
 impl QerEntry {
@@ -234,7 +274,10 @@ pub struct SessionRules {
     /// All UE addresses that the session's PDRs name; sources outside them are spoofed.
     /// Empty when no PDR names one: then any source passes.
     pub ue: Vec<UeAddresses>,
-    /// PDRs of packets that arrive in a tunnel or from below, by ascending precedence.
+    /// The side of each local tunnel that does not lead to the RAN: packets that arrive in it come
+    /// from there. Tunnels that are not named here come from Access.
+    pub tunnel_sides: Vec<(Teid, SourceInterface)>,
+    /// PDRs of packets from the UE, by ascending precedence.
     pub uplink: Vec<PdrEntry>,
     /// PDRs of packets towards the UE, by ascending precedence.
     pub downlink: Vec<PdrEntry>,
@@ -245,10 +288,19 @@ pub struct SessionRules {
 }
 
 impl SessionRules {
-    /// True when `addr` may be the source of an uplink packet of this session.
+    /// The side that packets in the local tunnel `teid` come from.
     #[inline]
     #[must_use]
-    pub fn allows_source(&self, addr: IpAddr) -> bool {
+    pub fn tunnel_side(&self, teid: Teid) -> SourceInterface {
+        let side = self.tunnel_sides.iter().find(|(known, _)| *known == teid);
+        side.map_or(SourceInterface::Access, |(_, side)| *side)
+    }
+
+    /// True when `addr` may be the source of an uplink packet of this session, and when it may be
+    /// the destination of a downlink packet in a tunnel.
+    #[inline]
+    #[must_use]
+    pub fn allows_ue(&self, addr: IpAddr) -> bool {
         self.ue.is_empty() || self.ue.iter().any(|ue| ue.contains(addr))
     }
 

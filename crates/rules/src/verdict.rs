@@ -50,6 +50,7 @@ reasons! {
         IpProtocolUnknown, "ip_protocol_unknown", "A packet to our own address carries a protocol that we do not serve.";
         OuterFragment, "outer_fragment", "A GTP-U packet arrived in IP fragments.";
         UdpMalformed, "udp_malformed", "The UDP length disagrees with the packet.";
+        UdpChecksumWrong, "udp_checksum_wrong", "The UDP checksum of a tunnel packet is wrong.";
         UdpPortUnknown, "udp_port_unknown", "A UDP packet to our own address names a port that we do not serve.";
         IcmpUnhandled, "icmp_unhandled", "An ICMP message to our own address is malformed or of a kind that we do not serve.";
         ArpMalformed, "arp_malformed", "The ARP packet is malformed or not about IPv4 over Ethernet.";

@@ -50,6 +50,8 @@ pub struct PdrSpec {
     pub pdi: PdiSpec,
     /// What to take off in front of the inner packet.
     pub outer_header_removal: Option<OuterHeaderRemoval>,
+    /// The PDU Session Container goes with the outer header, instead of being carried on.
+    pub container_deletion: bool,
     /// The FAR to apply; its absence is refused.
     pub far: Option<FarId>,
     /// The QERs to enforce; a set, the order does not matter.
@@ -125,6 +127,8 @@ pub struct PdrUpdate {
     pub pdi: Option<PdiSpec>,
     /// Replaces the outer header removal.
     pub outer_header_removal: Option<OuterHeaderRemoval>,
+    /// Replaces the deletion of the PDU Session Container; present with the removal.
+    pub container_deletion: Option<bool>,
     /// Replaces the FAR.
     pub far: Option<FarId>,
     /// Replaces the set of QERs.
@@ -172,4 +176,6 @@ pub struct QerUpdate {
     pub qfi: Option<Qfi>,
     /// Replaces the reflective QoS indication.
     pub rqi: Option<bool>,
+    /// Replaces the paging policy indicator.
+    pub ppi: Option<u8>,
 }

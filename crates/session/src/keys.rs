@@ -15,14 +15,15 @@ pub(crate) fn claims(records: &Records) -> Vec<SessionKey> {
     sorted(records.pdrs.iter().flat_map(|pdr| teid(pdr).chain(ue(pdr.pdi.ue_addresses()))))
 }
 
-/// The lookup keys, in ascending order: all local TEIDs; UE addresses of downlink PDRs; and, when
+/// The lookup keys, in ascending order: all local TEIDs; UE addresses of downlink PDRs
+/// without a tunnel; and, when
 /// a downlink PDR names neither a UE nor a tunnel, the UE addresses that uplink PDRs name.
 pub(crate) fn keys(records: &Records) -> Vec<SessionKey> {
     let any_ue = records.pdrs.iter().any(|pdr| {
         is_downlink(pdr) && pdr.pdi.f_teid.is_none() && pdr.pdi.ue_addresses().is_empty()
     });
     sorted(records.pdrs.iter().flat_map(|pdr| {
-        let addresses = if any_ue || is_downlink(pdr) {
+        let addresses = if any_ue || (is_downlink(pdr) && pdr.pdi.f_teid.is_none()) {
             pdr.pdi.ue_addresses()
         } else {
             UeAddresses::default()

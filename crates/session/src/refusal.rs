@@ -143,6 +143,13 @@ pub enum Refusal {
         /// The TEID.
         teid: Teid,
     },
+    /// The TEID belongs to PDRs of different source interfaces; a tunnel comes from one side.
+    FTeidSidesDiffer {
+        /// The PDR.
+        pdr: PdrId,
+        /// The TEID.
+        teid: Teid,
+    },
     /// An F-TEID was to be chosen only in address families in which we have no address.
     FTeidFamilyUnavailable {
         /// The PDR.
@@ -284,6 +291,7 @@ impl Refusal {
             | Self::FTeidWithoutAddress { pdr }
             | Self::ForeignAddress { pdr, .. }
             | Self::FTeidTaken { pdr, .. }
+            | Self::FTeidSidesDiffer { pdr, .. }
             | Self::FTeidFamilyUnavailable { pdr }
             | Self::UeAddressMissing { pdr }
             | Self::UeAddressInvalid { pdr, .. }
@@ -328,6 +336,7 @@ impl Refusal {
             Self::FTeidWithoutAddress { .. } => "the F-TEID names no address",
             Self::ForeignAddress { .. } => "the given F-TEID's address is not ours",
             Self::FTeidTaken { .. } => "the given TEID is taken",
+            Self::FTeidSidesDiffer { .. } => "PDRs of different source interfaces share the TEID",
             Self::FTeidFamilyUnavailable { .. } => "no local address of the wanted family",
             Self::TeidsExhausted => "no TEID is left",
             Self::UeAddressMissing { .. } => "the UE IP address names no address",
@@ -375,7 +384,9 @@ impl fmt::Display for Refusal {
             Self::ForeignAddress { addr, .. } | Self::UeAddressTaken { addr, .. } => {
                 write!(f, ": {addr}")
             }
-            Self::FTeidTaken { teid, .. } => write!(f, ": {teid}"),
+            Self::FTeidTaken { teid, .. } | Self::FTeidSidesDiffer { teid, .. } => {
+                write!(f, ": {teid}")
+            }
             Self::UePrefixTooShort { prefix, .. } => write!(f, ": {prefix}"),
             Self::SdfInvalid { error, .. } => write!(f, ": {error}"),
             Self::DuplicateSdfFilter { filter_id, .. }

@@ -7,7 +7,7 @@
 use core::net::IpAddr;
 use std::collections::VecDeque;
 
-use adit_rules::{DeltaId, KeyChange, OuterHeaderCreation, RuleDelta, SessionKey, SessionRules};
+use adit_rules::{DeltaId, KeyChange, RuleDelta, SessionKey, SessionRules};
 use adit_types::{
     InterfaceId, InterfaceRole, InterfaceSet, MacAddr, NextHopIndex, SessionIndex, WorkerId,
 };
@@ -313,9 +313,8 @@ impl Publisher {
     fn resolve_next_hops(&mut self, rules: &mut SessionRules) {
         for far in &mut rules.fars {
             far.next_hop = NextHopIndex::NONE;
-            let Some(OuterHeaderCreation::Gtpu(tunnel)) = far.outer_header_creation else {
-                continue;
-            };
+            let tunnel = far.outer_header_creation.and_then(|outer| outer.tunnel());
+            let Some(tunnel) = tunnel else { continue };
             if let Some(index) = self.peer_next_hop(far.interfaces, tunnel.addr) {
                 far.next_hop = index;
                 self.next_hops.hold(index);

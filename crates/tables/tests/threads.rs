@@ -29,6 +29,7 @@ fn marked(session: u32, n: u32) -> adit_rules::SessionRules {
         gate_downlink: adit_rules::Gate::Open,
         qfi: None,
         rqi: false,
+        ppi: None,
     };
     marked.qers = vec![qer; usize::try_from(n % 4).unwrap()];
     marked

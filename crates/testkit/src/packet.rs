@@ -499,6 +499,8 @@ fn protocol_of(following: Option<&Kind>, ipv6: bool) -> u8 {
         Some(Kind::Tcp { .. }) => protocol::TCP,
         Some(Kind::IcmpEcho { .. }) if ipv6 => protocol::ICMPV6,
         Some(Kind::IcmpEcho { .. }) => protocol::ICMP,
+        Some(Kind::Ipv4 { .. }) => protocol::IPV4,
+        Some(Kind::Ipv6 { .. }) => protocol::IPV6,
         _ => PROTOCOL_EXPERIMENT,
     }
 }

@@ -149,6 +149,7 @@ pub fn plain_session(host: u8, peer: &str) -> Change {
             sdf: Vec::new(),
         },
         outer_header_removal: is_uplink.then_some(OuterHeaderRemoval::GtpuUdpIp),
+        container_deletion: false,
         far: Some(FarId(id.into())),
         qers: vec![QerId(1)],
     };
@@ -247,9 +248,14 @@ fn pdi(rng: &mut StdRng, is_uplink: bool, ue: UeAddresses) -> PdiSpec {
     let qfi_count = if is_uplink && one_in(rng, 3) { rng.random_range(1..=3) } else { 0 };
     let sdf_count = if one_in(rng, 2) { rng.random_range(1..=3) } else { 0 };
     let n6 = if one_in(rng, 2) { SourceInterface::Core } else { SourceInterface::SgiLanN6Lan };
+    let from_n9 = !is_uplink && n6 == SourceInterface::Core && one_in(rng, 3);
     PdiSpec {
         source: if is_uplink { SourceInterface::Access } else { n6 },
-        f_teid: is_uplink.then(|| f_teid(rng)),
+        f_teid: match (is_uplink, from_n9) {
+            (true, _) => Some(f_teid(rng)),
+            (false, true) => Some(FTeidSpec::Choose { v4: true, v6: true, choose_id: None }),
+            (false, false) => None,
+        },
         network_instance: network_instance(rng),
         ue: names_ue.then_some(UeMatch { addresses: ue, side }),
         qfis: (0..qfi_count).filter_map(|_| Qfi::new(rng.random_range(0..12))).collect(),
@@ -265,11 +271,21 @@ fn pdr(rng: &mut StdRng, id: u16, is_uplink: bool, ue: UeAddresses) -> PdrSpec {
         _ => Some(OuterHeaderRemoval::GtpuUdpIpv4),
     };
     let far = if is_uplink { rng.random_range(1..=3) } else { rng.random_range(4..=6) };
+    let pdi = pdi(rng, is_uplink, ue);
+    let plain = match rng.random_range(0..30) {
+        0 => removal,
+        1 => Some(OuterHeaderRemoval::UdpIpv4),
+        2 => Some(OuterHeaderRemoval::UdpIpv6),
+        3 => Some(OuterHeaderRemoval::Ipv4),
+        4 => Some(OuterHeaderRemoval::Ipv6),
+        _ => None,
+    };
     PdrSpec {
         id: PdrId(id),
         precedence: Precedence(rng.random_range(0..6)),
-        pdi: pdi(rng, is_uplink, ue),
-        outer_header_removal: if is_uplink || one_in(rng, 20) { removal } else { None },
+        outer_header_removal: if pdi.f_teid.is_some() { removal } else { plain },
+        pdi,
+        container_deletion: one_in(rng, 6),
         far: Some(FarId(far)),
         qers: qers_of_pdr(rng),
     }
@@ -303,6 +319,15 @@ fn network_instance(rng: &mut StdRng) -> Option<Box<str>> {
     }
 }
 
+/// A UDP or IP tunnel to a host of a data network.
+fn n6_tunnel(rng: &mut StdRng) -> OuterHeaderCreation {
+    let addr = addr(["8.8.8.8", "10.0.6.77", "2001:db8:6::77"].choose(rng).unwrap());
+    match one_in(rng, 2) {
+        true => OuterHeaderCreation::Udp { addr, port: 5000 },
+        false => OuterHeaderCreation::Ip { addr },
+    }
+}
+
 fn marking(rng: &mut StdRng) -> Option<u8> {
     one_in(rng, 4).then(|| rng.random())
 }
@@ -323,7 +348,11 @@ fn far(rng: &mut StdRng, id: u32, is_uplink: bool) -> Far {
                 DestinationInterface::Access
             },
             network_instance: network_instance(rng),
-            outer_header_creation: (!is_uplink || to_n9).then(|| tunnel(rng)),
+            outer_header_creation: match (!is_uplink || to_n9, is_uplink && one_in(rng, 8)) {
+                (true, _) => Some(tunnel(rng)),
+                (false, true) => Some(n6_tunnel(rng)),
+                (false, false) => None,
+            },
             transport_level_marking: marking(rng),
         }),
     }
@@ -331,7 +360,8 @@ fn far(rng: &mut StdRng, id: u32, is_uplink: bool) -> Far {
 
 fn qer(rng: &mut StdRng, id: u32) -> Qer {
     let qfi = one_in(rng, 2).then(|| Qfi::new(rng.random_range(0..=63)).unwrap());
-    Qer { id: QerId(id), gates: gates(rng), qfi, rqi: one_in(rng, 3), ..Qer::default() }
+    let ppi = one_in(rng, 4).then(|| rng.random_range(0..8));
+    Qer { id: QerId(id), gates: gates(rng), qfi, rqi: one_in(rng, 3), ppi, ..Qer::default() }
 }
 
 /// A session: FARs 1–3 uplink, 4–6 downlink, QERs 1–3, PDRs 1–4 uplink, 11–14 downlink.
@@ -429,6 +459,7 @@ fn pdr_update(rng: &mut StdRng, session: &Session, ue: UeAddresses) -> PdrUpdate
         precedence: one_in(rng, 2).then(|| Precedence(rng.random_range(0..6))),
         pdi: one_in(rng, 3).then(|| pdi(rng, is_uplink, ue)),
         outer_header_removal: None,
+        container_deletion: None,
         far: one_in(rng, 2).then_some(FarId(far)),
         qers: one_in(rng, 2).then(|| qers_of_pdr(rng)),
     }

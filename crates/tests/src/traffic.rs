@@ -2,7 +2,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use adit_rules::UeAddresses;
+use adit_rules::{SourceInterface, UeAddresses};
 use adit_session::FTeidSpec;
 use adit_testkit::packet::PacketBuilder;
 use adit_types::MacAddr;
@@ -134,20 +134,26 @@ fn uplink(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
         .into_iter()
         .flat_map(|session| &session.pdrs)
         .filter_map(|pdr| match pdr.pdi.f_teid? {
-            FTeidSpec::Given { teid, .. } => Some((teid.0, pdr.pdi.qfis.first().copied())),
+            FTeidSpec::Given { teid, .. } => {
+                let from_ran = pdr.pdi.source == SourceInterface::Access;
+                Some((teid.0, pdr.pdi.qfis.first().copied(), from_ran))
+            }
             FTeidSpec::Choose { .. } => None,
         })
         .collect();
-    let (teid, qfi) = match tunnels.choose(rng) {
-        Some((teid, qfi)) if !one_in(rng, 20) => (*teid, qfi.map(|qfi| qfi.value())),
-        Some((teid, qfi)) => (teid ^ 1 << rng.random_range(0..32), qfi.map(|qfi| qfi.value())),
-        None => (rng.random(), None),
+    let (teid, qfi, from_ran) = match tunnels.choose(rng) {
+        Some((teid, qfi, from_ran)) => {
+            let wrong = if one_in(rng, 20) { 1 << rng.random_range(0..32) } else { 0 };
+            (teid ^ wrong, qfi.map(|qfi| qfi.value()), *from_ran)
+        }
+        None => (rng.random(), None, true),
     };
     let qfi = if one_in(rng, 4) { Some(rng.random_range(0..12)) } else { qfi };
     let spoofed = one_in(rng, 15);
     let ue = ue_of(rng, if spoofed { None } else { session });
-    let src = ue_addr(rng, ue);
-    let dst = host(rng, src.is_ipv4());
+    let ue = ue_addr(rng, ue);
+    let host = host(rng, ue.is_ipv4());
+    let (src, dst) = if from_ran { (ue, host) } else { (host, ue) };
     let builder = link(rng, &interface);
     let outer_v6 = one_in(rng, 6);
     let builder = if outer_v6 {
@@ -155,7 +161,12 @@ fn uplink(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
     } else {
         builder.ipv4("10.0.3.1", interface.v4.0)
     };
-    let mut builder = builder.gtpu(teid);
+    let mut builder = match outer_v6 && one_in(rng, 2) {
+        // With a checksum, which is wrong now and then.
+        true if one_in(rng, 5) => builder.udp(2152, 2152).overwrite(6, &[1, 2]).gtpu(teid),
+        true => builder.udp(2152, 2152).gtpu(teid),
+        false => builder.gtpu(teid),
+    };
     if one_in(rng, 10) {
         builder = builder.sequence(rng.random());
     }
@@ -181,11 +192,30 @@ fn downlink(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
     let dst = ue_addr(rng, ue);
     let src = host(rng, dst.is_ipv4());
     let builder = link(rng, &interface);
+    let builder = n6_header(rng, builder, src, dst);
     let mut builder = user(rng, builder, src, dst);
     if one_in(rng, 10) {
         builder = builder.trailer(&[0; 6]);
     }
     (interface.port, builder.build())
+}
+
+/// Sometimes the UDP or IP header of an N6 tunnel to the UE's address.
+fn n6_header(rng: &mut StdRng, builder: PacketBuilder, src: IpAddr, ue: IpAddr) -> PacketBuilder {
+    if !one_in(rng, 4) {
+        return builder;
+    }
+    let builder = match (src, ue) {
+        (IpAddr::V4(src), IpAddr::V4(ue)) => builder.ipv4(src, ue),
+        (IpAddr::V6(src), IpAddr::V6(ue)) => builder.ipv6(src, ue),
+        _ => unreachable!("one family"),
+    };
+    match rng.random_range(0..6) {
+        0 => builder,
+        1 => builder.udp(5000, 5000).no_checksum(),
+        2 => builder.udp(5000, 5000).overwrite(6, &[1, 2]),
+        _ => builder.udp(5000, 5000),
+    }
 }
 
 /// What is addressed to ourselves.

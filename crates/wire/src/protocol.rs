@@ -4,12 +4,16 @@
 pub const HOP_BY_HOP: u8 = 0;
 /// ICMP for IPv4.
 pub const ICMP: u8 = 1;
+/// IPv4 in IP. Spec: RFC 2003.
+pub const IPV4: u8 = 4;
 /// TCP.
 pub const TCP: u8 = 6;
 /// UDP.
 pub const UDP: u8 = 17;
 /// DCCP.
 pub const DCCP: u8 = 33;
+/// IPv6 in IP. Spec: RFC 2473.
+pub const IPV6: u8 = 41;
 /// IPv6 routing header.
 pub const IPV6_ROUTE: u8 = 43;
 /// IPv6 fragment header.

@@ -138,6 +138,7 @@ fn change(ue: Ipv4Addr, gnb_teid: u32) -> Change {
             sdf: Vec::new(),
         },
         outer_header_removal: removal,
+        container_deletion: false,
         far: Some(FarId(far)),
         qers: vec![qer],
     };
@@ -171,6 +172,7 @@ fn change(ue: Ipv4Addr, gnb_teid: u32) -> Change {
             gbr: None,
             qfi: Qfi::new(QFI),
             rqi: false,
+            ppi: None,
         }],
         ..Change::default()
     }

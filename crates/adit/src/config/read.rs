@@ -219,7 +219,7 @@ fn read_interfaces(root: &mut Section<'_, '_>, ports: &[String]) -> Vec<Interfac
             );
         }
         let vlan = VlanId::new(vlan).unwrap_or(VlanId::UNTAGGED);
-        let (v4, v6) = read_addresses(&mut section, role);
+        let (v4, v6) = read_addresses(&mut section);
         let network_instance = read_network_instance(&mut section);
         section.finish();
         interfaces.push(Interface { name, role, port, vlan, v4, v6, network_instance });
@@ -267,7 +267,7 @@ fn read_port_name(section: &mut Section<'_, '_>, ports: &[String]) -> PortId {
 
 type Addresses = (Option<(Ipv4Addr, u8)>, Option<(std::net::Ipv6Addr, u8)>);
 
-fn read_addresses(section: &mut Section<'_, '_>, role: InterfaceRole) -> Addresses {
+fn read_addresses(section: &mut Section<'_, '_>) -> Addresses {
     let expects = "an address with its prefix length such as \"10.0.3.2/24\"";
     let list: Vec<IpNet> = section.parsed_list("addresses", true, expects);
     let (mut v4, mut v6) = (None, None);
@@ -285,9 +285,6 @@ fn read_addresses(section: &mut Section<'_, '_>, role: InterfaceRole) -> Address
     }
     if v4.is_none() && v6.is_none() {
         section.problem("addresses", format!("takes {expects}"));
-    } else if role == InterfaceRole::N3 && v4.is_none() {
-        section
-            .problem("addresses", "N3 needs an IPv4 address; N3 over IPv6 alone is not there yet");
     }
     (v4, v6)
 }

@@ -21,7 +21,7 @@ use crate::outbound::{Origin, Outbound};
 use crate::slow::TokenBucket;
 use crate::stage::egress::{Env, Way, ether_type_of, prepend_link, way_by_route, way_to_hop};
 use crate::stage::outer::encapsulate;
-use crate::stage::s3_classify::find_pdr;
+use crate::stage::s3_classify::{Ingress, find_pdr};
 use crate::stage::s4_enforce::admit;
 use crate::stage::s6_apply::outer_header;
 
@@ -207,10 +207,10 @@ fn deliver<'v, B: PacketBuf, S: Side>(
     let rules = session.first().and_then(|session| env.view.rules(*session))?;
     let ip = parse_ip(buf.data(), false).ok()?;
     let (outer, teid) = (OuterHeader::None, Teid(0));
-    let arrival = Arrival { ip_offset: 0, outer, interfaces, teid, qfi: None };
-    let matched = find_pdr::<S>(rules, buf.data(), &arrival, &ip).ok()?;
-    admit(&matched, S::DIRECTION).ok()?;
-    let outer = outer_header::<S>(&matched, None)?;
+    let arrival = Arrival { ip_offset: 0, outer, interfaces, teid, container: None };
+    let matched = find_pdr(rules, buf.data(), &arrival, &ip, Ingress::DataNetwork).ok()?;
+    admit(&matched, matched.direction).ok()?;
+    let outer = outer_header(&matched, None)?;
     let way = way_to_hop(env, matched.far.next_hop)?;
     if outer.len() + buf.data().len() > usize::from(way.interface.mtu_bytes) {
         return None;

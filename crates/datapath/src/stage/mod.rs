@@ -2,6 +2,7 @@
 
 pub(crate) mod egress;
 pub(crate) mod outer;
+mod outer_ip;
 pub(crate) mod s1_parse;
 pub(crate) mod s2_lookup;
 pub(crate) mod s3_classify;

@@ -1,4 +1,5 @@
 //! The outer header that a FAR creates: GTP-U over UDP over IPv4 or IPv6, with its link header.
+//! UDP and IP headers without GTP-U are `outer_ip`'s.
 //!
 //! Choices that the standards leave to us: source UDP port 2152 (some firewalls between sites open
 //! this port both ways only, and entropy would cost the read of the inner ports), TTL 64,
@@ -8,7 +9,7 @@
 use core::net::IpAddr;
 
 use adit_pktio::PacketBuf;
-use adit_rules::{DropReason, GtpuTunnel};
+use adit_rules::{DropReason, OuterHeaderCreation};
 use adit_tables::Interface;
 use adit_types::MacAddr;
 use adit_wire::checksum::Sum;
@@ -21,14 +22,16 @@ use adit_wire::{
     OuterIpv4, OuterIpv6, PduSessionContainer, UdpChecksum, emit_gtpu_ipv4, emit_gtpu_ipv6,
 };
 
+use crate::stage::outer_ip;
+
 /// What an outer header says.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outer {
-    /// The far end of the tunnel.
-    pub tunnel: GtpuTunnel,
+    /// What is put in front, and where it leads.
+    pub header: OuterHeaderCreation,
     /// Type of service or traffic class octet.
     pub tos: u8,
-    /// PDU Session Container.
+    /// PDU Session Container; none without GTP-U.
     pub container: Option<PduSessionContainer>,
 }
 
@@ -36,8 +39,12 @@ impl Outer {
     /// Octets in front of the inner packet, without the link header.
     #[inline]
     pub fn len(&self) -> usize {
-        let ip = if self.tunnel.addr.is_ipv4() { Ipv4Header::LEN } else { Ipv6Header::LEN };
-        ip + UdpHeader::LEN + gtpu_len(self.container.as_ref())
+        let ip = if self.header.addr().is_ipv4() { Ipv4Header::LEN } else { Ipv6Header::LEN };
+        match self.header {
+            OuterHeaderCreation::Gtpu(_) => ip + UdpHeader::LEN + gtpu_len(self.container.as_ref()),
+            OuterHeaderCreation::Udp { .. } => ip + UdpHeader::LEN,
+            OuterHeaderCreation::Ip { .. } => ip,
+        }
     }
 }
 
@@ -56,8 +63,11 @@ pub(crate) fn encapsulate<B: PacketBuf>(
     interface: &Interface,
     dst_mac: MacAddr,
 ) -> Result<(), DropReason> {
+    let OuterHeaderCreation::Gtpu(tunnel) = outer.header else {
+        return outer_ip::encapsulate(buf, outer, interface, dst_mac);
+    };
     let inner_len = u16::try_from(buf.data().len()).map_err(|_| DropReason::PacketTooBig)?;
-    match (outer.tunnel.addr, interface.v4, interface.v6) {
+    match (tunnel.addr, interface.v4, interface.v6) {
         (IpAddr::V4(dst), Some((src, _)), _) => {
             let headers = OuterIpv4 {
                 src_mac: interface.mac,
@@ -68,7 +78,7 @@ pub(crate) fn encapsulate<B: PacketBuf>(
                 tos: outer.tos,
                 identification: 0,
                 src_port: UDP_PORT,
-                teid: outer.tunnel.teid,
+                teid: tunnel.teid,
                 psc: outer.container,
                 inner_len,
             };
@@ -85,7 +95,7 @@ pub(crate) fn encapsulate<B: PacketBuf>(
                 traffic_class: outer.tos,
                 flow_label: 0,
                 src_port: UDP_PORT,
-                teid: outer.tunnel.teid,
+                teid: tunnel.teid,
                 psc: outer.container,
                 inner_len,
                 udp_checksum: UdpChecksum::Compute(Sum::new().bytes(buf.data())),
@@ -99,7 +109,7 @@ pub(crate) fn encapsulate<B: PacketBuf>(
 
 /// The new room of `len` octets in front of the packet.
 #[inline]
-fn prepend<B: PacketBuf>(buf: &mut B, len: usize) -> Result<&mut [u8], DropReason> {
+pub(super) fn prepend<B: PacketBuf>(buf: &mut B, len: usize) -> Result<&mut [u8], DropReason> {
     let frame = buf.prepend(len).ok_or(DropReason::HeadroomShort)?;
     frame.get_mut(..len).ok_or(DropReason::HeadroomShort)
 }

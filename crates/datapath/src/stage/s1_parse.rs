@@ -1,6 +1,6 @@
 //! First stage: what is this packet, and which way does it take?
 //!
-//! G-PDUs to our N3 addresses go to the uplink lane, plain IP on a link towards the data network to
+//! G-PDUs to our N3 addresses go to the tunneled lane, plain IP on a link towards the data network to
 //! a downlink lane, packets that need an answer to the slow queue; the rest is dropped by name.
 
 use core::net::IpAddr;
@@ -11,7 +11,7 @@ use adit_rules::{DropReason, PuntReason};
 use adit_tables::Interface;
 use adit_types::{InterfaceRole, InterfaceSet, MacAddr, Teid};
 use adit_wire::gtpu::{MessageType, UDP_PORT};
-use adit_wire::udp::UdpHeader;
+use adit_wire::udp::{self, UdpHeader};
 use adit_wire::{EtherType, Frame, IpAddrs, IpPacket, parse_frame, parse_gtpu, parse_ip, protocol};
 
 use crate::columns::{Arrival, Lanes, OuterHeader};
@@ -50,7 +50,7 @@ pub(crate) fn s1_parse<B: PacketBuf>(
     for buf in burst.drain(..) {
         tally.receive(buf.data().len());
         match parse(&buf, port, tally) {
-            Parsed::Tunneled(arrival, ip) => lanes.uplink.push(buf, arrival, ip, arrival.teid),
+            Parsed::Tunneled(arrival, ip) => lanes.tunneled.push(buf, arrival, ip, arrival.teid),
             Parsed::Plain(arrival, ip) => match ip.addrs {
                 IpAddrs::V4 { dst, .. } => lanes.downlink_v4.push(buf, arrival, ip, dst.to_bits()),
                 IpAddrs::V6 { dst, .. } => {
@@ -156,7 +156,7 @@ fn parse_ip_packet(
         outer: OuterHeader::None,
         interfaces: InterfaceSet::only(n6),
         teid: Teid(0),
-        qfi: None,
+        container: None,
     };
     Parsed::Plain(arrival, ip)
 }
@@ -190,8 +190,9 @@ fn parse_local(
 
 /// A UDP datagram to one of our own addresses: GTP-U, or nothing that we serve.
 ///
-/// The UDP checksum is not verified: it is zero or redundant in tunnels over IPv4 (RFC 6935), and
-/// what it would protect is checked by length, version and inner checksums.
+/// Over IPv4 the UDP checksum is not verified: what it protects is checked by the header checksum,
+/// length, version and inner checksums. Over IPv6 it is the only protection of the addresses, and is
+/// verified unless zero, which tunnels may send (RFC 6935 §5).
 #[inline]
 fn parse_udp(
     frame: &Frame,
@@ -210,6 +211,11 @@ fn parse_udp(
     }
     if interface.role != InterfaceRole::N3 {
         return Parsed::Drop(DropReason::GtpuNotOnN3);
+    }
+    if !ip.is_ipv4()
+        && let Err(reason) = verify_udp(ip, ip.payload(l3))
+    {
+        return Parsed::Drop(reason);
     }
     let gtpu = match parse_gtpu(message) {
         Ok(gtpu) => gtpu,
@@ -236,9 +242,24 @@ fn parse_udp(
         outer: if ip.is_ipv4() { OuterHeader::GtpuUdpIpv4 } else { OuterHeader::GtpuUdpIpv6 },
         interfaces: InterfaceSet::only(interface.id),
         teid: gtpu.teid,
-        qfi: gtpu.psc.map(|psc| psc.qfi),
+        container: gtpu.psc,
     };
     Parsed::Tunneled(arrival, inner)
+}
+
+/// Verifies the UDP checksum of `payload`, which `ip` is the header of, unless it is zero.
+///
+/// Cost: reads the whole datagram when there is a checksum.
+/// # Errors
+/// `UdpChecksumWrong`, `UdpMalformed`.
+pub(crate) fn verify_udp(ip: &IpPacket, payload: &[u8]) -> Result<(), DropReason> {
+    let (header, _) = UdpHeader::parse(payload).map_err(|bad| drop_reason(Layer::Udp, bad))?;
+    let datagram = payload.get(..usize::from(header.len())).unwrap_or_default();
+    let verified = match ip.addrs {
+        IpAddrs::V4 { src, dst } => udp::verify_ipv4(src, dst, datagram),
+        IpAddrs::V6 { src, dst } => udp::verify_ipv6(src, dst, datagram),
+    };
+    verified.map_err(|bad| drop_reason(Layer::Udp, bad))
 }
 
 /// A frame whose destination is not our hardware address: group traffic that concerns us, or not.

@@ -1,24 +1,32 @@
 //! Third stage: which rules treat the packet?
 
 use adit_pktio::PacketBuf;
-use adit_rules::{DropReason, FlowSelector, PdrEntry, SessionRules};
+use adit_rules::{
+    DropReason, FlowSelector, OuterHeaderRemoval, PdrEntry, SessionRules, SourceInterface,
+};
 use adit_tables::View;
 use adit_types::{Direction, SessionIndex};
-use adit_wire::{IpPacket, five_tuple};
+use adit_wire::udp::UdpHeader;
+use adit_wire::{IpPacket, five_tuple, parse_ip, protocol};
 
 use crate::columns::{Arrival, Lane, Matched, Side, Verdict};
+use crate::reason::{Layer, drop_reason, is_forwardable};
+use crate::stage::s1_parse::verify_udp;
 
 /// Finds PDR and FAR of every packet in the lane.
 ///
 /// Shape:   reads `sessions`, `arrivals`, `ips` and, for SDF filters, packet bytes; writes
-///          `verdicts[0..n]`. n ≤ BURST_MAX.
+///          `verdicts[0..n]`, and `arrivals` and `ips` of packets whose PDR removes a UDP or IP
+///          header. n ≤ BURST_MAX.
 /// Cost:    PDRs by ascending precedence until one matches; ports are read only for PDRs with SDF
 ///          filters. No allocation, no clock.
 /// Spec:    TS 29.244 §5.2.1 (lookup of the session, then of its PDR), §5.2.1A.
 /// Errors:  none; misses are verdicts.
 pub(crate) fn s3_classify<'v, B: PacketBuf, S: Side>(view: &View<'v>, lane: &mut Lane<'v, B, S>) {
     let Lane { bufs, arrivals, ips, sessions, verdicts, .. } = lane;
-    for (((buf, arrival), ip), session) in bufs.iter().zip(&*arrivals).zip(&*ips).zip(&*sessions) {
+    for (((buf, arrival), ip), session) in
+        bufs.iter().zip(arrivals.iter_mut()).zip(ips.iter_mut()).zip(&*sessions)
+    {
         verdicts.push(match classify::<S>(view, *session, buf.data(), arrival, ip) {
             Ok(matched) => Verdict::Pass(matched),
             Err(reason) => Verdict::Drop(reason),
@@ -31,19 +39,76 @@ fn classify<'v, S: Side>(
     view: &View<'v>,
     session: SessionIndex,
     frame: &[u8],
-    arrival: &Arrival,
-    ip: &IpPacket,
+    arrival: &mut Arrival,
+    ip: &mut IpPacket,
 ) -> Result<Matched<'v>, DropReason> {
     let rules = view.rules(session).ok_or(S::UNKNOWN)?;
-    if S::DIRECTION == Direction::Uplink && !rules.allows_source(ip.addrs.src()) {
-        return Err(DropReason::UeSourceSpoofed);
-    }
+    let ingress = Ingress::of::<S>(rules, arrival);
+    check_ue::<S>(rules, ingress.direction(), ip)?;
     let packet = frame.get(usize::from(arrival.ip_offset)..).unwrap_or_default();
-    let matched = find_pdr::<S>(rules, packet, arrival, ip)?;
-    if arrival.outer.fits(matched.pdr.outer_header_removal) {
-        Ok(matched)
-    } else {
-        Err(DropReason::OuterHeaderMismatch)
+    let matched = find_pdr(rules, packet, arrival, ip, ingress)?;
+    let removal = matched.pdr.outer_header_removal;
+    if arrival.outer.fits(removal) {
+        return Ok(matched);
+    }
+    let removal = removal.filter(|_| !S::IS_TUNNELED).ok_or(DropReason::OuterHeaderMismatch)?;
+    let (offset, inner) = inner_packet(removal, packet, ip)?;
+    arrival.ip_offset = arrival.ip_offset.saturating_add(offset);
+    *ip = inner;
+    Ok(matched)
+}
+
+/// Anti-spoofing: a UE sends from its own addresses only, and what another user plane function
+/// sends to a UE goes to one of them.
+#[inline]
+fn check_ue<S: Side>(
+    rules: &SessionRules,
+    direction: Direction,
+    ip: &IpPacket,
+) -> Result<(), DropReason> {
+    match direction {
+        Direction::Uplink if !rules.allows_ue(ip.addrs.src()) => Err(DropReason::UeSourceSpoofed),
+        Direction::Downlink if S::IS_TUNNELED && !rules.allows_ue(ip.addrs.dst()) => {
+            Err(DropReason::UeUnknown)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Where a packet comes from, as PDRs see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ingress {
+    /// A tunnel that leads to this side.
+    Tunnel(SourceInterface),
+    /// A data network, without a tunnel.
+    DataNetwork,
+}
+
+impl Ingress {
+    /// The ingress of a packet of lane `S`.
+    #[inline]
+    fn of<S: Side>(rules: &SessionRules, arrival: &Arrival) -> Self {
+        match S::IS_TUNNELED {
+            true => Self::Tunnel(rules.tunnel_side(arrival.teid)),
+            false => Self::DataNetwork,
+        }
+    }
+
+    #[inline]
+    const fn direction(self) -> Direction {
+        match self {
+            Self::Tunnel(side) => side.direction(),
+            Self::DataNetwork => Direction::Downlink,
+        }
+    }
+
+    /// True when a PDR with this source interface is about packets from here.
+    #[inline]
+    fn is_of(self, source: SourceInterface) -> bool {
+        match self {
+            Self::Tunnel(side) => source == side,
+            Self::DataNetwork => source.direction() == Direction::Downlink,
+        }
     }
 }
 
@@ -52,43 +117,96 @@ fn classify<'v, S: Side>(
 /// # Errors
 /// `PdrUnmatched` without one.
 #[inline]
-pub(crate) fn find_pdr<'v, S: Side>(
+pub(crate) fn find_pdr<'v>(
     rules: &'v SessionRules,
     packet: &[u8],
     arrival: &Arrival,
     ip: &IpPacket,
+    ingress: Ingress,
 ) -> Result<Matched<'v>, DropReason> {
+    let direction = ingress.direction();
     let mut flow = None;
     let pdr = rules
-        .pdrs(S::DIRECTION)
+        .pdrs(direction)
         .iter()
         .find(|pdr| {
-            matches_headers::<S>(pdr, arrival, ip)
+            matches_headers(pdr, arrival, ip, ingress)
                 && (pdr.sdf.is_empty() || {
                     let flow = flow.get_or_insert_with(|| selector(packet, ip));
-                    pdr.sdf.iter().any(|filter| filter.matches(S::DIRECTION, flow))
+                    pdr.sdf.iter().any(|filter| filter.matches(direction, flow))
                 })
         })
         .ok_or(DropReason::PdrUnmatched)?;
     // A compiled PDR refers to a FAR of its own session.
     let far = rules.fars.get(usize::from(pdr.far)).ok_or(DropReason::PdrUnmatched)?;
-    Ok(Matched { rules, pdr, far })
+    Ok(Matched { rules, pdr, far, direction })
 }
 
 /// All conditions of a PDR except its SDF filters.
 ///
 /// Spec: TS 29.244 §5.2.1A, §8.2.89: with QFIs, packets without one do not match.
 #[inline]
-fn matches_headers<S: Side>(pdr: &PdrEntry, arrival: &Arrival, ip: &IpPacket) -> bool {
-    let ue = match S::DIRECTION {
+fn matches_headers(pdr: &PdrEntry, arrival: &Arrival, ip: &IpPacket, ingress: Ingress) -> bool {
+    let ue = match ingress.direction() {
         Direction::Uplink => ip.addrs.src(),
         Direction::Downlink => ip.addrs.dst(),
     };
-    S::comes_from(pdr.source)
+    ingress.is_of(pdr.source)
         && pdr.interfaces.intersects(arrival.interfaces)
         && pdr.teid.is_none_or(|teid| teid == arrival.teid)
-        && (pdr.qfis.is_empty() || arrival.qfi.is_some_and(|qfi| pdr.qfis.contains(&qfi)))
+        && (pdr.qfis.is_empty() || arrival.qfi().is_some_and(|qfi| pdr.qfis.contains(&qfi)))
         && pdr.ue.matches(ue)
+}
+
+/// The packet behind the UDP or IP header that `removal` takes off: its offset in `packet`, of
+/// which `ip` is the header, and its own header.
+///
+/// # Errors
+/// `OuterHeaderMismatch` when the packet does not have this header; `OuterFragment`;
+/// `UdpMalformed`; `InnerMalformed` when no IP packet is behind it.
+/// Spec: TS 29.244 §8.2.64.
+#[cold]
+fn inner_packet(
+    removal: OuterHeaderRemoval,
+    packet: &[u8],
+    ip: &IpPacket,
+) -> Result<(u16, IpPacket), DropReason> {
+    let (is_ipv4, is_udp) = match removal {
+        OuterHeaderRemoval::UdpIpv4 => (true, true),
+        OuterHeaderRemoval::UdpIpv6 => (false, true),
+        OuterHeaderRemoval::Ipv4 => (true, false),
+        OuterHeaderRemoval::Ipv6 => (false, false),
+        OuterHeaderRemoval::GtpuUdpIpv4
+        | OuterHeaderRemoval::GtpuUdpIpv6
+        | OuterHeaderRemoval::GtpuUdpIp => return Err(DropReason::OuterHeaderMismatch),
+    };
+    let carries = match is_udp {
+        true => ip.protocol == protocol::UDP,
+        false => matches!(ip.protocol, protocol::IPV4 | protocol::IPV6),
+    };
+    if ip.is_ipv4() != is_ipv4 || !carries {
+        return Err(DropReason::OuterHeaderMismatch);
+    }
+    if ip.is_fragment() {
+        return Err(DropReason::OuterFragment);
+    }
+    let upper = ip.payload(packet);
+    let (header, payload) = match is_udp {
+        true => {
+            verify_udp(ip, upper)?;
+            let (_, payload) = UdpHeader::parse(upper).map_err(|_| DropReason::UdpMalformed)?;
+            (8, payload)
+        }
+        false => (0, upper),
+    };
+    let inner = parse_ip(payload, true).map_err(|bad| drop_reason(Layer::Inner, bad))?;
+    if !is_udp && inner.is_ipv4() != (ip.protocol == protocol::IPV4) {
+        return Err(DropReason::InnerMalformed);
+    }
+    if !is_forwardable(&inner.addrs) {
+        return Err(DropReason::IpAddressInvalid);
+    }
+    Ok((ip.payload_offset.saturating_add(header), inner))
 }
 
 /// What SDF filters see of `packet`.

@@ -14,7 +14,7 @@ use crate::columns::{Lane, Matched, Side, Verdict};
 pub(crate) fn s4_enforce<B, S: Side>(lane: &mut Lane<'_, B, S>) {
     for verdict in &mut lane.verdicts {
         if let Verdict::Pass(matched) = verdict
-            && let Err(reason) = admit(matched, S::DIRECTION)
+            && let Err(reason) = admit(matched, matched.direction)
         {
             *verdict = Verdict::Drop(reason);
         }

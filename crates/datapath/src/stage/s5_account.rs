@@ -15,8 +15,8 @@ use crate::columns::{Lane, Side, Verdict};
 pub(crate) fn s5_account<B, S: Side>(view: &View<'_>, lane: &Lane<'_, B, S>) {
     let counters = view.session_counters();
     for ((verdict, session), ip) in lane.verdicts.iter().zip(&lane.sessions).zip(&lane.ips) {
-        if let Verdict::Pass(_) = verdict {
-            counters.add(*session, S::DIRECTION, 1, u64::from(ip.total_len));
+        if let Verdict::Pass(matched) = verdict {
+            counters.add(*session, matched.direction, 1, u64::from(ip.total_len));
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Sixth stage: carry out the FAR and consume the lane.
 
 use adit_pktio::{PacketBuf, PacketIo};
-use adit_rules::{DestinationInterface, DropReason, OuterHeaderCreation};
+use adit_rules::{DestinationInterface, DropReason, OuterHeaderCreation, QerEntry};
 use adit_types::{Direction, InterfaceRole, InterfaceSet};
-use adit_wire::{IpPacket, PduSessionContainer, ipv4, ipv6};
+use adit_wire::{IpPacket, PduSessionContainer, PduType, ipv4, ipv6};
 
 use crate::columns::{Arrival, Lane, Matched, Side, Verdict};
 use crate::outbound::{Origin, Outbound};
@@ -54,13 +54,13 @@ pub(crate) fn s6_apply<Io: PacketIo, S: Side>(
                 continue;
             }
         };
-        match apply::<_, S>(env, &mut buf, arrival, ip, matched) {
-            Ok(way) => out.send(env, io, buf, &way, Origin::Received(S::DIRECTION)),
+        match apply(env, &mut buf, arrival, ip, matched) {
+            Ok(way) => out.send(env, io, buf, &way, Origin::Received(matched.direction)),
             Err(Refused { reason, error }) => {
                 out.tally.drop(reason);
                 if let Some(kind) = error {
                     let ip_offset = arrival.ip_offset;
-                    let (direction, network) = (S::DIRECTION, other_side::<S>(matched));
+                    let (direction, network) = (matched.direction, other_side(matched));
                     let error = IcmpError { kind, direction, network, ip_offset, ip: *ip };
                     out.slow.push_error(buf, error);
                 }
@@ -71,8 +71,8 @@ pub(crate) fn s6_apply<Io: PacketIo, S: Side>(
 
 /// The interfaces towards the data network of a packet: where an error about it goes to, or counts
 /// as coming from.
-const fn other_side<S: Side>(matched: &Matched<'_>) -> InterfaceSet {
-    match S::DIRECTION {
+const fn other_side(matched: &Matched<'_>) -> InterfaceSet {
+    match matched.direction {
         Direction::Uplink => matched.far.interfaces,
         Direction::Downlink => matched.pdr.interfaces,
     }
@@ -80,7 +80,7 @@ const fn other_side<S: Side>(matched: &Matched<'_>) -> InterfaceSet {
 
 /// Rewrites one packet; the frame that is left in `buf` takes the way returned.
 #[inline]
-fn apply<'v, B: PacketBuf, S: Side>(
+fn apply<'v, B: PacketBuf>(
     env: &Env<'v>,
     buf: &mut B,
     arrival: &Arrival,
@@ -91,7 +91,7 @@ fn apply<'v, B: PacketBuf, S: Side>(
         let error = Some(IcmpErrorKind::TimeExceeded);
         return Err(Refused { reason: DropReason::TtlExceeded, error });
     }
-    let outer = outer_header::<S>(matched, arrival.qfi);
+    let outer = outer_header(matched, arrival.container);
     let way = way_out(env, matched, ip).ok_or(DropReason::RouteUnknown)?;
     check_mtu(way.interface.mtu_bytes, outer.as_ref(), ip)?;
     strip(buf, arrival, ip)?;
@@ -114,6 +114,9 @@ fn way_out<'v>(env: &Env<'v>, matched: &Matched<'_>, ip: &IpPacket) -> Option<Wa
     let far = matched.far;
     match (far.outer_header_creation, far.destination) {
         (Some(OuterHeaderCreation::Gtpu(_)), _) => way_to_hop(env, far.next_hop),
+        (Some(OuterHeaderCreation::Udp { addr, .. } | OuterHeaderCreation::Ip { addr }), _) => {
+            way_by_route(env, InterfaceRole::N6, far.interfaces, addr)
+        }
         (None, DestinationInterface::Core | DestinationInterface::SgiLanN6Lan) => {
             way_by_route(env, InterfaceRole::N6, far.interfaces, ip.addrs.dst())
         }
@@ -122,27 +125,58 @@ fn way_out<'v>(env: &Env<'v>, matched: &Matched<'_>, ip: &IpPacket) -> Option<Wa
 }
 
 /// The outer header that the FAR creates.
-///
-/// The QoS flow is that of the first QER of the PDR with a QFI towards the RAN, and the one that the
-/// packet came with towards another user plane function.
-/// Spec: TS 29.244 §5.4.1, §8.2.12, §8.2.56, §8.2.89; TS 38.415 §5.4.1.
+/// Spec: TS 29.244 §5.4.1, §8.2.12, §8.2.56.
 #[inline]
-pub(crate) fn outer_header<S: Side>(
+pub(crate) fn outer_header(
     matched: &Matched<'_>,
-    arrived_qfi: Option<adit_types::Qfi>,
+    arrived: Option<PduSessionContainer>,
 ) -> Option<Outer> {
-    let OuterHeaderCreation::Gtpu(tunnel) = matched.far.outer_header_creation?;
-    let qers = matched.pdr.qers.iter().filter_map(|at| matched.rules.qers.get(usize::from(*at)));
-    let marking = qers.filter_map(|qer| qer.qfi.map(|qfi| (qfi, qer.rqi))).next();
-    let container = match (S::DIRECTION, marking, arrived_qfi) {
-        (Direction::Downlink, Some((qfi, rqi)), _) => Some(PduSessionContainer::downlink(qfi, rqi)),
-        (Direction::Uplink, _, Some(qfi)) | (Direction::Uplink, Some((qfi, _)), None) => {
-            Some(PduSessionContainer::uplink(qfi))
-        }
-        (_, None, _) => None,
-    };
+    let header = matched.far.outer_header_creation?;
     let tos = matched.far.transport_level_marking.unwrap_or(0);
-    Some(Outer { tunnel, tos, container })
+    let container = match header {
+        OuterHeaderCreation::Gtpu(_) => container(matched, arrived),
+        OuterHeaderCreation::Udp { .. } | OuterHeaderCreation::Ip { .. } => None,
+    };
+    Some(Outer { header, tos, container })
+}
+
+/// The PDU Session Container that a packet leaves with, of the type of its direction.
+///
+/// Downlink, the first QER of the PDR with a QFI says what is in it, else the container that came
+/// with the packet. Uplink, the one that came goes first, since the RAN knows the flow. Packets that
+/// the RAN sends back to be forwarded to another part of the RAN keep their downlink container.
+/// Spec: TS 29.244 §8.2.64, §8.2.89, §8.2.116; TS 38.415 §5.4.1, §5.5.2; TS 23.502 §4.9.1.3.
+#[inline]
+fn container(
+    matched: &Matched<'_>,
+    arrived: Option<PduSessionContainer>,
+) -> Option<PduSessionContainer> {
+    let arrived = arrived.filter(|_| !matched.pdr.container_deletion);
+    let mut qers =
+        matched.pdr.qers.iter().filter_map(|at| matched.rules.qers.get(usize::from(*at)));
+    let mut marking = || {
+        let mark = |qer: &QerEntry| {
+            let container = PduSessionContainer::downlink(qer.qfi?, qer.rqi);
+            Some(PduSessionContainer { ppi: qer.ppi, ..container })
+        };
+        qers.find_map(mark)
+    };
+    let downlink = |container| PduSessionContainer { pdu_type: PduType::Downlink, ..container };
+    match (matched.direction, arrived) {
+        (Direction::Downlink, _) => marking().or(arrived.map(downlink)),
+        (Direction::Uplink, Some(container)) => {
+            let is_sent_back = container.pdu_type == PduType::Downlink
+                && matched.far.destination == DestinationInterface::Access;
+            match is_sent_back {
+                true => Some(container),
+                false => Some(PduSessionContainer::uplink(container.qfi)),
+            }
+        }
+        (Direction::Uplink, None) => match matched.far.destination {
+            DestinationInterface::Access => marking(),
+            _ => marking().map(|marked| PduSessionContainer::uplink(marked.qfi)),
+        },
+    }
 }
 
 /// Compares what leaves with the MTU; senders that forbid fragmentation are told what fits.

@@ -13,4 +13,5 @@ mod neighbours;
 mod network_instance;
 mod scene;
 mod segmented;
+mod tunnels;
 mod uplink;

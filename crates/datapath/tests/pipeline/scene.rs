@@ -126,6 +126,7 @@ pub fn rules() -> SessionRules {
         ue,
         sdf: vec![],
         outer_header_removal: Some(OuterHeaderRemoval::GtpuUdpIp),
+        container_deletion: false,
         far: 0,
         qers: [0].into_iter().collect(),
     };
@@ -134,6 +135,7 @@ pub fn rules() -> SessionRules {
         source: SourceInterface::SgiLanN6Lan,
         teid: None,
         outer_header_removal: None,
+        container_deletion: false,
         far: 1,
         ..uplink.clone()
     };
@@ -158,10 +160,12 @@ pub fn rules() -> SessionRules {
         gate_downlink: Gate::Open,
         qfi: Qfi::new(9),
         rqi: false,
+        ppi: None,
     };
     SessionRules {
         up_seid: Seid(1),
         ue: vec![ue],
+        tunnel_sides: vec![],
         uplink: vec![uplink],
         downlink: vec![downlink],
         fars: vec![to_n6, to_gnb],

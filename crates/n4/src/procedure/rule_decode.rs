@@ -42,6 +42,7 @@ pub(super) fn create_pdr(group: &CreatePdr<'_>) -> Result<PdrSpec, Rejected> {
             precedence: group.precedence,
             pdi: pdi(&group.pdi)?,
             outer_header_removal: group.outer_header_removal.map(removal).transpose()?,
+            container_deletion: group.outer_header_removal.is_some_and(deletes_container),
             far: group.far_id,
             qers: group.qer_ids.iter().collect(),
         })
@@ -57,6 +58,7 @@ pub(super) fn update_pdr(group: &UpdatePdr<'_>) -> Result<PdrUpdate, Rejected> {
             precedence: group.precedence,
             pdi: group.pdi.as_ref().map(pdi).transpose()?,
             outer_header_removal: group.outer_header_removal.map(removal).transpose()?,
+            container_deletion: group.outer_header_removal.map(deletes_container),
             far: group.far_id,
             qers: (!group.qer_ids.is_empty()).then(|| group.qer_ids.iter().collect()),
         })
@@ -132,6 +134,11 @@ fn removal(ie: ie::OuterHeaderRemoval) -> Result<OuterHeaderRemoval, Rejected> {
         D::GtpuUdpIp => Ok(OuterHeaderRemoval::GtpuUdpIp),
         D::VlanTag | D::VlanTags | D::Unknown(_) => Err(unusable(IeType::OUTER_HEADER_REMOVAL)),
     }
+}
+
+/// GTP-U Extension Header Deletion, bit 1. Spec: TS 29.244 §8.2.64.
+fn deletes_container(ie: ie::OuterHeaderRemoval) -> bool {
+    ie.extension_header_deletion.is_some_and(|bits| bits & 1 == 1)
 }
 
 pub(super) fn create_far(group: &CreateFar<'_>, local: LocalAddresses) -> Result<Far, Rejected> {
@@ -211,26 +218,32 @@ fn destination(interface: ie::DestinationInterface) -> Result<DestinationInterfa
     }
 }
 
-/// Only GTP-U is created. Where both families are offered, IPv4 is taken if we have it on N3.
+/// One kind of header is created: GTP-U, UDP or IP. VLAN tags and multicast transport are not.
+/// Where both families are offered, IPv4 is taken if we have it on N3.
+/// Spec: TS 29.244 §8.2.56.
 fn creation(
     ie: ie::OuterHeaderCreation,
     local: LocalAddresses,
 ) -> Result<OuterHeaderCreation, Rejected> {
-    let (gtpu_v4, gtpu_v6) =
-        (OuterHeaderDescription::GTPU_UDP_IPV4, OuterHeaderDescription::GTPU_UDP_IPV6);
-    // N19 and N6 only tell what the tunnel is for.
-    let hints = OuterHeaderDescription::N19 | OuterHeaderDescription::N6;
+    use OuterHeaderDescription as D;
     let unusable = unusable(IeType::OUTER_HEADER_CREATION);
-    if !(gtpu_v4 | gtpu_v6 | hints).contains(ie.description) {
-        return Err(unusable);
+    // N19 and N6 only tell what the tunnel is for.
+    let kinds = ie.description & !(D::N19 | D::N6);
+    let is_only = |families: D| !kinds.is_empty() && families.contains(kinds);
+    let (v4, v6) = (ie.v4.map(IpAddr::V4), ie.v6.map(IpAddr::V6));
+    let addr = if local.v4.is_some() { v4.or(v6) } else { v6.or(v4) }.ok_or(unusable)?;
+    if is_only(D::GTPU_UDP_IPV4 | D::GTPU_UDP_IPV6) {
+        let teid = ie.teid.ok_or(unusable)?;
+        return Ok(OuterHeaderCreation::Gtpu(GtpuTunnel { teid, addr }));
     }
-    let v4 = ie.v4.filter(|_| ie.description.contains(gtpu_v4)).map(IpAddr::V4);
-    let v6 = ie.v6.filter(|_| ie.description.contains(gtpu_v6)).map(IpAddr::V6);
-    let addr = if local.v4.is_some() { v4.or(v6) } else { v6.or(v4) };
-    match (ie.teid, addr) {
-        (Some(teid), Some(addr)) => Ok(OuterHeaderCreation::Gtpu(GtpuTunnel { teid, addr })),
-        _ => Err(unusable),
+    if is_only(D::UDP_IPV4 | D::UDP_IPV6) {
+        let port = ie.port.ok_or(unusable)?;
+        return Ok(OuterHeaderCreation::Udp { addr, port });
     }
+    if is_only(D::IPV4 | D::IPV6) {
+        return Ok(OuterHeaderCreation::Ip { addr });
+    }
+    Err(unusable)
 }
 
 /// The octet to write: the value where the mask allows it.
@@ -248,6 +261,7 @@ pub(super) fn create_qer(group: &CreateQer<'_>) -> Qer {
         gbr: group.gbr.map(|gbr| rates(gbr.0)),
         qfi: group.qfi,
         rqi: group.rqi.is_some_and(|rqi| rqi.contains(ie::Rqi::RQI)),
+        ppi: group.paging_policy_indicator.map(|ppi| ppi.0),
     }
 }
 
@@ -260,6 +274,7 @@ pub(super) fn update_qer(group: &UpdateQer<'_>) -> QerUpdate {
         gbr: group.gbr.map(|gbr| rates(gbr.0)),
         qfi: group.qfi,
         rqi: group.rqi.map(|rqi| rqi.contains(ie::Rqi::RQI)),
+        ppi: group.paging_policy_indicator.map(|ppi| ppi.0),
     }
 }
 

@@ -18,6 +18,8 @@ pub struct Pdr {
     pub pdi: Pdi,
     /// What to take off in front of the inner packet.
     pub outer_header_removal: Option<OuterHeaderRemoval>,
+    /// The PDU Session Container goes with the outer header, instead of being carried on.
+    pub container_deletion: bool,
     /// The FAR to apply. Present in every stored PDR.
     pub far: Option<FarId>,
     /// The QERs to enforce, without repetition.

@@ -20,6 +20,8 @@ pub struct Qer {
     pub qfi: Option<Qfi>,
     /// Reflective QoS indication in downlink packets.
     pub rqi: bool,
+    /// Paging policy indicator in downlink packets, 0..=7.
+    pub ppi: Option<u8>,
 }
 
 /// Gate Status: one gate per direction. Spec: TS 29.244 §8.2.7.

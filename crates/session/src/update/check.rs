@@ -25,7 +25,7 @@ pub(super) fn pdr(local: &LocalAddresses, pdr: &Pdr) -> Result<(), Refusal> {
         return Err(Refusal::TooManySdfFilters { pdr: id });
     }
     if let Some(removal) = pdr.outer_header_removal {
-        outer_header_removal(id, removal)?;
+        outer_header_removal(pdr, removal)?;
     }
     if let Some(given) = &pdr.pdi.f_teid {
         f_teid(local, id, given)?;
@@ -36,7 +36,10 @@ pub(super) fn pdr(local: &LocalAddresses, pdr: &Pdr) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn outer_header_removal(pdr: PdrId, removal: OuterHeaderRemoval) -> Result<(), Refusal> {
+/// GTP-U headers are those of tunnels to an F-TEID of ours. UDP and IP headers are those of packets
+/// from a data network to the UE's own address: their PDRs name the UE and no F-TEID.
+/// Spec: TS 29.244 §8.2.64; TS 23.501 §5.6.10.3 (N6 tunnels).
+fn outer_header_removal(pdr: &Pdr, removal: OuterHeaderRemoval) -> Result<(), Refusal> {
     match removal {
         OuterHeaderRemoval::GtpuUdpIpv4
         | OuterHeaderRemoval::GtpuUdpIpv6
@@ -44,7 +47,15 @@ fn outer_header_removal(pdr: PdrId, removal: OuterHeaderRemoval) -> Result<(), R
         OuterHeaderRemoval::UdpIpv4
         | OuterHeaderRemoval::UdpIpv6
         | OuterHeaderRemoval::Ipv4
-        | OuterHeaderRemoval::Ipv6 => Err(Refusal::UnsupportedOuterHeaderRemoval { pdr, removal }),
+        | OuterHeaderRemoval::Ipv6 => {
+            let is_plain = pdr.pdi.source.direction() == Direction::Downlink
+                && pdr.pdi.f_teid.is_none()
+                && pdr.pdi.ue.is_some();
+            match is_plain {
+                true => Ok(()),
+                false => Err(Refusal::UnsupportedOuterHeaderRemoval { pdr: pdr.id, removal }),
+            }
+        }
     }
 }
 
@@ -122,7 +133,7 @@ pub(super) fn far(local: &LocalAddresses, far: &Far) -> Result<(), Refusal> {
     match &forwarding.outer_header_creation {
         // INTEROP: pfcpsim 1.2.0, like SMFs of its family, gives a FAR that drops a tunnel of zeros.
         _ if !action.contains(ApplyAction::FORW) => Ok(()),
-        Some(outer) => outer_header_creation(local, id, outer),
+        Some(outer) => outer_header_creation(local, id, forwarding.destination, outer),
         None if forwarding.destination == DestinationInterface::Access => {
             Err(Refusal::FarWithoutOuterHeader { far: id })
         }
@@ -130,23 +141,32 @@ pub(super) fn far(local: &LocalAddresses, far: &Far) -> Result<(), Refusal> {
     }
 }
 
+/// GTP-U leads to any side from our N3 address. UDP and IP tunnels lead to data networks, from an
+/// N6 address that routing decides.
 fn outer_header_creation(
     local: &LocalAddresses,
     far: FarId,
+    destination: DestinationInterface,
     outer: &OuterHeaderCreation,
 ) -> Result<(), Refusal> {
-    let OuterHeaderCreation::Gtpu(tunnel) = outer;
-    let (is_host, has_family) = match tunnel.addr {
+    let (is_host, has_family) = match outer.addr() {
         IpAddr::V4(addr) => (is_host(addr), local.v4.is_some()),
         IpAddr::V6(addr) => {
             let is_host = !(addr.is_unspecified() || addr.is_loopback() || addr.is_multicast());
             (is_host, local.v6.is_some())
         }
     };
-    if tunnel.teid.0 == 0 || !is_host {
+    let (is_valid, has_source) = match *outer {
+        OuterHeaderCreation::Gtpu(tunnel) => (tunnel.teid.0 != 0, has_family),
+        OuterHeaderCreation::Udp { port, .. } => {
+            (port != 0 && destination != DestinationInterface::Access, true)
+        }
+        OuterHeaderCreation::Ip { .. } => (destination != DestinationInterface::Access, true),
+    };
+    if !is_valid || !is_host {
         return Err(Refusal::TunnelInvalid { far });
     }
-    if !has_family {
+    if !has_source {
         return Err(Refusal::TunnelFamilyUnavailable { far });
     }
     Ok(())

@@ -138,6 +138,7 @@ fn create_pdr(wanted: &mut Vec<Wanted>, spec: PdrSpec) -> Result<Pdr, Refusal> {
         precedence: spec.precedence,
         pdi: provide_pdi(wanted, spec.id, spec.pdi)?,
         outer_header_removal: spec.outer_header_removal,
+        container_deletion: spec.container_deletion,
         far: spec.far,
         qers: distinct(spec.qers),
     })
@@ -147,6 +148,7 @@ fn update_pdr(draft: &mut Draft, update: PdrUpdate) -> Result<(), Refusal> {
     let pdr = find(&mut draft.records.pdrs, update.id)?;
     pdr.precedence = update.precedence.unwrap_or(pdr.precedence);
     pdr.outer_header_removal = update.outer_header_removal.or(pdr.outer_header_removal);
+    pdr.container_deletion = update.container_deletion.unwrap_or(pdr.container_deletion);
     pdr.far = update.far.or(pdr.far);
     if let Some(qers) = update.qers {
         pdr.qers = distinct(qers);
@@ -235,6 +237,7 @@ fn update_qer(qer: &mut Qer, update: &QerUpdate) {
     qer.gbr = update.gbr.or(qer.gbr);
     qer.qfi = update.qfi.or(qer.qfi);
     qer.rqi = update.rqi.unwrap_or(qer.rqi);
+    qer.ppi = update.ppi.or(qer.ppi);
 }
 
 fn distinct<T: Ord>(mut items: Vec<T>) -> Vec<T> {

@@ -52,6 +52,7 @@ pub(super) fn resolve(
             record.pdi.f_teid = Some(f_teid);
         }
     }
+    check_tunnel_sides(&records)?;
     if keys::claims(&records).len() > KEYS_PER_SESSION_MAX {
         return Err(Refusal::TooManyKeys);
     }
@@ -203,6 +204,18 @@ fn choose_addresses(local: &LocalAddresses, wanted: &Wanted) -> Result<ChosenAdd
         return Err(Refusal::FTeidFamilyUnavailable { pdr });
     }
     Ok((v4, v6))
+}
+
+/// A local tunnel comes from one side: packets in it are matched against the PDRs of that side.
+fn check_tunnel_sides(records: &Records) -> Result<(), Refusal> {
+    for pdr in &records.pdrs {
+        let Some(f_teid) = pdr.pdi.f_teid else { continue };
+        let mut sharing = records.pdrs.iter().filter(|other| has_teid(other, f_teid.teid));
+        if sharing.any(|other| other.pdi.source != pdr.pdi.source) {
+            return Err(Refusal::FTeidSidesDiffer { pdr: pdr.id, teid: f_teid.teid });
+        }
+    }
+    Ok(())
 }
 
 fn has_teid(pdr: &Pdr, teid: Teid) -> bool {

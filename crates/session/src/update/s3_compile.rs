@@ -1,9 +1,10 @@
 //! Stage 3: turn records into the rules that workers run. Cannot fail: references were resolved.
 
 use adit_rules::{
-    ApplyAction, DestinationInterface, FarEntry, PdrEntry, QerEntry, SessionRules, UeAddresses,
+    ApplyAction, DestinationInterface, FarEntry, PdrEntry, QerEntry, SessionRules, SourceInterface,
+    UeAddresses,
 };
-use adit_types::{Direction, NextHopIndex, Seid};
+use adit_types::{Direction, NextHopIndex, Seid, Teid};
 
 use crate::provisioning::Provisioning;
 use crate::record::{Far, Pdr, Qer, Records};
@@ -16,6 +17,7 @@ pub(super) fn compile(known: &Provisioning, up_seid: Seid, records: &Records) ->
     SessionRules {
         up_seid,
         ue: ue_addresses(records),
+        tunnel_sides: tunnel_sides(records),
         uplink: pdrs(known, records, Direction::Uplink),
         downlink: pdrs(known, records, Direction::Downlink),
         fars: records.fars.iter().map(|record| far(known, record)).collect(),
@@ -31,6 +33,18 @@ fn ue_addresses(records: &Records) -> Vec<UeAddresses> {
         }
     }
     distinct
+}
+
+/// The tunnels that do not come from Access; `s2_resolve` saw to it that each has one side.
+fn tunnel_sides(records: &Records) -> Vec<(Teid, SourceInterface)> {
+    let mut sides = Vec::new();
+    for pdi in records.pdrs.iter().map(|pdr| &pdr.pdi) {
+        let side = pdi.f_teid.map(|f_teid| (f_teid.teid, pdi.source));
+        sides.extend(side.filter(|(_, source)| *source != SourceInterface::Access));
+    }
+    sides.sort_unstable_by_key(|(teid, _)| *teid);
+    sides.dedup();
+    sides
 }
 
 fn pdrs(known: &Provisioning, records: &Records, direction: Direction) -> Vec<PdrEntry> {
@@ -57,6 +71,7 @@ fn pdr(known: &Provisioning, records: &Records, pdr: &Pdr) -> PdrEntry {
         ue: pdr.pdi.ue_addresses(),
         sdf: pdr.pdi.sdf.iter().map(|sdf| sdf.filter.clone()).collect(),
         outer_header_removal: pdr.outer_header_removal,
+        container_deletion: pdr.container_deletion,
         far: resolved(far),
         qers: pdr.qers.iter().map(|&id| resolved(qer(id))).collect(),
     }
@@ -95,5 +110,6 @@ fn qer(qer: &Qer) -> QerEntry {
         gate_downlink: qer.gates.downlink,
         qfi: qer.qfi,
         rqi: qer.rqi,
+        ppi: qer.ppi,
     }
 }

@@ -62,6 +62,7 @@ pub fn uplink(last: u8) -> PdrSpec {
             ..pdi(SourceInterface::Access)
         },
         outer_header_removal: Some(OuterHeaderRemoval::GtpuUdpIpv4),
+        container_deletion: false,
         far: Some(FarId(1)),
         qers: vec![QerId(1)],
     }
@@ -77,6 +78,7 @@ pub fn downlink(last: u8) -> PdrSpec {
             ..pdi(SourceInterface::Core)
         },
         outer_header_removal: None,
+        container_deletion: false,
         far: Some(FarId(2)),
         qers: vec![QerId(1)],
     }

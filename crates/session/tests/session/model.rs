@@ -84,6 +84,21 @@ impl ModelSession {
         Some(())
     }
 
+    /// PDRs that share a tunnel, by TEID or by the CHOOSE ID of a TEID still to be chosen, have one
+    /// source interface.
+    fn sides_agree(&self) -> bool {
+        let tunnel = |pdr: &PdrSpec| match (self.teids.get(&pdr.id), pdr.pdi.f_teid) {
+            (Some(teid), _) => Some((Some(*teid), None)),
+            (None, Some(FTeidSpec::Choose { choose_id: Some(id), .. })) => Some((None, Some(id))),
+            _ => None,
+        };
+        self.pdrs.values().all(|a| {
+            self.pdrs.values().all(|b| {
+                tunnel(a).is_none() || tunnel(a) != tunnel(b) || a.pdi.source == b.pdi.source
+            })
+        })
+    }
+
     fn is_consistent(&self) -> bool {
         let far_fits = |far: &Far| match &far.forwarding {
             None => far.action == ApplyAction::DROP,
@@ -131,7 +146,7 @@ impl Model {
         let foreign_ues: BTreeSet<_> = others().flat_map(|(_, other)| other.ues()).collect();
         let is_free = session.teids.values().all(|teid| !foreign.contains(teid))
             && session.ues().is_disjoint(&foreign_ues);
-        (is_free && session.is_consistent()).then_some(session)
+        (is_free && session.is_consistent() && session.sides_agree()).then_some(session)
     }
 
     fn accept(
@@ -312,6 +327,7 @@ fn pdr_spec() -> impl Strategy<Value = PdrSpec> {
             precedence: Precedence(precedence),
             pdi,
             outer_header_removal: None,
+            container_deletion: false,
             far: Some(FarId(far)),
             qers,
         }

@@ -382,3 +382,39 @@ fn keys_beyond_what_the_tables_hold_are_refused() {
     assert!(store == before);
     assert!(store.establish(OWNER, CP, session(1)).is_ok());
 }
+
+#[test]
+fn teid_of_two_source_interfaces_is_refused() {
+    let refusal = refused(|change| {
+        for pdr in &mut change.create_pdrs {
+            pdr.pdi.f_teid = Some(given(5));
+        }
+    });
+    assert_eq!(refusal, Refusal::FTeidSidesDiffer { pdr: UL, teid: Teid(5) });
+}
+
+#[test]
+fn udp_and_ip_headers_belong_to_data_networks() {
+    use OuterHeaderRemoval as R;
+    let addr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 9));
+    for removal in [R::UdpIpv4, R::UdpIpv6, R::Ipv4, R::Ipv6] {
+        let mut change = session(1);
+        change.create_pdrs[1].outer_header_removal = Some(removal);
+        assert!(store(4).establish(OWNER, CP, change).is_ok());
+    }
+    for header in [OuterHeaderCreation::Udp { addr, port: 5000 }, OuterHeaderCreation::Ip { addr }]
+    {
+        let set = |change: &mut Change, far: usize, header| {
+            change.create_fars[far].forwarding.as_mut().unwrap().outer_header_creation =
+                Some(header);
+        };
+        let mut change = session(1);
+        set(&mut change, 0, header);
+        assert!(store(4).establish(OWNER, CP, change).is_ok());
+        let far = FarId(2);
+        assert_eq!(refused(|change| set(change, 1, header)), Refusal::TunnelInvalid { far });
+        let no_port = OuterHeaderCreation::Udp { addr, port: 0 };
+        let far = FarId(1);
+        assert_eq!(refused(|change| set(change, 0, no_port)), Refusal::TunnelInvalid { far });
+    }
+}

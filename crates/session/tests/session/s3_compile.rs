@@ -53,7 +53,7 @@ fn ue_address_of_uplink_alone_is_no_key_but_guards_the_source() {
     assert_eq!(delta.keys, [KeyChange::Add(SessionKey::Teid(adit_types::Teid(5)))]);
     let rules = delta.rules.unwrap();
     assert_eq!(rules.ue, [UeAddresses { v4: Some(ue(1)), v6: None }]);
-    assert!(!rules.allows_source(ue(2).into()));
+    assert!(!rules.allows_ue(ue(2).into()));
 }
 
 #[test]

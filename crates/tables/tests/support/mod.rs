@@ -77,6 +77,7 @@ pub fn rules(seid: u64, peers: &[&str]) -> SessionRules {
     SessionRules {
         up_seid: Seid(seid),
         ue: Vec::new(),
+        tunnel_sides: Vec::new(),
         uplink: Vec::new(),
         downlink: Vec::new(),
         fars: (1..).zip(peers).map(far).collect(),

@@ -2,7 +2,10 @@
 
 use core::net::IpAddr;
 
+use adit_rules::OuterHeaderCreation;
+
 use super::Interface;
+use super::packet::Container;
 
 /// The Internet checksum over `bytes`, octet pair by octet pair. Spec: RFC 1071.
 #[must_use]
@@ -17,35 +20,28 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// The PDU Session Container of an outer header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Container {
-    None,
-    Downlink { qfi: u8, rqi: bool },
-    Uplink { qfi: u8 },
-}
-
-impl Container {
-    /// Octets of GTP-U with this container.
-    fn gtpu_len(self) -> usize {
-        if self == Self::None { 8 } else { 16 }
-    }
-}
-
 /// The outer header that a FAR creates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Outer {
-    pub teid: u32,
-    pub peer: IpAddr,
+    pub header: OuterHeaderCreation,
     pub tos: u8,
-    pub container: Container,
+    pub container: Option<Container>,
 }
 
 impl Outer {
     /// Octets that it adds to the IP packet.
     pub fn len(&self) -> usize {
-        let ip = if self.peer.is_ipv4() { 20 } else { 40 };
-        ip + 8 + self.container.gtpu_len()
+        let ip = if self.header.addr().is_ipv4() { 20 } else { 40 };
+        let gtpu = match self.container {
+            None => 8,
+            Some(container) if container.ppi.is_some() => 20,
+            Some(_) => 16,
+        };
+        match self.header {
+            OuterHeaderCreation::Gtpu(_) => ip + 8 + gtpu,
+            OuterHeaderCreation::Udp { .. } => ip + 8,
+            OuterHeaderCreation::Ip { .. } => ip,
+        }
     }
 }
 
@@ -78,61 +74,93 @@ pub(super) fn link(interface: &Interface, dst: [u8; 6], packet: &[u8]) -> Vec<u8
     frame
 }
 
-/// `inner` in a tunnel. Ports 2152, TTL 64, don't fragment, no UDP checksum over IPv4, one over
-/// IPv6. Spec: TS 29.281 §4.4.2, §5.1; TS 38.415 §5.5.2; RFC 8200 §8.1.
+/// `inner` in a tunnel. TTL 64, don't fragment; no UDP checksum for GTP-U over IPv4, else one.
+/// Spec: TS 29.281 §4.4.2, §5.1; TS 38.415 §5.5.2; RFC 8200 §8.1; RFC 2003; RFC 2473.
 pub(super) fn tunnel(interface: &Interface, outer: &Outer, inner: &[u8]) -> Vec<u8> {
-    let mut gtpu = vec![0x30, 255];
-    let len = inner.len() + outer.container.gtpu_len() - 8;
-    gtpu.extend_from_slice(&(len as u16).to_be_bytes());
-    gtpu.extend_from_slice(&outer.teid.to_be_bytes());
-    match outer.container {
-        Container::None => {}
-        Container::Downlink { qfi, rqi } => {
-            gtpu[0] |= 4;
-            gtpu.extend_from_slice(&[0, 0, 0, 0x85, 1, 0x00, u8::from(rqi) << 6 | qfi, 0]);
+    let (src, dst): (IpAddr, IpAddr) = match outer.header.addr() {
+        IpAddr::V4(dst) => (interface.v4.0.into(), dst.into()),
+        IpAddr::V6(dst) => (interface.v6.0.into(), dst.into()),
+    };
+    let (protocol, upper) = match outer.header {
+        OuterHeaderCreation::Gtpu(tunnel) => {
+            let g_pdu = g_pdu(tunnel.teid.0, outer.container, inner);
+            (17, udp(2152, (src, dst), src.is_ipv6(), &g_pdu))
         }
-        Container::Uplink { qfi } => {
-            gtpu[0] |= 4;
-            gtpu.extend_from_slice(&[0, 0, 0, 0x85, 1, 0x10, qfi, 0]);
-        }
-    }
-    gtpu.extend_from_slice(inner);
-
-    let udp_len = (8 + gtpu.len()) as u16;
-    let mut udp = Vec::new();
-    for field in [2152, 2152, udp_len, 0] {
-        udp.extend_from_slice(&field.to_be_bytes());
-    }
-    udp.extend_from_slice(&gtpu);
-    match outer.peer {
-        IpAddr::V4(peer) => {
+        OuterHeaderCreation::Udp { port, .. } => (17, udp(port, (src, dst), true, inner)),
+        OuterHeaderCreation::Ip { .. } if inner[0] >> 4 == 4 => (4, inner.to_vec()),
+        OuterHeaderCreation::Ip { .. } => (41, inner.to_vec()),
+    };
+    let len = upper.len() as u16;
+    match (src, dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
             let mut packet = vec![0x45, outer.tos];
-            packet.extend_from_slice(&(20 + udp_len).to_be_bytes());
-            packet.extend_from_slice(&[0, 0, 0x40, 0, 64, 17, 0, 0]);
-            packet.extend_from_slice(&interface.v4.0.octets());
-            packet.extend_from_slice(&peer.octets());
+            packet.extend_from_slice(&(20 + len).to_be_bytes());
+            packet.extend_from_slice(&[0, 0, 0x40, 0, 64, protocol, 0, 0]);
+            packet.extend_from_slice(&src.octets());
+            packet.extend_from_slice(&dst.octets());
             let sum = checksum(&packet);
             packet[10..12].copy_from_slice(&sum.to_be_bytes());
-            packet.extend_from_slice(&udp);
+            packet.extend_from_slice(&upper);
             packet
         }
-        IpAddr::V6(peer) => {
-            let addresses = [interface.v6.0.octets(), peer.octets()].concat();
-            let mut pseudo = addresses.clone();
-            pseudo.extend_from_slice(&u32::from(udp_len).to_be_bytes());
-            pseudo.extend_from_slice(&[0, 0, 0, 17]);
-            pseudo.extend_from_slice(&udp);
-            let sum = match checksum(&pseudo) {
-                0 => 0xffff,
-                sum => sum,
-            };
-            udp[6..8].copy_from_slice(&sum.to_be_bytes());
+        _ => {
             let mut packet = (0x6000_0000 | u32::from(outer.tos) << 20).to_be_bytes().to_vec();
-            packet.extend_from_slice(&udp_len.to_be_bytes());
-            packet.extend_from_slice(&[17, 64]);
-            packet.extend_from_slice(&addresses);
-            packet.extend_from_slice(&udp);
+            packet.extend_from_slice(&len.to_be_bytes());
+            packet.extend_from_slice(&[protocol, 64]);
+            packet.extend_from_slice(&[octets(src), octets(dst)].concat());
+            packet.extend_from_slice(&upper);
             packet
         }
     }
+}
+
+fn g_pdu(teid: u32, container: Option<Container>, inner: &[u8]) -> Vec<u8> {
+    let extension = match container {
+        None => vec![],
+        Some(Container { is_downlink: false, qfi, .. }) => vec![0, 0, 0, 0x85, 1, 0x10, qfi, 0],
+        Some(Container { qfi, rqi, ppi: None, .. }) => {
+            vec![0, 0, 0, 0x85, 1, 0x00, u8::from(rqi) << 6 | qfi, 0]
+        }
+        Some(Container { qfi, rqi, ppi: Some(ppi), .. }) => {
+            let flags = 0x80 | u8::from(rqi) << 6 | qfi;
+            vec![0, 0, 0, 0x85, 2, 0x00, flags, ppi << 5, 0, 0, 0, 0]
+        }
+    };
+    let mut gtpu = vec![if extension.is_empty() { 0x30 } else { 0x34 }, 255];
+    gtpu.extend_from_slice(&((extension.len() + inner.len()) as u16).to_be_bytes());
+    gtpu.extend_from_slice(&teid.to_be_bytes());
+    gtpu.extend_from_slice(&extension);
+    gtpu.extend_from_slice(inner);
+    gtpu
+}
+
+fn octets(addr: IpAddr) -> Vec<u8> {
+    match addr {
+        IpAddr::V4(addr) => addr.octets().to_vec(),
+        IpAddr::V6(addr) => addr.octets().to_vec(),
+    }
+}
+
+/// A UDP datagram from and to `port`. Spec: RFC 768.
+fn udp(port: u16, addrs: (IpAddr, IpAddr), has_checksum: bool, payload: &[u8]) -> Vec<u8> {
+    let len = (8 + payload.len()) as u16;
+    let mut udp: Vec<u8> = [port, port, len, 0].iter().flat_map(|f| f.to_be_bytes()).collect();
+    udp.extend_from_slice(payload);
+    if has_checksum {
+        let sum = match udp_sum(addrs, &udp) {
+            0 => 0xffff,
+            sum => sum,
+        };
+        udp[6..8].copy_from_slice(&sum.to_be_bytes());
+    }
+    udp
+}
+
+/// The checksum over pseudo header and datagram: zero when the datagram has the right one.
+pub(super) fn udp_sum(addrs: (IpAddr, IpAddr), datagram: &[u8]) -> u16 {
+    let mut pseudo = [octets(addrs.0), octets(addrs.1)].concat();
+    pseudo.extend_from_slice(&(datagram.len() as u32).to_be_bytes());
+    pseudo.extend_from_slice(&[0, 0, 0, 17]);
+    pseudo.extend_from_slice(datagram);
+    checksum(&pseudo)
 }

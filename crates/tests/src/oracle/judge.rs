@@ -4,13 +4,13 @@ use core::net::{IpAddr, Ipv6Addr};
 use std::collections::HashMap;
 
 use adit_rules::{
-    ApplyAction, DestinationInterface, DropReason, Gate, OuterHeaderCreation, OuterHeaderRemoval,
-    PuntReason, SourceInterface, UeAddresses,
+    ApplyAction, DestinationInterface, DropReason, Gate, OuterHeaderRemoval, PuntReason,
+    SourceInterface, UeAddresses,
 };
 use adit_session::{FTeidSpec, Far, PdrSpec, Qer};
 
-use super::frame::{Container, Outer, checksum, link, next_hop_packet, tunnel};
-use super::packet::{BadIp, Gtpu, Ip, gtpu, ip, is_forwardable, u16_at};
+use super::frame::{Outer, checksum, link, next_hop_packet, tunnel, udp_sum};
+use super::packet::{BadIp, Container, Gtpu, Ip, gtpu, ip, is_forwardable, u16_at};
 use super::records::Session;
 use super::{Interface, Oracle, in_prefix, sdf};
 
@@ -30,7 +30,7 @@ pub struct Verdict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lane {
     /// From tunnels.
-    Uplink,
+    Tunneled,
     /// Plain IPv4.
     DownlinkV4,
     /// Plain IPv6.
@@ -74,8 +74,15 @@ struct Arrival<'a> {
     at: usize,
     packet: &'a [u8],
     ip: Ip,
-    /// TEID, outer family is IPv4, QFI.
-    tunnel: Option<(u32, bool, Option<u8>)>,
+    tunnel: Option<Tunnel>,
+}
+
+/// The GTP-U tunnel that a packet came in.
+#[derive(Clone, Copy)]
+struct Tunnel {
+    teid: u32,
+    is_ipv4: bool,
+    container: Option<Container>,
 }
 
 type Exit = Result<Outcome, DropReason>;
@@ -191,6 +198,11 @@ impl Oracle {
         if !self.interfaces[at].is_n3 {
             return Err(DropReason::GtpuNotOnN3);
         }
+        // Spec: RFC 8200 §8.1; RFC 6935 §5.
+        let has_checksum = !ip.dst.is_ipv4() && u16_at(datagram, 6) != 0;
+        if has_checksum && udp_sum((ip.src, ip.dst), &datagram[..end]) != 0 {
+            return Err(DropReason::UdpChecksumWrong);
+        }
         let message = &datagram[8..end];
         let header = gtpu(message)?;
         if header.message_type != 255 {
@@ -204,7 +216,9 @@ impl Oracle {
         if !is_forwardable(inner_ip.src) || !is_forwardable(inner_ip.dst) {
             return Err(DropReason::IpAddressInvalid);
         }
-        let tunnel = Some((header.teid, ip.dst.is_ipv4(), header.qfi));
+        let tunnel =
+            Tunnel { teid: header.teid, is_ipv4: ip.dst.is_ipv4(), container: header.container };
+        let tunnel = Some(tunnel);
         Ok(Ok(Arrival { at, packet: inner, ip: inner_ip, tunnel }))
     }
 
@@ -270,7 +284,8 @@ impl Oracle {
             let names_no_ue =
                 |pdr: &PdrSpec| !is_uplink(pdr) && ue(pdr).is_empty() && pdr.pdi.f_teid.is_none();
             let any = session.pdrs.iter().any(names_no_ue);
-            session.pdrs.iter().filter(|pdr| any || !is_uplink(pdr)).any(|pdr| match addr {
+            let is_key = |pdr: &&PdrSpec| any || !is_uplink(pdr) && pdr.pdi.f_teid.is_none();
+            session.pdrs.iter().filter(is_key).any(|pdr| match addr {
                 IpAddr::V4(addr) => ue(pdr).v4 == Some(addr),
                 IpAddr::V6(_) => {
                     ue(pdr).v6.is_some_and(|prefix| in_prefix(addr, prefix.addr().into(), 64))
@@ -282,28 +297,24 @@ impl Oracle {
     /// A user packet, whatever side it came from. Spec: TS 29.244 §5.2.1.
     fn user_packet(&self, arrival: &Arrival<'_>, counted: &mut Option<(usize, bool, u64)>) -> Exit {
         let ip = &arrival.ip;
-        let from_ue = arrival.tunnel.is_some();
         let owner = match arrival.tunnel {
-            Some((teid, ..)) => self.owner_of_teid(teid).ok_or(DropReason::TeidUnknown)?,
+            Some(tunnel) => self.owner_of_teid(tunnel.teid).ok_or(DropReason::TeidUnknown)?,
             None => self.owner_of_ue(ip.dst).ok_or(DropReason::UeUnknown)?,
         };
         let session = &self.sessions[owner].1;
-        if from_ue && !may_send(session, ip.src) {
+        let from_ue = is_from_ue(session, arrival);
+        if from_ue && !is_ue(session, ip.src) {
             return Err(DropReason::UeSourceSpoofed);
+        }
+        if !from_ue && arrival.tunnel.is_some() && !is_ue(session, ip.dst) {
+            return Err(DropReason::UeUnknown);
         }
         let mut candidates: Vec<&PdrSpec> =
             session.pdrs.iter().filter(|pdr| self.matches(session, pdr, arrival)).collect();
         candidates.sort_by_key(|pdr| (pdr.precedence, pdr.id));
         let pdr = *candidates.first().ok_or(DropReason::PdrUnmatched)?;
-        let removes = match pdr.outer_header_removal {
-            None => None,
-            Some(OuterHeaderRemoval::GtpuUdpIpv4) => Some(true),
-            Some(OuterHeaderRemoval::GtpuUdpIpv6) => Some(false),
-            Some(_) => arrival.tunnel.map(|(_, is_ipv4, _)| is_ipv4).or(Some(true)),
-        };
-        if removes != arrival.tunnel.map(|(_, is_ipv4, _)| is_ipv4) {
-            return Err(DropReason::OuterHeaderMismatch);
-        }
+        let arrival = &unwrap(arrival, pdr.outer_header_removal)?;
+        let ip = &arrival.ip;
         let far = session.fars.iter().find(|far| Some(far.id) == pdr.far).unwrap();
         let mut qers: Vec<&Qer> =
             session.qers.iter().filter(|qer| pdr.qers.contains(&qer.id)).collect();
@@ -316,27 +327,50 @@ impl Oracle {
             return Err(DropReason::FarDrop);
         }
         *counted = Some((owner, from_ue, ip.len as u64));
-        self.forward(arrival, far, &qers)
+        self.forward(arrival, pdr, from_ue, far, &qers)
     }
 
     /// Carries out a FAR that forwards.
-    fn forward(&self, arrival: &Arrival<'_>, far: &Far, qers: &[&Qer]) -> Exit {
+    fn forward(
+        &self,
+        arrival: &Arrival<'_>,
+        pdr: &PdrSpec,
+        from_ue: bool,
+        far: &Far,
+        qers: &[&Qer],
+    ) -> Exit {
         let Arrival { packet, ip, tunnel: from, .. } = arrival;
         if ip.ttl <= 1 {
             return Err(DropReason::TtlExceeded);
         }
         let forwarding = far.forwarding.as_ref().unwrap();
-        let outer = forwarding.outer_header_creation.map(|OuterHeaderCreation::Gtpu(far_end)| {
-            let marked = qers.iter().find_map(|qer| Some((qer.qfi?.value(), qer.rqi)));
-            let container = match (from, marked) {
-                (None, Some((qfi, rqi))) => Container::Downlink { qfi, rqi },
-                (None, None) => Container::None,
-                (Some((_, _, Some(qfi))), _) => Container::Uplink { qfi: *qfi },
-                (Some(_), Some((qfi, _))) => Container::Uplink { qfi },
-                (Some(_), None) => Container::None,
+        let to_ran = forwarding.destination == DestinationInterface::Access;
+        let outer = forwarding.outer_header_creation.map(|header| {
+            let arrived = from.and_then(|from| from.container);
+            let arrived = arrived.filter(|_| !pdr.container_deletion);
+            let marked = qers.iter().find_map(|qer| {
+                let (qfi, rqi, ppi) = (qer.qfi?.value(), qer.rqi, qer.ppi);
+                Some(Container { is_downlink: true, qfi, rqi, ppi })
+            });
+            let uplink = |container: Container| Container {
+                is_downlink: false,
+                rqi: false,
+                ppi: None,
+                ..container
             };
+            let container = match (from_ue, arrived) {
+                (false, Some(arrived)) => {
+                    Some(marked.unwrap_or(Container { is_downlink: true, ..arrived }))
+                }
+                (false, None) => marked,
+                (true, Some(arrived)) if arrived.is_downlink && to_ran => Some(arrived),
+                (true, Some(arrived)) => Some(uplink(arrived)),
+                (true, None) if to_ran => marked,
+                (true, None) => marked.map(uplink),
+            };
+            let is_gtpu = header.tunnel().is_some();
             let tos = forwarding.transport_level_marking.unwrap_or(0);
-            Outer { teid: far_end.teid.0, peer: far_end.addr, tos, container }
+            Outer { header, tos, container: container.filter(|_| is_gtpu) }
         });
         let to_data_network = matches!(
             forwarding.destination,
@@ -344,7 +378,10 @@ impl Oracle {
         );
         let network_instance = forwarding.network_instance.as_deref();
         let (at, station) = match outer {
-            Some(outer) => self.route(true, network_instance, outer.peer),
+            Some(outer) => {
+                let is_gtpu = outer.header.tunnel().is_some();
+                self.route(is_gtpu, network_instance, outer.header.addr())
+            }
             None if to_data_network => self.route(false, network_instance, ip.dst),
             None => None,
         }
@@ -356,7 +393,7 @@ impl Oracle {
         let inner = next_hop_packet(&packet[..ip.len]);
         let leaving = outer.map_or(inner.clone(), |outer| tunnel(interface, &outer, &inner));
         let lane = match (from, ip.dst) {
-            (Some(_), _) => Lane::Uplink,
+            (Some(_), _) => Lane::Tunneled,
             (None, IpAddr::V4(_)) => Lane::DownlinkV4,
             (None, IpAddr::V6(_)) => Lane::DownlinkV6,
         };
@@ -366,12 +403,18 @@ impl Oracle {
     /// All conditions of the PDI. Spec: TS 29.244 §5.2.1A, §8.2.89.
     fn matches(&self, session: &Session, pdr: &PdrSpec, arrival: &Arrival<'_>) -> bool {
         let ip = &arrival.ip;
-        let from_ue = arrival.tunnel.is_some();
-        let teid = arrival.tunnel.map(|(teid, ..)| teid);
-        let qfi = arrival.tunnel.and_then(|(_, _, qfi)| qfi);
+        let from_ue = is_from_ue(session, arrival);
+        let teid = arrival.tunnel.map(|tunnel| tunnel.teid);
+        let container = arrival.tunnel.and_then(|tunnel| tunnel.container);
+        let qfi = container.map(|container| container.qfi);
         let ue_addr = if from_ue { ip.src } else { ip.dst };
         let filters = &pdr.pdi.sdf;
-        is_uplink(pdr) == from_ue
+        // Another user plane function is Core in all tunnels of these tests.
+        let is_of_side = match (from_ue, arrival.tunnel) {
+            (false, Some(_)) => pdr.pdi.source == SourceInterface::Core,
+            _ => is_uplink(pdr) == from_ue,
+        };
+        is_of_side
             && self.interfaces[arrival.at].serves(pdr.pdi.network_instance.as_deref())
             && local_teid(pdr).is_none_or(|local| teid == Some(local))
             && (pdr.pdi.qfis.is_empty()
@@ -460,8 +503,68 @@ fn names(ue: UeAddresses, addr: IpAddr) -> bool {
     }
 }
 
-/// Anti-spoofing: the source is an address that some PDR of the session names, if any names one.
-fn may_send(session: &Session, addr: IpAddr) -> bool {
+/// An address that some PDR of the session names, or any if none names one.
+fn is_ue(session: &Session, addr: IpAddr) -> bool {
     let named: Vec<UeAddresses> = session.pdrs.iter().map(ue).filter(|ue| !ue.is_empty()).collect();
     named.is_empty() || named.into_iter().any(|ue| names(ue, addr))
+}
+
+/// The source interface of the PDRs that name the tunnel tells the side that it leads to.
+fn is_from_ue(session: &Session, arrival: &Arrival<'_>) -> bool {
+    arrival.tunnel.is_some_and(|tunnel| {
+        session.pdrs.iter().any(|pdr| local_teid(pdr) == Some(tunnel.teid) && is_uplink(pdr))
+    })
+}
+
+/// The packet without the outer header that its PDR removes. Spec: TS 29.244 §8.2.64.
+fn unwrap<'a>(
+    arrival: &Arrival<'a>,
+    removal: Option<OuterHeaderRemoval>,
+) -> Result<Arrival<'a>, DropReason> {
+    use OuterHeaderRemoval as R;
+    let Arrival { at, packet, ip, tunnel } = *arrival;
+    let kept = Ok(Arrival { at, packet, ip, tunnel });
+    let protocols: &[u8] = match (removal, tunnel) {
+        (None, None) => return kept,
+        (Some(R::GtpuUdpIp), Some(_)) => return kept,
+        (Some(R::GtpuUdpIpv4), Some(tunnel)) if tunnel.is_ipv4 => return kept,
+        (Some(R::GtpuUdpIpv6), Some(tunnel)) if !tunnel.is_ipv4 => return kept,
+        (Some(R::UdpIpv4), None) if ip.dst.is_ipv4() => &[17],
+        (Some(R::UdpIpv6), None) if ip.dst.is_ipv6() => &[17],
+        (Some(R::Ipv4), None) if ip.dst.is_ipv4() => &[4, 41],
+        (Some(R::Ipv6), None) if ip.dst.is_ipv6() => &[4, 41],
+        _ => return Err(DropReason::OuterHeaderMismatch),
+    };
+    if !protocols.contains(&ip.protocol) {
+        return Err(DropReason::OuterHeaderMismatch);
+    }
+    if ip.is_fragment {
+        return Err(DropReason::OuterFragment);
+    }
+    let upper = &packet[ip.upper..ip.len];
+    let inner = match ip.protocol {
+        17 => {
+            let end = upper.get(4..6).map_or(0, |_| usize::from(u16_at(upper, 4)));
+            if upper.len() < 8 || end < 8 || end > upper.len() {
+                return Err(DropReason::UdpMalformed);
+            }
+            let datagram = &upper[..end];
+            if u16_at(upper, 6) != 0 && udp_sum((ip.src, ip.dst), datagram) != 0 {
+                return Err(DropReason::UdpChecksumWrong);
+            }
+            &datagram[8..]
+        }
+        _ => upper,
+    };
+    let inner_ip = super::packet::ip(inner).map_err(|bad| match bad {
+        BadIp::Malformed => DropReason::InnerMalformed,
+        BadIp::Checksum => DropReason::IpChecksumWrong,
+    })?;
+    if ip.protocol != 17 && inner_ip.dst.is_ipv4() != (ip.protocol == 4) {
+        return Err(DropReason::InnerMalformed);
+    }
+    if !is_forwardable(inner_ip.src) || !is_forwardable(inner_ip.dst) {
+        return Err(DropReason::IpAddressInvalid);
+    }
+    Ok(Arrival { at, packet: inner, ip: inner_ip, tunnel })
 }

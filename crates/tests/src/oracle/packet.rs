@@ -146,9 +146,18 @@ fn ipv6(bytes: &[u8]) -> Result<Ip, BadIp> {
 pub(super) struct Gtpu {
     pub message_type: u8,
     pub teid: u32,
-    pub qfi: Option<u8>,
+    pub container: Option<Container>,
     pub payload: usize,
     pub end: usize,
+}
+
+/// A PDU Session Container as it stands in a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Container {
+    pub is_downlink: bool,
+    pub qfi: u8,
+    pub rqi: bool,
+    pub ppi: Option<u8>,
 }
 
 /// Reads GTP-U with its chain of extension headers. Spec: TS 29.281 §5.
@@ -161,7 +170,7 @@ pub(super) fn gtpu(bytes: &[u8]) -> Result<Gtpu, DropReason> {
         return Err(DropReason::GtpuMalformed);
     }
     let mut message =
-        Gtpu { message_type: bytes[1], teid: u32_at(bytes, 4), qfi: None, payload: 8, end };
+        Gtpu { message_type: bytes[1], teid: u32_at(bytes, 4), container: None, payload: 8, end };
     if bytes[0] & 7 == 0 {
         return Ok(message);
     }
@@ -188,8 +197,8 @@ fn extensions(bytes: &[u8], message: &mut Gtpu) -> Result<(), DropReason> {
         }
         walked += 1;
         let content = &bytes[message.payload + 1..message.payload + size - 1];
-        if kind == 0x85 && message.qfi.is_none() {
-            message.qfi = Some(container(content)?);
+        if kind == 0x85 && message.container.is_none() {
+            message.container = Some(container(content)?);
         }
         is_unknown |= kind & 0x80 != 0 && !KNOWN.contains(&kind);
         kind = bytes[message.payload + size - 1];
@@ -198,13 +207,19 @@ fn extensions(bytes: &[u8], message: &mut Gtpu) -> Result<(), DropReason> {
     if is_unknown { Err(DropReason::GtpuExtensionUnknown) } else { Ok(()) }
 }
 
-/// The QFI of a PDU Session Container. Spec: TS 38.415 §5.5.2.
-fn container(content: &[u8]) -> Result<u8, DropReason> {
-    let has_ppi = content[0] >> 4 == 0 && content[1] & 0x80 != 0;
+/// A PDU Session Container. Spec: TS 38.415 §5.5.2.
+fn container(content: &[u8]) -> Result<Container, DropReason> {
+    let is_downlink = content[0] >> 4 == 0;
+    let has_ppi = is_downlink && content[1] & 0x80 != 0;
     if content[0] >> 4 > 1 || has_ppi && content.len() < 3 {
         return Err(DropReason::GtpuExtensionMalformed);
     }
-    Ok(content[1] & 0x3f)
+    Ok(Container {
+        is_downlink,
+        qfi: content[1] & 0x3f,
+        rqi: is_downlink && content[1] & 0x40 != 0,
+        ppi: has_ppi.then(|| content[2] >> 5),
+    })
 }
 
 /// Addresses that a router keeps to itself. Spec: RFC 1812 §5.3.7; RFC 4291 §2.5.

@@ -77,6 +77,7 @@ fn update_pdr(pdr: &mut PdrSpec, update: &PdrUpdate) {
     pdr.precedence = update.precedence.unwrap_or(pdr.precedence);
     pdr.pdi = update.pdi.unwrap_or_else(|| pdr.pdi.clone());
     pdr.outer_header_removal = update.outer_header_removal.or(pdr.outer_header_removal);
+    pdr.container_deletion = update.container_deletion.unwrap_or(pdr.container_deletion);
     pdr.far = update.far.or(pdr.far);
     pdr.qers = update.qers.unwrap_or_else(|| pdr.qers.clone());
 }
@@ -104,4 +105,5 @@ fn update_qer(qer: &mut Qer, update: &QerUpdate) {
     qer.gates = update.gates.unwrap_or(qer.gates);
     qer.qfi = update.qfi.or(qer.qfi);
     qer.rqi = update.rqi.unwrap_or(qer.rqi);
+    qer.ppi = update.ppi.or(qer.ppi);
 }

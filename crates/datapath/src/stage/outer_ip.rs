@@ -1,0 +1,114 @@
+//! Outer headers without GTP-U: UDP over IP, and IP in IP, towards data networks.
+//!
+//! The UDP source port is the destination port: the standard names one port for both ends of an N6
+//! tunnel. The UDP checksum is computed. Spec: TS 29.244 §8.2.56; TS 23.501 §5.6.10.3; RFC 2003;
+//! RFC 2473.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use adit_pktio::PacketBuf;
+use adit_rules::{DropReason, OuterHeaderCreation};
+use adit_tables::Interface;
+use adit_types::MacAddr;
+use adit_wire::encapsulate::OUTER_TTL;
+use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
+use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
+use adit_wire::udp::{self, UdpHeader};
+use adit_wire::{Malformed, protocol};
+
+use crate::interfaces::source_addr;
+use crate::stage::egress::{ether_type_of, prepend_link};
+use crate::stage::outer::{Outer, prepend};
+
+/// Puts a UDP or IP header and its link header in front of the IP packet in `buf`.
+///
+/// Shape:   as `outer::encapsulate`.
+/// Cost:    with UDP, reads the inner packet for the checksum.
+/// Errors:  `HeadroomShort` without room; `RouteUnknown` when the interface has no address of the
+///          family; `PacketTooBig` beyond what a length field holds.
+pub(super) fn encapsulate<B: PacketBuf>(
+    buf: &mut B,
+    outer: &Outer,
+    interface: &Interface,
+    dst_mac: MacAddr,
+) -> Result<(), DropReason> {
+    let dst = outer.header.addr();
+    let src = source_addr(interface, dst).ok_or(DropReason::RouteUnknown)?;
+    let is_ipv4 = buf.data().first().is_some_and(|octet| octet >> 4 == 4);
+    let protocol = match outer.header {
+        OuterHeaderCreation::Udp { port, .. } => {
+            put_udp(buf, port, (src, dst))?;
+            protocol::UDP
+        }
+        _ if is_ipv4 => protocol::IPV4,
+        _ => protocol::IPV6,
+    };
+    match (src, dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => put_ipv4(buf, outer.tos, protocol, (src, dst))?,
+        (IpAddr::V6(src), IpAddr::V6(dst)) => put_ipv6(buf, outer.tos, protocol, (src, dst))?,
+        _ => return Err(DropReason::RouteUnknown),
+    }
+    prepend_link(buf, interface, dst_mac, ether_type_of(dst))
+}
+
+fn put_udp<B: PacketBuf>(
+    buf: &mut B,
+    port: u16,
+    addrs: (IpAddr, IpAddr),
+) -> Result<(), DropReason> {
+    let len = length(buf.data().len() + UdpHeader::LEN)?;
+    prepend(buf, UdpHeader::LEN)?;
+    let datagram = buf.data_mut();
+    emit(UdpHeader::new(port, port, len, 0).emit(datagram))?;
+    let sum = match addrs {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => udp::checksum_ipv4(src, dst, datagram),
+        (IpAddr::V6(src), IpAddr::V6(dst)) => udp::checksum_ipv6(src, dst, datagram),
+        _ => return Err(DropReason::RouteUnknown),
+    };
+    emit(UdpHeader::new(port, port, len, sum).emit(datagram))
+}
+
+fn put_ipv4<B: PacketBuf>(
+    buf: &mut B,
+    tos: u8,
+    protocol: u8,
+    (src, dst): (Ipv4Addr, Ipv4Addr),
+) -> Result<(), DropReason> {
+    let header = Ipv4Header::new(&Ipv4Fields {
+        tos,
+        total_len: length(buf.data().len() + Ipv4Header::LEN)?,
+        identification: 0,
+        dont_fragment: true,
+        ttl: OUTER_TTL,
+        protocol,
+        src,
+        dst,
+    });
+    emit(header.emit(prepend(buf, Ipv4Header::LEN)?))
+}
+
+fn put_ipv6<B: PacketBuf>(
+    buf: &mut B,
+    traffic_class: u8,
+    next_header: u8,
+    (src, dst): (Ipv6Addr, Ipv6Addr),
+) -> Result<(), DropReason> {
+    let header = Ipv6Header::new(&Ipv6Fields {
+        traffic_class,
+        flow_label: 0,
+        payload_len: length(buf.data().len())?,
+        next_header,
+        hop_limit: OUTER_TTL,
+        src,
+        dst,
+    });
+    emit(header.emit(prepend(buf, Ipv6Header::LEN)?))
+}
+
+fn length(len: usize) -> Result<u16, DropReason> {
+    u16::try_from(len).map_err(|_| DropReason::PacketTooBig)
+}
+
+fn emit(written: Result<(), Malformed>) -> Result<(), DropReason> {
+    written.map_err(|_| DropReason::HeadroomShort)
+}
