@@ -30,6 +30,9 @@ const EVENTS_PER_TURN: usize = 256;
 /// Longest sleep: bounds the delay of workers' events and of `adit show`.
 const SLEEP_MAX: Nanos = Nanos::from_millis(1);
 
+/// Longest wait for CP functions to release their associations when adit stops.
+const RELEASE_MAX: Nanos = Nanos::from_secs(1);
+
 /// Everything that the control thread owns.
 pub struct ControlParts {
     pub clock: Clock,
@@ -61,24 +64,36 @@ impl Control {
         Self { parts, neighbours, datagrams_unsent: 0, commands_lost: 0, datagram }
     }
 
-    /// Runs until `stop`.
+    /// Runs until `stop`, then asks the peers to release their associations and waits for them a
+    /// little.
     pub fn run(&mut self, questions: &Receiver<Query>, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
-            let now = self.parts.clock.now();
-            self.receive(now);
-            self.handle_events(now);
-            self.parts.node.handle_timeout(now);
-            self.publish(now);
-            self.neighbours.handle_timeout(now, &mut self.parts.publisher);
-            self.command();
-            self.transmit();
-            self.log_events();
-            while let Ok(query) = questions.try_recv() {
-                // The asker may have lost patience.
-                let _ = query.answer.send(snapshot::document(self, query.topic));
-            }
-            self.sleep(now);
+            self.turn(questions);
         }
+        let deadline = self.parts.clock.now() + RELEASE_MAX;
+        self.parts.node.start_release(self.parts.clock.now(), RELEASE_MAX);
+        while !self.parts.node.is_released() && self.parts.clock.now() < deadline {
+            self.turn(questions);
+        }
+        self.transmit();
+        self.log_events();
+    }
+
+    fn turn(&mut self, questions: &Receiver<Query>) {
+        let now = self.parts.clock.now();
+        self.receive(now);
+        self.handle_events(now);
+        self.parts.node.handle_timeout(now);
+        self.publish(now);
+        self.neighbours.handle_timeout(now, &mut self.parts.publisher);
+        self.command();
+        self.transmit();
+        self.log_events();
+        while let Ok(query) = questions.try_recv() {
+            // The asker may have lost patience.
+            let _ = query.answer.send(snapshot::document(self, query.topic));
+        }
+        self.sleep(now);
     }
 
     fn receive(&mut self, now: Nanos) {

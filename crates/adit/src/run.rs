@@ -70,18 +70,19 @@ pub fn run(path: &Path) -> anyhow::Result<()> {
     for (parts, io) in workers.into_iter().zip(workers_io) {
         threads.push(start_worker(&eal, &config, clock, &stop, parts, io)?);
     }
+    let stop_control = Arc::new(AtomicBool::new(false));
     let control = {
-        let stop = Arc::clone(&stop);
+        let stop_control = Arc::clone(&stop_control);
         spawn("adit-control", move || {
             let mut control = control;
-            control.run(&questions, &stop);
+            control.run(&questions, &stop_control);
             control
         })?
     };
     info!(workers = threads.len(), n4 = %config.n4.listen, "running");
     wait(&mut signals, &threads);
     info!("stopping");
-    finish(&stop, threads, control)?;
+    finish(&stop_control, control, &stop, threads)?;
     drop(server);
     drop(pool);
     drop(eal);
@@ -298,12 +299,16 @@ fn wait(signals: &mut Signals, threads: &[WorkerThread]) {
     }
 }
 
-/// Stops the workers, then the control thread, then prints the last counters.
+/// Stops the control thread, which needs the workers while associations are released; then the
+/// workers; then prints the last counters.
 fn finish(
+    stop_control: &AtomicBool,
+    control: JoinHandle<Control>,
     stop: &AtomicBool,
     threads: Vec<WorkerThread>,
-    control: JoinHandle<Control>,
 ) -> anyhow::Result<()> {
+    stop_control.store(true, Ordering::Relaxed);
+    let control = control.join();
     stop.store(true, Ordering::Relaxed);
     let mut failed = None;
     for thread in threads {
@@ -313,9 +318,7 @@ fn finish(
             Err(_) => failed = Some(anyhow::anyhow!("a worker stopped by a fault in adit")),
         }
     }
-    let Ok(control) = control.join() else {
-        bail!("the control thread stopped by a fault in adit")
-    };
+    let Ok(control) = control else { bail!("the control thread stopped by a fault in adit") };
     let counters = snapshot::counters(&control);
     println!("{}", show::render(crate::cli::Topic::Counters, &counters));
     drop(control);

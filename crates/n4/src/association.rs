@@ -14,6 +14,8 @@ use adit_types::{Nanos, Seid};
 
 use crate::admission::Buckets;
 use crate::node::Node;
+use crate::procedure::load::LoadKnown;
+use crate::procedure::node_report::PathReports;
 use crate::response_cache::ResponseCache;
 
 /// Identity of a node. Spec: TS 29.244 §8.2.38.
@@ -87,6 +89,8 @@ pub(crate) struct Peer {
     pub association: Option<Association>,
     pub cache: ResponseCache,
     pub buckets: Buckets,
+    pub paths: PathReports,
+    pub load_known: LoadKnown,
 }
 
 /// Why an association ended.
@@ -126,6 +130,8 @@ pub enum SetupFailure {
     NodeIdInUse,
     /// `limits::ASSOCIATIONS_MAX` associations exist.
     TooManyAssociations,
+    /// This node stops.
+    Stopping,
 }
 
 impl fmt::Display for SetupFailure {
@@ -135,6 +141,7 @@ impl fmt::Display for SetupFailure {
             Self::Refused(cause) => write!(f, "refused with Cause {cause}"),
             Self::Malformed => f.write_str("malformed response"),
             Self::NodeIdInUse => f.write_str("its Node ID is associated from another address"),
+            Self::Stopping => f.write_str("this node stops"),
             Self::TooManyAssociations => f.write_str("too many associations"),
         }
     }
@@ -214,6 +221,7 @@ pub(crate) struct PeerFacts {
 pub(crate) enum NoAssociation {
     NodeIdInUse,
     TooMany,
+    Stopping,
 }
 
 impl Node {
@@ -244,6 +252,9 @@ impl Node {
         facts: PeerFacts,
     ) -> Result<Option<DeltaId>, NoAssociation> {
         let PeerFacts { address, node_id, recovery_time_stamp, cp_function_features, .. } = facts;
+        if self.is_stopping {
+            return Err(NoAssociation::Stopping);
+        }
         self.refuse_node_id_of_other(now, address, &node_id)?;
         self.make_room_for(address)?;
         let reason = match self.association(address) {
@@ -288,13 +299,15 @@ impl Node {
         let peer = self.peers.get_mut(&address)?;
         let association = peer.association.take()?;
         peer.cache = ResponseCache::default();
+        peer.paths = PathReports::default();
+        peer.load_known = LoadKnown::default();
         self.setups.disconnected(now, address);
         for pending in self.pending.values_mut() {
             if pending.answer.take_if(|answer| answer.peer == address).is_some() {
                 self.answers_waiting -= 1;
             }
         }
-        self.transactions.cancel(|purpose| purpose.is_heartbeat_of(association.owner));
+        self.transactions.cancel(|purpose| purpose.is_of(association.owner));
         self.forget_reports_of_owner(association.owner);
         self.counters.scalars.associations_down += 1;
         self.counters.scalars.sessions_removed_with_association += as_count(sessions);

@@ -44,6 +44,14 @@ scalars! {
     discarded_over_rate,
     /// Establishments refused: the association has as many sessions as it may.
     refused_sessions_per_association_full,
+    /// States of user plane paths not reported: too many waited.
+    node_reports_lost_queue_full,
+    /// Node reports without a response after N1 retransmissions.
+    node_reports_lost_no_response,
+    /// Node reports that the peer refused.
+    node_reports_refused,
+    /// Association updates of ours that the peer refused.
+    association_updates_refused,
     /// Messages whose handling ended in a fault of ours.
     faults,
     /// Messages without an answer because their handling ended in a fault of ours.
@@ -95,7 +103,7 @@ scalars! {
 }
 
 /// Types that get a counter of their own by name, received and sent.
-const TYPES: [(MessageType, &str); 17] = [
+const TYPES: [(MessageType, &str); 23] = [
     (MessageType::HEARTBEAT_REQUEST, "heartbeat_request"),
     (MessageType::HEARTBEAT_RESPONSE, "heartbeat_response"),
     (MessageType::ASSOCIATION_SETUP_REQUEST, "association_setup_request"),
@@ -105,6 +113,12 @@ const TYPES: [(MessageType, &str); 17] = [
     (MessageType::ASSOCIATION_RELEASE_REQUEST, "association_release_request"),
     (MessageType::ASSOCIATION_RELEASE_RESPONSE, "association_release_response"),
     (MessageType::VERSION_NOT_SUPPORTED_RESPONSE, "version_not_supported_response"),
+    (MessageType::NODE_REPORT_REQUEST, "node_report_request"),
+    (MessageType::NODE_REPORT_RESPONSE, "node_report_response"),
+    (MessageType::SESSION_SET_DELETION_REQUEST, "session_set_deletion_request"),
+    (MessageType::SESSION_SET_DELETION_RESPONSE, "session_set_deletion_response"),
+    (MessageType::SESSION_SET_MODIFICATION_REQUEST, "session_set_modification_request"),
+    (MessageType::SESSION_SET_MODIFICATION_RESPONSE, "session_set_modification_response"),
     (MessageType::SESSION_ESTABLISHMENT_REQUEST, "session_establishment_request"),
     (MessageType::SESSION_ESTABLISHMENT_RESPONSE, "session_establishment_response"),
     (MessageType::SESSION_MODIFICATION_REQUEST, "session_modification_request"),

@@ -18,6 +18,7 @@ use crate::admission::{Admission, PeerPolicy};
 use crate::association::{NodeEvent, NodeId, Peer};
 use crate::containment::{FaultKinds, FaultPoint};
 use crate::counters::Counters;
+use crate::procedure::load::Load;
 use crate::procedure::report::Reports;
 use crate::response_cache::{RequestKey, Seen};
 use crate::setup::Setups;
@@ -134,6 +135,8 @@ pub struct Node {
     /// Requests whose answers wait for publication.
     pub(crate) answers_waiting: usize,
     pub(crate) fault: Option<FaultPoint>,
+    pub(crate) is_stopping: bool,
+    pub(crate) load: Load,
     pub(crate) fault_kinds: FaultKinds,
     admission: Admission,
     last_delta: u64,
@@ -160,6 +163,8 @@ impl Node {
             last_owner: 0,
             answers_waiting: 0,
             fault: None,
+            is_stopping: false,
+            load: Load::default(),
             fault_kinds: FaultKinds::new(),
             admission,
             last_delta: 0,
@@ -229,7 +234,9 @@ impl Node {
             }
         }
         self.send_due_heartbeats(now);
-        while let Some((position, to)) = self.setups.poll_due(now) {
+        while !self.is_stopping
+            && let Some((position, to)) = self.setups.poll_due(now)
+        {
             self.request_association(now, position, to);
         }
         self.forget_idle_peers(now);
@@ -258,7 +265,7 @@ impl Node {
         let forget = idle.filter_map(|peer| Some(peer.cache.newest()? + lifetime)).min();
         [
             self.transactions.poll_timeout(),
-            self.setups.poll_timeout(),
+            self.setups.poll_timeout().filter(|_| !self.is_stopping),
             self.next_heartbeat(),
             forget,
         ]
@@ -365,11 +372,13 @@ impl Node {
                 self.once(request, Self::handle_session_deletion);
             }
             MessageType::SESSION_REPORT_RESPONSE => self.handle_session_report_response(request),
+            MessageType::ASSOCIATION_UPDATE_RESPONSE => {
+                self.handle_association_update_response(request);
+            }
+            MessageType::NODE_REPORT_RESPONSE => self.handle_node_report_response(request),
             MessageType::PFD_MANAGEMENT_RESPONSE
-            | MessageType::ASSOCIATION_UPDATE_RESPONSE
             | MessageType::ASSOCIATION_RELEASE_RESPONSE
             | MessageType::VERSION_NOT_SUPPORTED_RESPONSE
-            | MessageType::NODE_REPORT_RESPONSE
             | MessageType::SESSION_SET_DELETION_RESPONSE
             | MessageType::SESSION_ESTABLISHMENT_RESPONSE
             | MessageType::SESSION_MODIFICATION_RESPONSE

@@ -24,6 +24,16 @@ pub(crate) enum Purpose {
         /// Its position in the configuration.
         position: usize,
     },
+    /// An update of this association.
+    AssociationUpdate {
+        /// The association.
+        owner: OwnerId,
+    },
+    /// What this association is told about user plane paths.
+    NodeReport {
+        /// The association.
+        owner: OwnerId,
+    },
     /// What a session reports.
     SessionReport {
         /// Our identifier of the session.
@@ -36,9 +46,14 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
-    /// True for a heartbeat of the association.
-    pub fn is_heartbeat_of(self, association: OwnerId) -> bool {
-        matches!(self, Self::Heartbeat { owner } if owner == association)
+    /// True for a node related request to the peer of the association.
+    pub fn is_of(self, association: OwnerId) -> bool {
+        match self {
+            Self::Heartbeat { owner }
+            | Self::AssociationUpdate { owner }
+            | Self::NodeReport { owner } => owner == association,
+            Self::AssociationSetup { .. } | Self::SessionReport { .. } => false,
+        }
     }
 }
 

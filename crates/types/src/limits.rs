@@ -52,6 +52,12 @@ pub const PENDING_MAX: usize = 16_384;
 /// Heartbeat Requests per second of one peer; the standard's interval is 60 seconds.
 pub const HEARTBEATS_PER_S_MAX: u32 = 10;
 
+/// GTP-U peers whose state one CP function has yet to be told.
+pub const PATHS_TO_REPORT_MAX: usize = 4096;
+
+/// GTP-U peers in one Node Report Request: with IPv6 addresses 21 octets each, together a frame.
+pub const NODE_REPORT_PEERS_MAX: usize = 64;
+
 /// Kinds of internal faults that are told apart in the log.
 pub const FAULT_KINDS_MAX: usize = 64;
 

@@ -43,7 +43,9 @@ impl Node {
             requested_by_us: false,
         };
         self.bring_up(request.now, facts).map_err(|error| match error {
-            NoAssociation::NodeIdInUse => Rejected::new(Cause::RequestRejected),
+            NoAssociation::NodeIdInUse | NoAssociation::Stopping => {
+                Rejected::new(Cause::RequestRejected)
+            }
             NoAssociation::TooMany => Rejected::new(Cause::NoResourcesAvailable),
         })
     }
@@ -103,6 +105,7 @@ impl Node {
         match self.bring_up(response.now, facts) {
             Ok(_) => Ok(()),
             Err(NoAssociation::NodeIdInUse) => Err(SetupFailure::NodeIdInUse),
+            Err(NoAssociation::Stopping) => Err(SetupFailure::Stopping),
             Err(NoAssociation::TooMany) => Err(SetupFailure::TooManyAssociations),
         }
     }
@@ -111,6 +114,11 @@ impl Node {
     pub(crate) fn handle_own_failure(&mut self, now: Nanos, purpose: Purpose) {
         match purpose {
             Purpose::Heartbeat { owner } => self.lose_association(now, owner),
+            Purpose::AssociationUpdate { .. } => {}
+            Purpose::NodeReport { owner } => {
+                self.counters.scalars.node_reports_lost_no_response += 1;
+                self.finish_node_report(now, owner);
+            }
             Purpose::SessionReport { up_seid, items, .. } => self.lose_report(now, up_seid, items),
             Purpose::AssociationSetup { position } => {
                 self.retry_setup(now, position, SetupFailure::NoResponse);

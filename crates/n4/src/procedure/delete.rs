@@ -25,7 +25,12 @@ impl Node {
             }
             Err(Refused { seid, rejected }) => (seid, Err(rejected)),
         };
-        let (body, after) = self.conclude_deletion(deleted);
+        let (mut body, after) = self.conclude_deletion(deleted);
+        if after.is_some() {
+            let information = self.control_information(request.peer());
+            body.load_control_information = information.load;
+            body.overload_control_information = information.overload;
+        }
         self.respond(request, Some(cp_seid), &body, after);
     }
 

@@ -79,6 +79,9 @@ impl Node {
         let mut body = SessionEstablishmentResponse::new(node_id.to_ie(), Cause::RequestAccepted);
         body.up_f_seid = Some(FSeid::new(established.up_seid, self.config.address));
         body.created_pdrs = created.as_slice().into();
+        let information = self.control_information(request.peer());
+        body.load_control_information = information.load;
+        body.overload_control_information = information.overload;
         self.respond(request, Some(cp_seid), &body, Some(id));
     }
 

@@ -7,9 +7,12 @@ mod association;
 mod delete;
 mod demand;
 mod establish;
+pub(crate) mod load;
 mod modify;
 mod name;
+pub(crate) mod node_report;
 mod reject;
+mod release;
 pub(crate) mod report;
 mod rule_decode;
 

@@ -84,6 +84,9 @@ impl Node {
         let created = created_pdrs(&modified.created, &f_teids);
         let mut body = SessionModificationResponse::new(Cause::RequestAccepted);
         body.created_pdrs = created.as_slice().into();
+        let information = self.control_information(request.peer());
+        body.load_control_information = information.load;
+        body.overload_control_information = information.overload;
         self.respond(request, Some(cp_seid), &body, after);
     }
 

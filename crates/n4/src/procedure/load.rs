@@ -1,0 +1,132 @@
+//! Load and overload control: what responses tell CP functions that want to know.
+//!
+//! The load is the greater of two ratios: sessions to the most that fit, and requests that wait for
+//! publication to the most that may. It is told when it changed by a step, with a sequence number
+//! of its own; overload begins where the last twentieth of the capacity does.
+//! Spec: TS 29.244 §6.2.3, §6.2.4, §7.5.3.3, §7.5.3.4.
+
+use core::net::IpAddr;
+
+use adit_pfcp::grouped::{LoadControlInformation, OverloadControlInformation};
+use adit_pfcp::ie::{CpFunctionFeatures, Metric, OciFlags, PfcpTimer, SequenceNumber, Timer};
+use adit_types::limits::{PENDING_MAX, SESSIONS_MAX};
+
+use crate::node::Node;
+
+/// Percentage points of load that are worth telling.
+const LOAD_STEP: u8 = 5;
+
+/// Load from which on CP functions shall send less. Unit: per cent.
+const OVERLOAD_FROM: u8 = 95;
+
+/// How long CP functions act on a told overload. Unit: seconds.
+const OVERLOAD_VALIDITY_S: u32 = 30;
+
+/// A metric and the number of its last change.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Told {
+    metric: u8,
+    sequence: u32,
+}
+
+/// What was last computed, for all CP functions alike.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Load {
+    load: Told,
+    overload: Told,
+}
+
+/// What a CP function was told last: sequence numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct LoadKnown {
+    load: u32,
+    overload: u32,
+}
+
+/// What a response carries.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ControlInformation {
+    pub load: Option<LoadControlInformation<'static>>,
+    pub overload: Option<OverloadControlInformation<'static>>,
+}
+
+impl Load {
+    /// Takes notice of the load. Unit: per cent, 0 to 100.
+    fn update(&mut self, percent: u8) {
+        let stepped = percent - percent % LOAD_STEP;
+        if stepped != self.load.metric {
+            self.load = Told { metric: stepped, sequence: self.load.sequence.wrapping_add(1) };
+        }
+        // From none at the beginning of the last twentieth to all at its end.
+        let reduction = percent.saturating_sub(OVERLOAD_FROM).saturating_mul(20).min(100);
+        if reduction != self.overload.metric {
+            let sequence = self.overload.sequence.wrapping_add(1);
+            self.overload = Told { metric: reduction, sequence };
+        }
+    }
+}
+
+impl Node {
+    /// Per cent of the capacity in use.
+    fn load_percent(&self) -> u8 {
+        let sessions_max = self.config.store.sessions_max.clamp(1, SESSIONS_MAX);
+        let sessions = self.store.reserved().sessions * 100 / sessions_max;
+        let waiting = self.answers_waiting * 100 / PENDING_MAX;
+        u8::try_from(sessions.max(waiting).min(100)).unwrap_or(100)
+    }
+
+    /// What a response to `peer` carries: what changed since it was last told, if it wants to know.
+    pub(crate) fn control_information(&mut self, peer: IpAddr) -> ControlInformation {
+        let mut load = self.load;
+        load.update(self.load_percent());
+        self.load = load;
+        let mut information = ControlInformation::default();
+        let Some(peer) = self.peers.get_mut(&peer) else { return information };
+        let features = peer.association.as_ref().map_or(0, |a| a.cp_function_features);
+        let wants = |feature: CpFunctionFeatures| features & u64::from(feature.bits()) != 0;
+        let known = &mut peer.load_known;
+        if wants(CpFunctionFeatures::LOAD) && known.load != load.load.sequence {
+            known.load = load.load.sequence;
+            let Told { metric, sequence } = load.load;
+            let body = LoadControlInformation::new(SequenceNumber(sequence), Metric(metric));
+            information.load = Some(body);
+        }
+        if wants(CpFunctionFeatures::OVRL) && known.overload != load.overload.sequence {
+            known.overload = load.overload.sequence;
+            let Told { metric, sequence } = load.overload;
+            let validity = PfcpTimer(Timer::from_secs(OVERLOAD_VALIDITY_S));
+            let sequence = SequenceNumber(sequence);
+            let mut body = OverloadControlInformation::new(sequence, Metric(metric), validity);
+            body.oci_flags = Some(OciFlags::AOCI);
+            information.overload = Some(body);
+        }
+        information
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sequence_number_counts_changes_of_the_metric_only() {
+        let mut load = Load::default();
+        for (percent, expected) in [(0, (0, 0)), (4, (0, 0)), (5, (5, 1)), (9, (5, 1)), (0, (0, 2))]
+        {
+            load.update(percent);
+            assert_eq!((load.load.metric, load.load.sequence), expected);
+        }
+        assert_eq!(load.overload, Told::default());
+    }
+
+    #[test]
+    fn overload_grows_over_the_last_twentieth_and_ends() {
+        let mut load = Load::default();
+        let metric = |percent| {
+            load.update(percent);
+            load.overload.metric
+        };
+        assert_eq!([95, 96, 99, 100, 50].map(metric), [0, 20, 80, 100, 0]);
+        assert_eq!(load.overload.sequence, 4);
+    }
+}

@@ -1,0 +1,57 @@
+//! The release of associations that we ask for, before this node stops.
+//!
+//! Only a CP function releases an association; the UP function asks it to, with a time that it
+//! grants. Spec: TS 29.244 §6.2.7.3, §6.2.8, §7.4.4.3.
+
+use core::net::SocketAddr;
+
+use adit_pfcp::MessageBody;
+use adit_pfcp::ie::{AssociationReleaseRequest, GracefulReleasePeriod, Timer};
+use adit_pfcp::message::{AssociationUpdateRequest, AssociationUpdateResponse};
+use adit_session::OwnerId;
+use adit_types::Nanos;
+
+use crate::node::{Node, Request};
+use crate::transaction::Purpose;
+
+impl Node {
+    /// Asks every CP function to release its association within `period`, and takes no new
+    /// association from now on. The sessions live until the CP function releases them.
+    pub fn start_release(&mut self, now: Nanos, period: Nanos) {
+        self.is_stopping = true;
+        let to = |a: &crate::Association| (a.owner, SocketAddr::new(a.address, a.port));
+        let associations: Vec<(OwnerId, SocketAddr)> = self.associations().map(to).collect();
+        let secs = period.to_duration().as_secs();
+        let timer = Timer::from_secs(u32::try_from(secs).unwrap_or(u32::MAX));
+        let node_id = self.config.node_id.clone();
+        for (owner, to) in associations {
+            let mut body = AssociationUpdateRequest::new(node_id.to_ie());
+            body.association_release_request = Some(AssociationReleaseRequest::SARR);
+            body.graceful_release_period = Some(GracefulReleasePeriod(timer));
+            self.send_request(now, to, &body, Purpose::AssociationUpdate { owner });
+        }
+    }
+
+    /// True without associations and without answers that wait: this node may stop.
+    #[must_use]
+    pub fn is_released(&self) -> bool {
+        self.associations().next().is_none() && self.answers_waiting == 0
+    }
+
+    /// Takes the response to an Association Update Request of ours.
+    pub(crate) fn handle_association_update_response(&mut self, response: &Request<'_>) {
+        let Ok(message) = AssociationUpdateResponse::decode_body(response.body) else {
+            self.counters.scalars.discarded_malformed_response += 1;
+            return;
+        };
+        let expects = |purpose: &Purpose| matches!(purpose, Purpose::AssociationUpdate { .. });
+        let sequence = response.header.sequence;
+        if self.transactions.take(response.from, sequence, expects).is_none() {
+            self.counters.scalars.discarded_unmatched_response += 1;
+            return;
+        }
+        if !message.cause.is_accepted() {
+            self.counters.scalars.association_updates_refused += 1;
+        }
+    }
+}

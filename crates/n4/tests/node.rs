@@ -1,0 +1,186 @@
+//! Node related procedures beyond associations: node reports, release at our wish, load control.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "helpers of tests stand outside the test functions"
+)]
+
+mod smf;
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use adit_n4::NodeConfig;
+use adit_pfcp::ie::{
+    self, AssociationReleaseRequest, CpFunctionFeatures, NodeReportType, RecoveryTimeStamp,
+};
+use adit_pfcp::message::{
+    AssociationSetupRequest, AssociationUpdateResponse, NodeReportResponse,
+    SessionEstablishmentResponse,
+};
+use adit_pfcp::{Cause, Message, MessageType};
+use adit_types::{Nanos, Seid};
+
+use smf::*;
+
+fn gnb(host: u8) -> IpAddr {
+    IpAddr::from([198, 51, 100, host])
+}
+
+fn node_id(host: u8) -> ie::NodeId<'static> {
+    ie::NodeId::Ipv4(Ipv4Addr::new(192, 0, 2, host))
+}
+
+/// The GTP-U peers of a Node Report Request: failed, recovered.
+fn reported(bytes: &[u8]) -> (Vec<IpAddr>, Vec<IpAddr>) {
+    let Message::NodeReportRequest(body) = decode(bytes) else { panic!() };
+    let addr = |peer: ie::RemoteGtpuPeer<'_>| IpAddr::V4(peer.v4.unwrap());
+    let failed = body.user_plane_path_failure_report;
+    let recovered = body.user_plane_path_recovery_report;
+    let failed = failed.map(|report| report.remote_gtpu_peers.iter().map(addr).collect());
+    let recovered = recovered.map(|report| report.remote_gtpu_peers.iter().map(addr).collect());
+    let (failed, recovered): (Vec<_>, Vec<_>) =
+        (failed.unwrap_or_default(), recovered.unwrap_or_default());
+    let has = |flag| body.node_report_type.contains(flag);
+    assert_eq!(has(NodeReportType::UPFR), !failed.is_empty());
+    assert_eq!(has(NodeReportType::UPRR), !recovered.is_empty());
+    (failed, recovered)
+}
+
+fn accept_report(bench: &mut Bench, host: u8, request: &[u8]) -> Vec<adit_n4::Transmit> {
+    let body = NodeReportResponse::new(node_id(host), Cause::RequestAccepted);
+    bench.ask(smf(host), &encode(None, raw(request).header.sequence, &body))
+}
+
+#[test]
+fn path_failure_is_reported_to_every_cp_function_until_it_responds() {
+    let mut bench = Bench::associated();
+    bench.associate(11);
+    bench.node.report_path_failure(bench.now, gnb(2));
+    let sent = bench.sent();
+    assert_eq!(sent.iter().map(|t| t.to).collect::<Vec<_>>(), [smf(10), smf(11)]);
+    assert_eq!(reported(&sent[0].bytes), (vec![gnb(2)], vec![]));
+    assert!(accept_report(&mut bench, 10, &sent[0].bytes).is_empty());
+    let again = bench.run_until(T1);
+    assert_eq!(again.len(), 1, "only the silent one hears it again");
+    assert_eq!((again[0].to, &again[0].bytes), (smf(11), &sent[1].bytes));
+}
+
+#[test]
+fn paths_that_change_meanwhile_are_reported_together_afterwards() {
+    let mut bench = Bench::associated();
+    bench.node.report_path_failure(bench.now, gnb(2));
+    let first = bench.sent().remove(0).bytes;
+    bench.node.report_path_failure(bench.now, gnb(3));
+    bench.node.report_path_failure(bench.now, gnb(4));
+    bench.node.report_path_recovery(bench.now, gnb(4));
+    bench.node.report_path_recovery(bench.now, gnb(2));
+    assert!(bench.sent().is_empty(), "one in flight");
+    let next = accept_report(&mut bench, 10, &first).remove(0).bytes;
+    assert_eq!(reported(&next), (vec![gnb(3)], vec![gnb(2)]), "4 came back untold");
+    assert!(accept_report(&mut bench, 10, &next).is_empty());
+    assert!(accept_report(&mut bench, 10, &next).is_empty());
+    assert_eq!(bench.node.counters().scalars.discarded_unmatched_response, 1);
+}
+
+#[test]
+fn node_report_without_response_is_given_up_and_the_next_one_follows() {
+    let mut bench = Bench::associated();
+    bench.node.report_path_failure(bench.now, gnb(2));
+    bench.node.report_path_failure(bench.now, gnb(3));
+    let sent = bench.run_until(T1 + T1 + T1 + T1);
+    let reports = sent.iter().filter(|t| t.bytes[1] == MessageType::NODE_REPORT_REQUEST.0);
+    let reports: Vec<_> = reports.map(|t| reported(&t.bytes).0).collect();
+    assert_eq!(reports.last().unwrap(), &[gnb(3)]);
+    assert_eq!(reports.len(), 1 + 3 + 1);
+    assert_eq!(bench.node.counters().scalars.node_reports_lost_no_response, 1);
+}
+
+#[test]
+fn paths_to_report_are_bounded() {
+    let mut bench = Bench::associated();
+    for number in 0..5000u32 {
+        bench.node.report_path_failure(bench.now, IpAddr::V4((0x0a00_0000 + number).into()));
+    }
+    assert_eq!(bench.node.counters().scalars.node_reports_lost_queue_full, 5000 - 4096 - 1);
+}
+
+#[test]
+fn stopping_node_asks_for_release_and_is_released_when_all_peers_did() {
+    let mut bench = Bench::associated();
+    bench.associate(11);
+    bench.session(smf(10), 2, &SessionScript::new(1, 1));
+    bench.node.start_release(bench.now, Nanos::from_secs(1));
+    let sent = bench.sent();
+    assert_eq!(sent.len(), 2);
+    let Message::AssociationUpdateRequest(body) = decode(&sent[0].bytes) else { panic!() };
+    assert_eq!(body.association_release_request, Some(AssociationReleaseRequest::SARR));
+    assert_eq!(body.graceful_release_period.unwrap().0.as_secs(), Some(2), "the next unit");
+    let response = AssociationUpdateResponse::new(node_id(10), Cause::RequestAccepted);
+    bench.ask(smf(10), &encode(None, raw(&sent[0].bytes).header.sequence, &response));
+    assert!(!bench.node.is_released());
+    for host in [10, 11] {
+        bench.node.handle_datagram(
+            bench.now,
+            smf(host),
+            &release(9, Ipv4Addr::new(192, 0, 2, host)),
+        );
+    }
+    assert!(!bench.node.is_released(), "the answer waits for the workers");
+    bench.publish_all();
+    assert!(bench.node.is_released());
+    assert_eq!(bench.sent().len(), 2);
+    let bytes = bench.answer(smf(10), &setup(10, Ipv4Addr::new(192, 0, 2, 10), SMF_STARTED));
+    let Message::AssociationSetupResponse(body) = decode(&bytes) else { panic!() };
+    assert_eq!(body.cause, Cause::RequestRejected, "no way back");
+    assert_eq!(bench.node.store().reserved(), Default::default());
+}
+
+fn associate_with(bench: &mut Bench, features: CpFunctionFeatures) {
+    let mut body = AssociationSetupRequest::new(node_id(10), RecoveryTimeStamp(SMF_STARTED));
+    body.cp_function_features = Some(features);
+    bench.answer(smf(10), &encode(None, 1, &body));
+}
+
+fn load_told(bytes: &[u8]) -> (Option<(u32, u8)>, Option<(u32, u8)>) {
+    let Message::SessionEstablishmentResponse(body) = decode(bytes) else { panic!() };
+    let SessionEstablishmentResponse { load_control_information, .. } = body;
+    let load = load_control_information.map(|load| (load.sequence_number.0, load.load_metric.0));
+    let overload = body.overload_control_information.map(|overload| {
+        assert_eq!(overload.period_of_validity.0.as_secs(), Some(30));
+        (overload.sequence_number.0, overload.overload_reduction_metric.0)
+    });
+    (load, overload)
+}
+
+/// Spec: TS 29.244 §6.2.3.3, §6.2.4.3.
+#[test]
+fn load_and_overload_are_told_when_they_change_to_those_who_want_to_know() {
+    let store = adit_session::StoreConfig { sessions_max: 10, ..config().store };
+    let mut bench = Bench::with(NodeConfig { store, ..config() });
+    associate_with(&mut bench, CpFunctionFeatures::LOAD | CpFunctionFeatures::OVRL);
+    let mut told = Vec::new();
+    for number in 1..=10 {
+        let script = SessionScript::new(number.into(), number);
+        told.push(load_told(&bench.answer(smf(10), &establish(u32::from(number) + 1, &script))));
+    }
+    assert_eq!(told[0], (Some((1, 10)), None));
+    assert_eq!(told[8], (Some((9, 90)), None));
+    assert_eq!(told[9], (Some((10, 100)), Some((1, 100))));
+    let mut bench = Bench::with(NodeConfig {
+        store: adit_session::StoreConfig { sessions_max: 1, ..config().store },
+        ..config()
+    });
+    associate_with(&mut bench, CpFunctionFeatures::OVRL);
+    let script = SessionScript::new(1, 1);
+    let bytes = bench.answer(smf(10), &establish(2, &script));
+    assert_eq!(load_told(&bytes), (None, Some((1, 100))));
+    assert_eq!(bench.answer(smf(10), &establish(2, &script)), bytes, "also in a replayed answer");
+    let Message::SessionEstablishmentResponse(body) = decode(&bytes) else { panic!() };
+    let up_seid: Seid = body.up_f_seid.unwrap().seid;
+    let bytes = bench.answer(smf(10), &delete(3, up_seid));
+    let Message::SessionDeletionResponse(body) = decode(&bytes) else { panic!() };
+    assert!(body.overload_control_information.is_none(), "the index is not free yet");
+    let bytes = bench.answer(smf(10), &establish(4, &script));
+    assert_eq!(load_told(&bytes), (None, None), "nothing new");
+}
