@@ -142,7 +142,11 @@ fn associate_with(bench: &mut Bench, features: CpFunctionFeatures) {
     bench.answer(smf(10), &encode(None, 1, &body));
 }
 
-fn load_told(bytes: &[u8]) -> (Option<(u32, u8)>, Option<(u32, u8)>) {
+/// Sequence number and metric.
+type Told = Option<(u32, u8)>;
+
+/// Load and overload in a response.
+fn load_told(bytes: &[u8]) -> (Told, Told) {
     let Message::SessionEstablishmentResponse(body) = decode(bytes) else { panic!() };
     let SessionEstablishmentResponse { load_control_information, .. } = body;
     let load = load_control_information.map(|load| (load.sequence_number.0, load.load_metric.0));
