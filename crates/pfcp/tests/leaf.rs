@@ -68,7 +68,7 @@ leaves! {
         FSeid, FTeid, FailedRuleId, FarId, FramedRouting, GateStatus, Gbr, GracefulReleasePeriod,
         InactivityDetectionTime, InterfaceType, IpVersion, LinkedUrrId, MacAddressFields, MarId,
         Mbr, MeasurementInformation, MeasurementMethod, MeasurementPeriod, Metric, MonitoringTime,
-        MtEdtControlInformation, Multiplier, NfInstanceId, NodeReportType, NumberOfReports,
+        MtEdtControlInformation, Multiplier, NfInstanceId, NodeReportType, NumberOfReports, NumberOfUeIpAddresses,
         OciFlags, OffendingIe, OuterHeaderCreation, OuterHeaderRemoval, PacketRate,
         PacketRateStatus, PagingPolicyIndicator, PdnType, PdrId, PfcpAsReqFlags, PfcpAsRspFlags,
         PfcpAuReqFlags, PfcpSdRspFlags, PfcpSeReqFlags, PfcpSmReqFlags, PfcpSrReqFlags,
@@ -86,7 +86,7 @@ leaves! {
         ActivatePredefinedRules, ApnDnn, ApplicationId, ApplicationInstanceId,
         DataNetworkAccessIdentifier, DeactivatePredefinedRules, FlowInformation,
         ForwardingPolicy, FqCsid, FramedIpv6Route, FramedRoute, GroupId, HeaderEnrichment,
-        NetworkInstance, NodeId, PfdContents, RedirectInformation, RemoteGtpuPeer, SdfFilter,
+        NetworkInstance, NodeId, OffendingIeInformation, PfdContents, RedirectInformation, RemoteGtpuPeer, SdfFilter,
         SmfSetId, TraceInformation, UeIpAddressPoolIdentity, UserId,
         UserPlaneIpResourceInformation, VendorSpecificNodeReportType;
 }

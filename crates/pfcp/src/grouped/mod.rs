@@ -19,8 +19,8 @@ pub use far::{
 pub use node::{
     ApplicationIdsPfds, LoadControlInformation, OverloadControlInformation,
     PartialFailureInformation, PeerUpRestartReport, PfdContext, SessionChangeInfo,
-    SessionRetentionInformation, UeIpAddressPoolInformation, UserPlanePathFailureReport,
-    UserPlanePathRecoveryReport,
+    SessionRetentionInformation, UeIpAddressPoolInformation, UeIpAddressUsageInformation,
+    UserPlanePathFailureReport, UserPlanePathRecoveryReport,
 };
 pub use pdr::{CreatePdr, CreatedPdr, EthernetPacketFilter, Pdi, RemovePdr, UpdatePdr, UpdatedPdr};
 pub use qer::{CreateQer, RemoveQer, UpdateQer};

@@ -4,8 +4,9 @@ use crate::body::bodies;
 use crate::cause::Cause;
 use crate::ie::{
     AlternativeSmfIpAddress, ApplicationId, CpIpAddress, CpPfcpEntityIpAddress, FailedRuleId,
-    FqCsid, GroupId, IpVersion, Metric, NetworkInstance, OciFlags, OffendingIe, PfcpTimer,
-    PfdContents, RemoteGtpuPeer, SNssai, SequenceNumber, UeIpAddressPoolIdentity,
+    FqCsid, GroupId, IpVersion, Metric, NetworkInstance, NumberOfUeIpAddresses, OciFlags,
+    OffendingIeInformation, PfcpTimer, PfdContents, RemoteGtpuPeer, SNssai, SequenceNumber,
+    UeIpAddressPoolIdentity, ValidityTimer,
 };
 
 bodies! {
@@ -27,7 +28,7 @@ bodies! {
     group PartialFailureInformation = PARTIAL_FAILURE_INFORMATION {
         failed_rule_id: M FAILED_RULE_ID => FailedRuleId,
         failure_cause: M CAUSE => Cause,
-        offending_ies: Os OFFENDING_IE => OffendingIe,
+        offending_ies: Os OFFENDING_IE_INFORMATION => OffendingIeInformation<'a>,
     }
 
     /// Wish to retain sessions over a restart. Spec: TS 29.244 §7.4.4.1.
@@ -41,6 +42,17 @@ bodies! {
         network_instance: O NETWORK_INSTANCE => NetworkInstance<'a>,
         s_nssais: Os S_NSSAI => SNssai,
         ip_version: O IP_VERSION => IpVersion,
+    }
+
+    /// Use of the UE IP addresses of a network instance. Spec: TS 29.244 §7.4.4.3.1.
+    group UeIpAddressUsageInformation = UE_IP_ADDRESS_USAGE_INFORMATION {
+        sequence_number: M SEQUENCE_NUMBER => SequenceNumber,
+        metric: M METRIC => Metric,
+        validity_timer: M VALIDITY_TIMER => ValidityTimer,
+        number_of_ue_ip_addresses: M NUMBER_OF_UE_IP_ADDRESSES => NumberOfUeIpAddresses,
+        network_instance: M NETWORK_INSTANCE => NetworkInstance<'a>,
+        pool_identity: O UE_IP_ADDRESS_POOL_IDENTITY => UeIpAddressPoolIdentity<'a>,
+        s_nssai: O S_NSSAI => SNssai,
     }
 
     /// GTP-U peers that do not answer. Spec: TS 29.244 §7.4.5.1.2.

@@ -343,7 +343,7 @@ impl<'a> Ie<'a> for AlternativeSmfIpAddress {
     }
 }
 
-/// Address of a PFCP entity of the CP function. Spec: TS 29.244 §8.2.136.
+/// Address of a PFCP entity of the CP function. Spec: TS 29.244 §8.2.135.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct CpPfcpEntityIpAddress {
     /// IPv4 address.

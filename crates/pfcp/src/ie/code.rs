@@ -126,7 +126,7 @@ code_points! {
         31 N19mb "N19mb",
     }
 
-    /// Radio access technology. Spec: TS 29.244 §8.2.187.
+    /// Radio access technology. Spec: TS 29.244 §8.2.186.
     RatType, RAT_TYPE, mask 0xff {
         1 Utran "UTRAN",
         2 Geran "GERAN",

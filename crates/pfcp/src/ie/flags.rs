@@ -215,13 +215,13 @@ flag_sets! {
         0 PSDBU "The UP function deleted the session.",
     }
 
-    /// Flags of a Session Establishment Request. Spec: TS 29.244 §8.2.137.
+    /// Flags of a Session Establishment Request. Spec: TS 29.244 §8.2.136.
     PfcpSeReqFlags: u8, PFCPSEREQ_FLAGS, 1, 1 {
         0 RESTI "Restoration of an existing session.",
         1 SUMPC "Stop usage measurement for a pause of charging.",
     }
 
-    /// Flags of a Session Deletion Response. Spec: TS 29.244 §8.2.217.
+    /// Flags of a Session Deletion Response. Spec: TS 29.244 §8.2.215.
     PfcpSdRspFlags: u8, PFCPSDRSP_FLAGS, 1, 1 {
         0 PURU "Pending usage reports are unacknowledged.",
     }
@@ -231,12 +231,12 @@ flag_sets! {
         0 PARPS "Preparation of the release starts.",
     }
 
-    /// Flags of an Association Setup Request. Spec: TS 29.244 §8.2.179.
+    /// Flags of an Association Setup Request. Spec: TS 29.244 §8.2.178.
     PfcpAsReqFlags: u8, PFCPASREQ_FLAGS, 1, 1 {
         0 UUPSI "The UPF serves as IPUPS.",
     }
 
-    /// Flags of an Association Setup Response. Spec: TS 29.244 §8.2.135.
+    /// Flags of an Association Setup Response. Spec: TS 29.244 §8.2.134.
     PfcpAsRspFlags: u8, PFCPASRSP_FLAGS, 1, 1 {
         0 PSREI "The sessions are retained.",
         1 UUPSI "The UPF serves as IPUPS.",
@@ -261,7 +261,7 @@ flag_sets! {
         7 CIAM "Control of inactive measurement.",
     }
 
-    /// What a usage report counts. Spec: TS 29.244 §8.2.60.
+    /// What a usage report counts. Spec: TS 29.244 §8.2.59.
     UsageInformation: u8, USAGE_INFORMATION, 1, 1 {
         0 BEF "Before the monitoring time or the change of QoS.",
         1 AFT "After it.",
@@ -295,7 +295,7 @@ flag_sets! {
         0 RQI "Mark downlink packets for reflective QoS.",
     }
 
-    /// Delivery status of downlink data. Spec: TS 29.244 §8.2.180.
+    /// Delivery status of downlink data. Spec: TS 29.244 §8.2.179.
     DataStatus: u8, DATA_STATUS, 1, 1 {
         0 DROP "The first downlink packet was discarded.",
         1 BUFF "The first downlink packet was buffered.",
@@ -308,7 +308,7 @@ flag_sets! {
         2 NORD "No reporting of the QoS flow.",
     }
 
-    /// Indications of a QER for MBS. Spec: TS 29.244 §8.2.218.
+    /// Indications of a QER for MBS. Spec: TS 29.244 §8.2.216.
     QerIndications: u8, QER_INDICATIONS, 1, 1 {
         0 IQFIS "Insert the DL MBS QFI sequence number.",
     }
@@ -318,7 +318,7 @@ flag_sets! {
         0 RDSI "Report the size of downlink data packets.",
     }
 
-    /// Supported IP versions. Spec: TS 29.244 §8.2.178.
+    /// Supported IP versions. Spec: TS 29.244 §8.2.177.
     IpVersion: u8, IP_VERSION, 1, 1 {
         0 V4 "IPv4.",
         1 V6 "IPv6.",

@@ -9,6 +9,7 @@ mod code;
 mod ethernet;
 mod flags;
 mod flow;
+mod fq_csid;
 mod header_creation;
 mod iter;
 mod node_id;
@@ -44,6 +45,7 @@ pub use flags::{
     Rqi, UpFunctionFeatures, UsageInformation, UsageReportTrigger,
 };
 pub use flow::{FlowDirection, FlowInformation, SdfFilter, SdfFilterId};
+pub use fq_csid::{FqCsid, FqCsidNode};
 pub use header_creation::{
     OuterHeaderCreation, OuterHeaderDescription, OuterHeaderRemoval, OuterHeaderRemovalDescription,
 };
@@ -51,8 +53,8 @@ pub use iter::{IeIter, RawIe};
 pub use node_id::{Fqdn, NodeId};
 pub use octets::{
     ActivatePredefinedRules, ApnDnn, ApplicationId, ApplicationInstanceId,
-    DataNetworkAccessIdentifier, DeactivatePredefinedRules, FqCsid, FramedIpv6Route, FramedRoute,
-    GroupId, NetworkInstance, NfInstanceId, SmfSetId, TraceInformation, UeIpAddressPoolIdentity,
+    DataNetworkAccessIdentifier, DeactivatePredefinedRules, FramedIpv6Route, FramedRoute, GroupId,
+    NetworkInstance, NfInstanceId, SmfSetId, TraceInformation, UeIpAddressPoolIdentity,
     VendorSpecificNodeReportType,
 };
 pub use pfd::PfdContents;
@@ -69,12 +71,13 @@ pub use scalar::{
     DownlinkDataNotificationDelay, DownlinkDataServiceInformation, DurationMeasurement, EndTime,
     EthernetInactivityTimer, EventQuota, EventThreshold, EventTimeStamp, GracefulReleasePeriod,
     InactivityDetectionTime, LinkedUrrId, MarId, MeasurementPeriod, Metric, MonitoringTime,
-    Multiplier, NumberOfReports, OffendingIe, PagingPolicyIndicator, PfcpTimer, QerCorrelationId,
-    QueryUrrReference, QuotaHoldingTime, QuotaValidityTime, RecoveryTimeStamp, SNssai,
-    SequenceNumber, SrrId, StartTime, SubsequentEventQuota, SubsequentEventThreshold,
-    SubsequentTimeQuota, SubsequentTimeThreshold, SuggestedBufferingPacketsCount,
-    TimeOfFirstPacket, TimeOfLastPacket, TimeQuota, TimeQuotaMechanism, TimeThreshold, Timer,
-    TrafficEndpointId, TransportLevelMarking, UrSeqn, UserPlaneInactivityTimer, ValidityTimer,
+    Multiplier, NumberOfReports, NumberOfUeIpAddresses, OffendingIe, OffendingIeInformation,
+    PagingPolicyIndicator, PfcpTimer, QerCorrelationId, QueryUrrReference, QuotaHoldingTime,
+    QuotaValidityTime, RecoveryTimeStamp, SNssai, SequenceNumber, SrrId, StartTime,
+    SubsequentEventQuota, SubsequentEventThreshold, SubsequentTimeQuota, SubsequentTimeThreshold,
+    SuggestedBufferingPacketsCount, TimeOfFirstPacket, TimeOfLastPacket, TimeQuota,
+    TimeQuotaMechanism, TimeThreshold, Timer, TrafficEndpointId, TransportLevelMarking, UrSeqn,
+    UserPlaneInactivityTimer, ValidityTimer,
 };
 pub use table::{IE_TABLE, IeInfo, IeType, NullLength, Shape, Status};
 pub use user_id::UserId;

@@ -31,7 +31,7 @@ octet_strings! {
     NetworkInstance, NETWORK_INSTANCE, 0;
     /// Identifier of an application. Spec: TS 29.244 §8.2.6.
     ApplicationId, APPLICATION_ID, 0;
-    /// Identifier of an application instance. Spec: TS 29.244 §8.2.59.
+    /// Identifier of an application instance. Spec: TS 29.244 §8.2.60.
     ApplicationInstanceId, APPLICATION_INSTANCE_ID, 0;
     /// Name of predefined rules to activate. Spec: TS 29.244 §8.2.72.
     ActivatePredefinedRules, ACTIVATE_PREDEFINED_RULES, 0;
@@ -43,17 +43,15 @@ octet_strings! {
     FramedIpv6Route, FRAMED_IPV6_ROUTE, 0;
     /// APN or DNN as labels of RFC 1035. Spec: TS 29.244 §8.2.117.
     ApnDnn, APN_DNN, 0;
-    /// Fully qualified PDN connection set identifier, undecoded. Spec: TS 29.244 §8.2.43.
-    FqCsid, FQ_CSID, 1;
     /// Trace parameters, undecoded. Spec: TS 29.244 §8.2.108.
     TraceInformation, TRACE_INFORMATION, 3;
     /// Identifier of a group of sessions. Spec: TS 29.244 §8.2.198.
     GroupId, GROUP_ID, 0;
-    /// Data Network Access Identifier. Spec: TS 29.244 §8.2.163.
+    /// Data Network Access Identifier. Spec: TS 29.244 §8.2.161.
     DataNetworkAccessIdentifier, DATA_NETWORK_ACCESS_IDENTIFIER, 0;
     /// A spare octet and the FQDN of an SMF set as labels, undecoded. Spec: TS 29.244 §8.2.131.
     SmfSetId, SMF_SET_ID, 2;
-    /// Report of another standards body, undecoded. Spec: TS 29.244 §8.2.218.
+    /// Report of another standards body, undecoded. Spec: TS 29.244 §8.2.217.
     VendorSpecificNodeReportType, VENDOR_SPECIFIC_NODE_REPORT_TYPE, 3;
 }
 

@@ -192,7 +192,7 @@ impl RemainingPackets {
     }
 }
 
-/// Packets that a rate control still allows. Spec: TS 29.244 §8.2.143.
+/// Packets that a rate control still allows. Spec: TS 29.244 §8.2.139.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct PacketRateStatus {
     /// Uplink (UL).

@@ -77,7 +77,7 @@ scalars! {
     InactivityDetectionTime, INACTIVITY_DETECTION_TIME, u32;
     /// Unit: seconds. Spec: TS 29.244 §8.2.48.
     QuotaHoldingTime, QUOTA_HOLDING_TIME, u32;
-    /// Unit: seconds. Spec: TS 29.244 §8.2.127.
+    /// Unit: seconds. Spec: TS 29.244 §8.2.132.
     QuotaValidityTime, QUOTA_VALIDITY_TIME, u32;
     /// Unit: seconds since 1900-01-01 00:00 UTC. Spec: TS 29.244 §8.2.46.
     TimeOfFirstPacket, TIME_OF_FIRST_PACKET, u32;
@@ -107,9 +107,9 @@ scalars! {
     UserPlaneInactivityTimer, USER_PLANE_INACTIVITY_TIMER, u32;
     /// Unit: seconds. Spec: TS 29.244 §8.2.105.
     EthernetInactivityTimer, ETHERNET_INACTIVITY_TIMER, u32;
-    /// Unit: events. Spec: TS 29.244 §8.2.111.
-    EventQuota, EVENT_QUOTA, u32;
     /// Unit: events. Spec: TS 29.244 §8.2.112.
+    EventQuota, EVENT_QUOTA, u32;
+    /// Unit: events. Spec: TS 29.244 §8.2.113.
     EventThreshold, EVENT_THRESHOLD, u32;
     /// Unit: events. Spec: TS 29.244 §8.2.106.
     SubsequentEventQuota, SUBSEQUENT_EVENT_QUOTA, u32;
@@ -129,7 +129,7 @@ scalars! {
     SrrId, SRR_ID, u8;
     /// Unit: octets. Spec: TS 29.244 §8.2.173.
     DlDataPacketsSize, DL_DATA_PACKETS_SIZE, u16;
-    /// Unit: seconds. Spec: TS 29.244 §8.2.186.
+    /// Unit: seconds. Spec: TS 29.244 §8.2.184.
     ValidityTimer, VALIDITY_TIMER, u16;
 }
 
@@ -378,5 +378,55 @@ impl<'a> Ie<'a> for SNssai {
     fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
         w.u8(self.sst)?;
         w.u24(self.sd)
+    }
+}
+
+/// The IE that a request failed for, with what it contained. Spec: TS 29.244 §8.2.185.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct OffendingIeInformation<'a> {
+    /// Its type.
+    pub ie_type: IeType,
+    /// Its value; empty where the IE was missing.
+    pub value: &'a [u8],
+}
+
+impl<'a> Ie<'a> for OffendingIeInformation<'a> {
+    const TYPE: IeType = IeType::OFFENDING_IE_INFORMATION;
+
+    fn decode(value: &'a [u8]) -> Result<Self, IeError> {
+        let mut r = Reader::new(value);
+        Ok(Self { ie_type: IeType(r.u16()?), value: r.rest() })
+    }
+
+    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        w.u16(self.ie_type.0)?;
+        w.bytes(self.value)
+    }
+}
+
+/// How many UE IP addresses are in use, by version. Spec: TS 29.244 §8.2.183.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct NumberOfUeIpAddresses {
+    /// IPv4 addresses.
+    pub v4: Option<u32>,
+    /// IPv6 prefixes.
+    pub v6: Option<u32>,
+}
+
+impl<'a> Ie<'a> for NumberOfUeIpAddresses {
+    const TYPE: IeType = IeType::NUMBER_OF_UE_IP_ADDRESSES;
+
+    fn decode(value: &'a [u8]) -> Result<Self, IeError> {
+        let mut r = Reader::new(value);
+        let flags = r.u8()?;
+        Ok(Self {
+            v4: r.when(flags & 1 != 0, Reader::u32)?,
+            v6: r.when(flags & 2 != 0, Reader::u32)?,
+        })
+    }
+
+    fn encode(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+        w.u8(u8::from(self.v4.is_some()) | u8::from(self.v6.is_some()) << 1)?;
+        [self.v4, self.v6].into_iter().flatten().try_for_each(|count| w.u32(count))
     }
 }

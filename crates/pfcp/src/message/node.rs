@@ -4,7 +4,8 @@ use crate::body::bodies;
 use crate::cause::Cause;
 use crate::grouped::{
     ApplicationIdsPfds, PeerUpRestartReport, SessionChangeInfo, SessionRetentionInformation,
-    UeIpAddressPoolInformation, UserPlanePathFailureReport, UserPlanePathRecoveryReport,
+    UeIpAddressPoolInformation, UeIpAddressUsageInformation, UserPlanePathFailureReport,
+    UserPlanePathRecoveryReport,
 };
 use crate::ie::{
     AlternativeSmfIpAddress, CpFunctionFeatures, FqCsid, GracefulReleasePeriod, NfInstanceId,
@@ -85,6 +86,8 @@ bodies! {
         ue_ip_address_pools: Os UE_IP_ADDRESS_POOL_INFORMATION => UeIpAddressPoolInformation<'a>,
         alternative_smf_ip_addresses: Os ALTERNATIVE_SMF_IP_ADDRESS => AlternativeSmfIpAddress,
         smf_set_id: O SMF_SET_ID => SmfSetId<'a>,
+        ue_ip_address_usages: Os UE_IP_ADDRESS_USAGE_INFORMATION =>
+            UeIpAddressUsageInformation<'a>,
     }
 
     /// Spec: TS 29.244 §7.4.4.4.

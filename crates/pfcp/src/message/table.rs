@@ -23,6 +23,8 @@ pub struct MessageInfo {
     pub message_type: MessageType,
     /// The name in the specification.
     pub name: &'static str,
+    /// The clause of TS 29.244 with its IEs.
+    pub clause: &'static str,
     /// What it is about.
     pub relation: Relation,
     /// True for requests, false for responses.
@@ -30,7 +32,7 @@ pub struct MessageInfo {
 }
 
 macro_rules! message_table {
-    ($( $number:literal $const:ident $name:literal $relation:ident $request:literal; )*) => {
+    ($( $number:literal $const:ident $name:literal $clause:literal $relation:ident $request:literal; )*) => {
         impl MessageType {
             $(
                 #[doc = $name]
@@ -43,6 +45,7 @@ macro_rules! message_table {
             MessageInfo {
                 message_type: MessageType($number),
                 name: $name,
+                clause: $clause,
                 relation: Relation::$relation,
                 is_request: $request,
             },
@@ -51,31 +54,31 @@ macro_rules! message_table {
 }
 
 message_table! {
-    1 HEARTBEAT_REQUEST "PFCP Heartbeat Request" Node true;
-    2 HEARTBEAT_RESPONSE "PFCP Heartbeat Response" Node false;
-    3 PFD_MANAGEMENT_REQUEST "PFCP PFD Management Request" Node true;
-    4 PFD_MANAGEMENT_RESPONSE "PFCP PFD Management Response" Node false;
-    5 ASSOCIATION_SETUP_REQUEST "PFCP Association Setup Request" Node true;
-    6 ASSOCIATION_SETUP_RESPONSE "PFCP Association Setup Response" Node false;
-    7 ASSOCIATION_UPDATE_REQUEST "PFCP Association Update Request" Node true;
-    8 ASSOCIATION_UPDATE_RESPONSE "PFCP Association Update Response" Node false;
-    9 ASSOCIATION_RELEASE_REQUEST "PFCP Association Release Request" Node true;
-    10 ASSOCIATION_RELEASE_RESPONSE "PFCP Association Release Response" Node false;
-    11 VERSION_NOT_SUPPORTED_RESPONSE "PFCP Version Not Supported Response" Node false;
-    12 NODE_REPORT_REQUEST "PFCP Node Report Request" Node true;
-    13 NODE_REPORT_RESPONSE "PFCP Node Report Response" Node false;
-    14 SESSION_SET_DELETION_REQUEST "PFCP Session Set Deletion Request" Node true;
-    15 SESSION_SET_DELETION_RESPONSE "PFCP Session Set Deletion Response" Node false;
-    16 SESSION_SET_MODIFICATION_REQUEST "PFCP Session Set Modification Request" Node true;
-    17 SESSION_SET_MODIFICATION_RESPONSE "PFCP Session Set Modification Response" Node false;
-    50 SESSION_ESTABLISHMENT_REQUEST "PFCP Session Establishment Request" Session true;
-    51 SESSION_ESTABLISHMENT_RESPONSE "PFCP Session Establishment Response" Session false;
-    52 SESSION_MODIFICATION_REQUEST "PFCP Session Modification Request" Session true;
-    53 SESSION_MODIFICATION_RESPONSE "PFCP Session Modification Response" Session false;
-    54 SESSION_DELETION_REQUEST "PFCP Session Deletion Request" Session true;
-    55 SESSION_DELETION_RESPONSE "PFCP Session Deletion Response" Session false;
-    56 SESSION_REPORT_REQUEST "PFCP Session Report Request" Session true;
-    57 SESSION_REPORT_RESPONSE "PFCP Session Report Response" Session false;
+    1 HEARTBEAT_REQUEST "PFCP Heartbeat Request" "7.4.2.1" Node true;
+    2 HEARTBEAT_RESPONSE "PFCP Heartbeat Response" "7.4.2.2" Node false;
+    3 PFD_MANAGEMENT_REQUEST "PFCP PFD Management Request" "7.4.3.1" Node true;
+    4 PFD_MANAGEMENT_RESPONSE "PFCP PFD Management Response" "7.4.3.2" Node false;
+    5 ASSOCIATION_SETUP_REQUEST "PFCP Association Setup Request" "7.4.4.1" Node true;
+    6 ASSOCIATION_SETUP_RESPONSE "PFCP Association Setup Response" "7.4.4.2" Node false;
+    7 ASSOCIATION_UPDATE_REQUEST "PFCP Association Update Request" "7.4.4.3" Node true;
+    8 ASSOCIATION_UPDATE_RESPONSE "PFCP Association Update Response" "7.4.4.4" Node false;
+    9 ASSOCIATION_RELEASE_REQUEST "PFCP Association Release Request" "7.4.4.5" Node true;
+    10 ASSOCIATION_RELEASE_RESPONSE "PFCP Association Release Response" "7.4.4.6" Node false;
+    11 VERSION_NOT_SUPPORTED_RESPONSE "PFCP Version Not Supported Response" "7.4.4.7" Node false;
+    12 NODE_REPORT_REQUEST "PFCP Node Report Request" "7.4.5.1" Node true;
+    13 NODE_REPORT_RESPONSE "PFCP Node Report Response" "7.4.5.2" Node false;
+    14 SESSION_SET_DELETION_REQUEST "PFCP Session Set Deletion Request" "7.4.6.1" Node true;
+    15 SESSION_SET_DELETION_RESPONSE "PFCP Session Set Deletion Response" "7.4.6.2" Node false;
+    16 SESSION_SET_MODIFICATION_REQUEST "PFCP Session Set Modification Request" "7.4.7.1" Node true;
+    17 SESSION_SET_MODIFICATION_RESPONSE "PFCP Session Set Modification Response" "7.4.7.2" Node false;
+    50 SESSION_ESTABLISHMENT_REQUEST "PFCP Session Establishment Request" "7.5.2" Session true;
+    51 SESSION_ESTABLISHMENT_RESPONSE "PFCP Session Establishment Response" "7.5.3" Session false;
+    52 SESSION_MODIFICATION_REQUEST "PFCP Session Modification Request" "7.5.4" Session true;
+    53 SESSION_MODIFICATION_RESPONSE "PFCP Session Modification Response" "7.5.5" Session false;
+    54 SESSION_DELETION_REQUEST "PFCP Session Deletion Request" "7.5.6" Session true;
+    55 SESSION_DELETION_RESPONSE "PFCP Session Deletion Response" "7.5.7" Session false;
+    56 SESSION_REPORT_REQUEST "PFCP Session Report Request" "7.5.8" Session true;
+    57 SESSION_REPORT_RESPONSE "PFCP Session Report Response" "7.5.9" Session false;
 }
 
 impl MessageType {

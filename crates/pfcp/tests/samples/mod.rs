@@ -371,10 +371,18 @@ fn node_messages(visit: &mut impl FnMut(Vec<u8>)) {
         ue_ip_address_pools: Repeated::from(&pools),
         ..AssociationSetupResponse::new(NodeId::Ipv4(V4), Cause::RequestAccepted, recovery)
     }));
+    let usages = [UeIpAddressUsageInformation::new(
+        SequenceNumber(1),
+        Metric(40),
+        ValidityTimer(600),
+        NumberOfUeIpAddresses { v4: Some(1000), v6: Some(64) },
+        NetworkInstance(b"internet"),
+    )];
     visit(octets(&AssociationUpdateRequest {
         association_release_request: Some(adit_pfcp::ie::AssociationReleaseRequest::SARR),
         graceful_release_period: Some(GracefulReleasePeriod(Timer::from_secs(90))),
         pfcp_au_req_flags: Some(PfcpAuReqFlags::PARPS),
+        ue_ip_address_usages: Repeated::from(&usages),
         ..AssociationUpdateRequest::new(NodeId::Ipv6(V6))
     }));
     visit(octets(&AssociationUpdateResponse::new(node_id(), Cause::RequestAccepted)));
@@ -390,7 +398,14 @@ fn node_messages(visit: &mut impl FnMut(Vec<u8>)) {
     }));
     visit(octets(&NodeReportResponse::new(node_id(), Cause::RequestAccepted)));
     set_messages(visit);
-    visit(octets(&SessionSetDeletionRequest::new(node_id())));
+    let fq_csids = [
+        FqCsid::new(FqCsidNode::Ipv4(V4), &[0, 7, 1, 2], Some(2)).unwrap(),
+        FqCsid::new(FqCsidNode::Ipv6(V6), &[0, 9], None).unwrap(),
+    ];
+    visit(octets(&SessionSetDeletionRequest {
+        fq_csids: Repeated::from(&fq_csids),
+        ..SessionSetDeletionRequest::new(node_id())
+    }));
     visit(octets(&SessionSetDeletionResponse::new(node_id(), Cause::RequestAccepted)));
 }
 
@@ -443,10 +458,16 @@ fn session_responses(visit: &mut impl FnMut(Vec<u8>)) {
         overload_control_information: Some(overload),
         ..SessionEstablishmentResponse::new(NodeId::Ipv4(V4), Cause::RequestAccepted)
     }));
+    let offending = [OffendingIeInformation { ie_type: IeType::APPLY_ACTION, value: &[0xff] }];
+    let failures = [PartialFailureInformation {
+        offending_ies: Repeated::from(&offending),
+        ..PartialFailureInformation::new(FailedRuleId::Far(FarId(8)), Cause::RequestRejected)
+    }];
     visit(octets(&SessionModificationResponse {
         offending_ie: Some(IeType::FAR_ID.into()),
         usage_reports: Repeated::from(&reports),
         failed_rule_id: Some(FailedRuleId::Far(FarId(7))),
+        partial_failures: Repeated::from(&failures),
         ..SessionModificationResponse::new(Cause::RuleCreationModificationFailure)
     }));
     visit(octets(&SessionDeletionRequest::new()));
