@@ -19,6 +19,7 @@ mod procedure;
 mod refusal;
 mod response_cache;
 mod setup;
+mod support;
 mod transaction;
 
 pub use admission::{PeerPolicy, PeerPrefix};
@@ -28,3 +29,4 @@ pub use containment::FaultPoint;
 pub use containment::is_contained;
 pub use counters::{Counters, Scalars};
 pub use node::{Node, NodeConfig, Transmit};
+pub use support::{Acts, ie_acts, message_acts};

@@ -1,95 +1,12 @@
 //! Leaf IEs: for any octets, decoding never panics, and what decodes survives encoding.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod leaves;
+
 use adit_pfcp::ie::*;
-use adit_pfcp::{Cause, Writer};
-use adit_types::{BarId, BitRate, FarId, PdrId, Precedence, QerId, Qfi, UrrId};
+use adit_types::{BitRate, Qfi};
+use leaves::{check_all, encoded};
 use proptest::prelude::*;
-
-fn encoded<'a, T: Ie<'a>>(ie: &T) -> Vec<u8> {
-    let mut buf = [0xa5; 512];
-    let mut w = Writer::new(&mut buf);
-    ie.encode(&mut w).unwrap();
-    let len = w.len();
-    buf[..len].to_vec()
-}
-
-fn check<T>(octets: &[u8])
-where
-    T: for<'a> Ie<'a> + PartialEq + std::fmt::Debug,
-{
-    check_with(octets, |value| T::decode(value).ok().map(|ie| encoded(&ie)), T::TYPE);
-}
-
-/// `again` decodes a value and encodes it. One trip normalizes, a second one changes nothing.
-fn check_with(octets: &[u8], again: impl Fn(&[u8]) -> Option<Vec<u8>>, ie_type: IeType) {
-    let info = ie_type.info().unwrap();
-    assert_eq!(info.status, Status::Full, "{ie_type}");
-    let min_len = usize::from(info.min_len);
-    for len in 0..=octets.len() {
-        let Some(once) = again(&octets[..len]) else { continue };
-        assert!(len >= min_len, "{ie_type} decoded from {len} octets");
-        assert_eq!(again(&once).as_ref(), Some(&once), "{ie_type}");
-        for prefix in 0..once.len() {
-            let accepted = again(&once[..prefix]).is_some();
-            assert!(!accepted || prefix >= min_len, "{ie_type} accepted a prefix of {prefix}");
-        }
-    }
-}
-
-macro_rules! leaves {
-    (owned: $($owned:ty),*; borrowed: $($borrowed:ident),*;) => {
-        fn check_all(octets: &[u8]) -> usize {
-            let mut count = 0;
-            $( check::<$owned>(octets); count += 1; )*
-            $(
-                check_with(
-                    octets,
-                    |value| $borrowed::decode(value).ok().map(|ie| encoded(&ie)),
-                    <$borrowed<'_> as Ie<'_>>::TYPE,
-                );
-                count += 1;
-            )*
-            count
-        }
-    };
-}
-
-leaves! {
-    owned:
-        ActivationTime, AdditionalUsageReportsInformation, AggregatedUrrId,
-        AlternativeSmfIpAddress, ApplyAction, AssociationReleaseRequest, AveragingWindow, BarId,
-        CTag, Cause, CpFunctionFeatures, CpIpAddress, CpPfcpEntityIpAddress, DataStatus, DeactivationTime,
-        DestinationInterface, DlBufferingDuration, DlBufferingSuggestedPacketCount,
-        DlDataPacketsSize, DlFlowLevelMarking, DownlinkDataNotificationDelay,
-        DownlinkDataServiceInformation, DroppedDlTrafficThreshold, DurationMeasurement, EndTime,
-        EthernetFilterId, EthernetFilterProperties, EthernetInactivityTimer,
-        EthernetPduSessionInformation, Ethertype, EventQuota, EventThreshold, EventTimeStamp,
-        FSeid, FTeid, FailedRuleId, FarId, FramedRouting, GateStatus, Gbr, GracefulReleasePeriod,
-        InactivityDetectionTime, InterfaceType, IpVersion, LinkedUrrId, MacAddressFields, MarId,
-        Mbr, MeasurementInformation, MeasurementMethod, MeasurementPeriod, Metric, MonitoringTime,
-        MtEdtControlInformation, Multiplier, NfInstanceId, NodeReportType, NumberOfReports, NumberOfUeIpAddresses,
-        OciFlags, OffendingIe, OuterHeaderCreation, OuterHeaderRemoval, PacketRate,
-        PacketRateStatus, PagingPolicyIndicator, PdnType, PdrId, PfcpAsReqFlags, PfcpAsRspFlags,
-        PfcpAuReqFlags, PfcpSdRspFlags, PfcpSeReqFlags, PfcpSmReqFlags, PfcpSrReqFlags,
-        PfcpSrRspFlags, PfcpTimer, Precedence, Proxying, QerControlIndications, QerCorrelationId,
-        QerId, QerIndications, Qfi, QueryUrrReference, QuotaHoldingTime, QuotaValidityTime,
-        RatType, RecoveryTimeStamp, ReportType, ReportingTriggers, Rqi, SNssai, STag,
-        SequenceNumber, SourceInterface, SourceIpAddress, SrrId, StartTime, SubsequentEventQuota,
-        SubsequentEventThreshold, SubsequentTimeQuota, SubsequentTimeThreshold,
-        SubsequentVolumeQuota, SubsequentVolumeThreshold, SuggestedBufferingPacketsCount,
-        TimeOfFirstPacket, TimeOfLastPacket, TimeQuota, TimeQuotaMechanism, TimeThreshold,
-        TrafficEndpointId, TransportLevelMarking, UeIpAddress, UpFunctionFeatures, UrSeqn, UrrId,
-        UsageInformation, UsageReportTrigger, UserPlaneInactivityTimer, ValidityTimer,
-        VolumeMeasurement, VolumeQuota, VolumeThreshold;
-    borrowed:
-        ActivatePredefinedRules, ApnDnn, ApplicationId, ApplicationInstanceId,
-        DataNetworkAccessIdentifier, DeactivatePredefinedRules, FlowInformation,
-        ForwardingPolicy, FqCsid, FramedIpv6Route, FramedRoute, GroupId, HeaderEnrichment,
-        NetworkInstance, NodeId, OffendingIeInformation, PfdContents, RedirectInformation, RemoteGtpuPeer, SdfFilter,
-        SmfSetId, TraceInformation, UeIpAddressPoolIdentity, UserId,
-        UserPlaneIpResourceInformation, VendorSpecificNodeReportType;
-}
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]

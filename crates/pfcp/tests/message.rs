@@ -22,34 +22,7 @@ fn only(octets: &[u8]) -> RawMessage<'_> {
 }
 
 fn encode_again(message: &Message<'_>, header: &Header, buf: &mut [u8]) -> Result<usize, NoRoom> {
-    Writer::new(buf).message_with(header, |w| match message {
-        Message::HeartbeatRequest(m) => m.encode_body(w),
-        Message::HeartbeatResponse(m) => m.encode_body(w),
-        Message::AssociationSetupRequest(m) => m.encode_body(w),
-        Message::AssociationSetupResponse(m) => m.encode_body(w),
-        Message::AssociationUpdateRequest(m) => m.encode_body(w),
-        Message::AssociationUpdateResponse(m) => m.encode_body(w),
-        Message::AssociationReleaseRequest(m) => m.encode_body(w),
-        Message::AssociationReleaseResponse(m) => m.encode_body(w),
-        Message::VersionNotSupportedResponse(m) => m.encode_body(w),
-        Message::NodeReportRequest(m) => m.encode_body(w),
-        Message::NodeReportResponse(m) => m.encode_body(w),
-        Message::SessionSetDeletionRequest(m) => m.encode_body(w),
-        Message::SessionSetDeletionResponse(m) => m.encode_body(w),
-        Message::SessionSetModificationRequest(m) => m.encode_body(w),
-        Message::SessionSetModificationResponse(m) => m.encode_body(w),
-        Message::PfdManagementRequest(m) => m.encode_body(w),
-        Message::PfdManagementResponse(m) => m.encode_body(w),
-        Message::SessionEstablishmentRequest(m) => m.encode_body(w),
-        Message::SessionEstablishmentResponse(m) => m.encode_body(w),
-        Message::SessionModificationRequest(m) => m.encode_body(w),
-        Message::SessionModificationResponse(m) => m.encode_body(w),
-        Message::SessionDeletionRequest(m) => m.encode_body(w),
-        Message::SessionDeletionResponse(m) => m.encode_body(w),
-        Message::SessionReportRequest(m) => m.encode_body(w),
-        Message::SessionReportResponse(m) => m.encode_body(w),
-        Message::Unsupported(_) => Ok(()),
-    })
+    Writer::new(buf).message_with(header, |w| message.encode_body(w))
 }
 
 /// Decodes whatever is decodable and walks all of it, by encoding it again.

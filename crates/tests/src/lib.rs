@@ -13,6 +13,7 @@
 
 pub mod capture;
 pub mod daemon;
+pub mod fuzzing;
 pub mod go;
 pub mod oracle;
 pub mod process;

@@ -75,7 +75,7 @@ const ROOMS: &[Room] = &[
         may: &[],
     },
     Room { package: "adit-tests", imports: ANY, may: &[Unsafe, Clock] },
-    Room { package: "xtask", imports: &[], may: &[] },
+    Room { package: "xtask", imports: &["adit-pfcp", "adit-n4"], may: &[] },
 ];
 
 /// Every room of the house.

@@ -28,7 +28,7 @@ const GROUPS: &[IeType] = &[
 const DEPTH_MAX: u8 = 2;
 
 /// IEs that are refused wherever they stand.
-const DEMANDS: &[IeType] = &[
+pub(crate) const DEMANDS: &[IeType] = &[
     IeType::CREATE_URR,
     IeType::UPDATE_URR,
     IeType::REMOVE_URR,

@@ -5,7 +5,7 @@
 
 mod association;
 mod delete;
-mod demand;
+pub(crate) mod demand;
 mod establish;
 pub(crate) mod load;
 mod modify;

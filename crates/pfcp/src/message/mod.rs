@@ -66,6 +66,17 @@ macro_rules! messages {
                 }
             }
 
+            /// Appends the IEs; none for an unsupported message.
+            ///
+            /// # Errors
+            /// [`NoRoom`] when the buffer is full.
+            pub fn encode_body(&self, w: &mut Writer<'_>) -> Result<(), NoRoom> {
+                match self {
+                    $( Self::$name(message) => message.encode_body(w), )*
+                    Self::Unsupported(_) => Ok(()),
+                }
+            }
+
             /// The type of the message.
             #[must_use]
             pub fn message_type(&self) -> MessageType {

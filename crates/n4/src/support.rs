@@ -1,0 +1,257 @@
+//! What this UP function does with each message and IE: the source of `docs/spec`.
+//!
+//! A slice that makes an IE act moves its row here. An IE that is refused (`procedure::demand`)
+//! is never one that acts; a test compares both.
+
+use adit_pfcp::{IeType, MessageType};
+
+/// How far a message or an IE has an effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Acts {
+    /// Wholly.
+    Yes,
+    /// In part; the text tells what is missing.
+    Partly(&'static str),
+    /// Not at all; the text tells why, empty where it is only not done yet.
+    No(&'static str),
+}
+
+/// Out of the scope of this release.
+const ETHERNET: &str = "Ethernet";
+const ATSSS: &str = "ATSSS";
+const MBS: &str = "MBS";
+const TSN: &str = "TSN";
+const L2TP: &str = "L2TP";
+
+/// Messages that do not act wholly. All others do.
+const MESSAGES: &[(MessageType, Acts)] = &[
+    (MessageType::PFD_MANAGEMENT_REQUEST, Acts::No("")),
+    (MessageType::PFD_MANAGEMENT_RESPONSE, Acts::No("")),
+    (
+        MessageType::ASSOCIATION_UPDATE_REQUEST,
+        Acts::Partly("received: CP Function Features; not sent"),
+    ),
+    (MessageType::ASSOCIATION_UPDATE_RESPONSE, Acts::Partly("sent; not awaited")),
+    (MessageType::ASSOCIATION_RELEASE_REQUEST, Acts::Partly("received; not sent")),
+    (MessageType::ASSOCIATION_RELEASE_RESPONSE, Acts::Partly("sent; not awaited")),
+    (MessageType::NODE_REPORT_REQUEST, Acts::No("")),
+    (MessageType::NODE_REPORT_RESPONSE, Acts::No("")),
+    (MessageType::SESSION_SET_DELETION_REQUEST, Acts::No("")),
+    (MessageType::SESSION_SET_DELETION_RESPONSE, Acts::No("")),
+    (MessageType::SESSION_SET_MODIFICATION_REQUEST, Acts::No("")),
+    (MessageType::SESSION_SET_MODIFICATION_RESPONSE, Acts::No("")),
+    (MessageType::SESSION_ESTABLISHMENT_REQUEST, Acts::Partly("see its IEs")),
+    (MessageType::SESSION_ESTABLISHMENT_RESPONSE, Acts::Partly("see its IEs")),
+    (MessageType::SESSION_MODIFICATION_REQUEST, Acts::Partly("see its IEs")),
+    (MessageType::SESSION_MODIFICATION_RESPONSE, Acts::Partly("see its IEs")),
+    (MessageType::SESSION_DELETION_RESPONSE, Acts::Partly("no usage reports")),
+    (MessageType::SESSION_REPORT_REQUEST, Acts::Partly("see its IEs")),
+    (MessageType::SESSION_REPORT_RESPONSE, Acts::Partly("see its IEs")),
+];
+
+/// IEs that act, wholly or in part. All others do not.
+const IES: &[(IeType, Acts)] = &[
+    (IeType::CREATE_PDR, Acts::Yes),
+    (IeType::PDI, Acts::Yes),
+    (IeType::CREATE_FAR, Acts::Yes),
+    (IeType::FORWARDING_PARAMETERS, Acts::Yes),
+    (IeType::CREATE_QER, Acts::Yes),
+    (IeType::CREATED_PDR, Acts::Yes),
+    (IeType::UPDATE_PDR, Acts::Yes),
+    (IeType::UPDATE_FAR, Acts::Yes),
+    (IeType::UPDATE_FORWARDING_PARAMETERS, Acts::Partly("an outer header cannot be taken away")),
+    (IeType::UPDATE_QER, Acts::Yes),
+    (IeType::REMOVE_PDR, Acts::Yes),
+    (IeType::REMOVE_FAR, Acts::Yes),
+    (IeType::REMOVE_QER, Acts::Yes),
+    (IeType::CAUSE, Acts::Yes),
+    (IeType::SOURCE_INTERFACE, Acts::Partly("no 5G VN internal")),
+    (IeType::F_TEID, Acts::Yes),
+    (IeType::NETWORK_INSTANCE, Acts::Yes),
+    (IeType::SDF_FILTER, Acts::Partly("no options and no negated addresses")),
+    (IeType::GATE_STATUS, Acts::Yes),
+    (IeType::MBR, Acts::Partly("stored; rates are not enforced")),
+    (IeType::GBR, Acts::Partly("stored; rates are not enforced")),
+    (IeType::QER_CORRELATION_ID, Acts::Partly("stored; rates are not enforced")),
+    (IeType::PRECEDENCE, Acts::Yes),
+    (IeType::TRANSPORT_LEVEL_MARKING, Acts::Yes),
+    (IeType::REPORT_TYPE, Acts::Partly("see the reports")),
+    (IeType::OFFENDING_IE, Acts::Yes),
+    (IeType::DESTINATION_INTERFACE, Acts::Partly("no LI function and 5G VN internal")),
+    (IeType::UP_FUNCTION_FEATURES, Acts::Yes),
+    (IeType::APPLY_ACTION, Acts::Partly("DROP and FORW only")),
+    (IeType::PFCPSMREQ_FLAGS, Acts::Partly("all flags are refused or without effect")),
+    (IeType::PDR_ID, Acts::Yes),
+    (IeType::F_SEID, Acts::Yes),
+    (IeType::NODE_ID, Acts::Yes),
+    (IeType::OUTER_HEADER_CREATION, Acts::Partly("GTP-U/UDP/IP only")),
+    (IeType::CP_FUNCTION_FEATURES, Acts::Partly("kept, not acted upon")),
+    (IeType::UE_IP_ADDRESS, Acts::Partly("one per PDI; not chosen by us")),
+    (IeType::OUTER_HEADER_REMOVAL, Acts::Partly("GTP-U/UDP/IP only")),
+    (IeType::RECOVERY_TIME_STAMP, Acts::Yes),
+    (IeType::FAR_ID, Acts::Yes),
+    (IeType::QER_ID, Acts::Yes),
+    (IeType::PDN_TYPE, Acts::Partly("Ethernet and non-IP are refused")),
+    (IeType::FAILED_RULE_ID, Acts::Yes),
+    (IeType::RQI, Acts::Yes),
+    (IeType::QFI, Acts::Yes),
+];
+
+/// IEs of functions that this release leaves out.
+const LEFT_OUT: &[(&str, &[IeType])] = &[
+    (
+        ETHERNET,
+        &[
+            IeType::ETHERNET_PACKET_FILTER,
+            IeType::MAC_ADDRESS,
+            IeType::C_TAG,
+            IeType::S_TAG,
+            IeType::ETHERTYPE,
+            IeType::PROXYING,
+            IeType::ETHERNET_FILTER_ID,
+            IeType::ETHERNET_FILTER_PROPERTIES,
+            IeType::ETHERNET_PDU_SESSION_INFORMATION,
+            IeType::ETHERNET_TRAFFIC_INFORMATION,
+            IeType::MAC_ADDRESSES_DETECTED,
+            IeType::MAC_ADDRESSES_REMOVED,
+            IeType::ETHERNET_INACTIVITY_TIMER,
+        ],
+    ),
+    (
+        ATSSS,
+        &[
+            IeType::CREATE_MAR,
+            IeType::ACCESS_FORWARDING_ACTION_INFORMATION_1,
+            IeType::ACCESS_FORWARDING_ACTION_INFORMATION_2,
+            IeType::REMOVE_MAR,
+            IeType::UPDATE_MAR,
+            IeType::MAR_ID,
+            IeType::STEERING_FUNCTIONALITY,
+            IeType::STEERING_MODE,
+            IeType::WEIGHT,
+            IeType::PRIORITY,
+            IeType::UPDATE_ACCESS_FORWARDING_ACTION_INFORMATION_1,
+            IeType::UPDATE_ACCESS_FORWARDING_ACTION_INFORMATION_2,
+            IeType::ACCESS_AVAILABILITY_CONTROL_INFORMATION,
+            IeType::REQUESTED_ACCESS_AVAILABILITY_INFORMATION,
+            IeType::ACCESS_AVAILABILITY_REPORT,
+            IeType::ACCESS_AVAILABILITY_INFORMATION,
+            IeType::PROVIDE_ATSSS_CONTROL_INFORMATION,
+            IeType::ATSSS_CONTROL_PARAMETERS,
+            IeType::MPTCP_CONTROL_INFORMATION,
+            IeType::ATSSS_LL_CONTROL_INFORMATION,
+            IeType::PMF_CONTROL_INFORMATION,
+            IeType::MPTCP_PARAMETERS,
+            IeType::ATSSS_LL_PARAMETERS,
+            IeType::PMF_PARAMETERS,
+            IeType::MPTCP_ADDRESS_INFORMATION,
+            IeType::UE_LINK_SPECIFIC_IP_ADDRESS,
+            IeType::PMF_ADDRESS_INFORMATION,
+            IeType::ATSSS_LL_INFORMATION,
+            IeType::MPTCP_APPLICABLE_INDICATION,
+            IeType::THRESHOLDS,
+            IeType::STEERING_MODE_INDICATOR,
+        ],
+    ),
+    (
+        TSN,
+        &[
+            IeType::CREATE_BRIDGE_INFO_FOR_TSC,
+            IeType::CREATED_BRIDGE_INFO_FOR_TSC,
+            IeType::DS_TT_PORT_NUMBER,
+            IeType::NW_TT_PORT_NUMBER,
+            IeType::FIVEGS_USER_PLANE_NODE,
+            IeType::TSC_MANAGEMENT_INFORMATION_MODIFICATION_REQUEST,
+            IeType::TSC_MANAGEMENT_INFORMATION_MODIFICATION_RESPONSE,
+            IeType::TSC_MANAGEMENT_INFORMATION_REPORT_REQUEST,
+            IeType::PORT_MANAGEMENT_INFORMATION_CONTAINER,
+            IeType::CLOCK_DRIFT_CONTROL_INFORMATION,
+            IeType::REQUESTED_CLOCK_DRIFT_INFORMATION,
+            IeType::CLOCK_DRIFT_REPORT,
+            IeType::TIME_DOMAIN_NUMBER,
+            IeType::TIME_OFFSET_THRESHOLD,
+            IeType::CUMULATIVE_RATERATIO_THRESHOLD,
+            IeType::TIME_OFFSET_MEASUREMENT,
+            IeType::CUMULATIVE_RATERATIO_MEASUREMENT,
+            IeType::USER_PLANE_NODE_MANAGEMENT_INFORMATION_CONTAINER,
+        ],
+    ),
+    (
+        L2TP,
+        &[
+            IeType::L2TP_TUNNEL_INFORMATION,
+            IeType::L2TP_SESSION_INFORMATION_REQUEST,
+            IeType::L2TP_USER_AUTHENTICATION,
+            IeType::L2TP_SESSION_INFORMATION_RESPONSE,
+            IeType::LNS_ADDRESS,
+            IeType::TUNNEL_PREFERENCE,
+            IeType::CALLING_NUMBER,
+            IeType::CALLED_NUMBER,
+            IeType::L2TP_SESSION_INDICATIONS,
+            IeType::DNS_SERVER_ADDRESS,
+            IeType::NBNS_SERVER_ADDRESS,
+            IeType::MAXIMUM_RECEIVE_UNIT,
+            IeType::TUNNEL_PASSWORD,
+        ],
+    ),
+    (
+        MBS,
+        &[
+            IeType::MBS_SESSION_N4MB_CONTROL_INFORMATION,
+            IeType::MBS_MULTICAST_PARAMETERS,
+            IeType::ADD_MBS_UNICAST_PARAMETERS,
+            IeType::MBS_SESSION_N4MB_INFORMATION,
+            IeType::REMOVE_MBS_UNICAST_PARAMETERS,
+            IeType::MBS_SESSION_IDENTIFIER,
+            IeType::MULTICAST_TRANSPORT_INFORMATION,
+            IeType::MBSN4MBREQ_FLAGS,
+            IeType::LOCAL_INGRESS_TUNNEL,
+            IeType::MBS_UNICAST_PARAMETERS_ID,
+            IeType::MBS_SESSION_N4_CONTROL_INFORMATION,
+            IeType::MBS_SESSION_N4_INFORMATION,
+            IeType::MBSN4RESP_FLAGS,
+            IeType::AREA_SESSION_ID,
+            IeType::QER_INDICATIONS,
+        ],
+    ),
+];
+
+/// How far a message acts, received or sent as its direction demands.
+#[must_use]
+pub fn message_acts(message_type: MessageType) -> Acts {
+    let row = MESSAGES.iter().find(|(known, _)| *known == message_type);
+    row.map_or(Acts::Yes, |(_, acts)| *acts)
+}
+
+/// How far an IE acts.
+#[must_use]
+pub fn ie_acts(ie: IeType) -> Acts {
+    if let Some((_, acts)) = IES.iter().find(|(known, _)| *known == ie) {
+        return *acts;
+    }
+    let left_out = LEFT_OUT.iter().find(|(_, ies)| ies.contains(&ie));
+    Acts::No(left_out.map_or("", |(function, _)| *function))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::procedure::demand;
+
+    #[test]
+    fn ie_that_is_refused_is_not_one_that_acts_wholly() {
+        for ie in demand::DEMANDS {
+            assert_ne!(ie_acts(*ie), Acts::Yes, "{ie} is refused");
+        }
+    }
+
+    #[test]
+    fn every_row_is_about_another_ie() {
+        let left_out = LEFT_OUT.iter().flat_map(|(_, ies)| ies.iter());
+        let all: Vec<IeType> = IES.iter().map(|(ie, _)| ie).chain(left_out).copied().collect();
+        for (position, ie) in all.iter().enumerate() {
+            assert!(ie.info().is_some(), "{ie}");
+            assert!(!all[..position].contains(ie), "{ie} has two rows");
+        }
+    }
+}

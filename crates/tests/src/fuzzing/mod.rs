@@ -1,0 +1,37 @@
+//! What the fuzz targets do with their input, so that tests can replay what fuzzing found.
+//!
+//! Each function takes any octets and panics when an invariant is broken. The targets in `fuzz/`
+//! and the replay in `tests/regressions.rs` both call them through [`TARGETS`].
+
+mod frames;
+mod input;
+mod n4_sequence;
+mod pfcp;
+mod text;
+
+#[allow(missing_docs, reason = "shared with the tests of adit-pfcp, where it is private")]
+#[path = "../../../pfcp/tests/leaves/mod.rs"]
+mod leaves;
+
+/// A target: its name, which is that of its folder of inputs, and what it does.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All targets but `config`, which needs the daemon.
+pub const TARGETS: &[Target] = &[
+    ("pfcp_message", pfcp::message),
+    ("pfcp_leaf_ies", pfcp::leaf_ies),
+    ("pfd_contents", pfcp::pfd_contents),
+    ("sdf_text", text::flow_description),
+    ("n4_sequence", n4_sequence::run),
+    ("gtpu_parse", frames::gtpu),
+    ("datapath_frames", frames::datapath),
+];
+
+/// Runs the target `name`.
+///
+/// # Panics
+/// When there is no such target, and when the target finds something.
+pub fn run(name: &str, data: &[u8]) {
+    let (_, target) = TARGETS.iter().find(|(known, _)| *known == name).expect("a known target");
+    target(data);
+}

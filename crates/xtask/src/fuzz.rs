@@ -1,0 +1,86 @@
+//! Builds the fuzz targets and runs them one after another.
+//!
+//! libFuzzer works with the stable toolchain; only the address sanitizer would need another one.
+//! Finds go to `crates/tests/regressions/<target>/`, where the tests replay them; what a run
+//! learned stays in `fuzz/corpus/<target>/`, outside the repository.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+/// All targets, those that find most first.
+pub const TARGETS: [&str; 8] = [
+    "n4_sequence",
+    "pfcp_message",
+    "pfcp_leaf_ies",
+    "sdf_text",
+    "pfd_contents",
+    "datapath_frames",
+    "gtpu_parse",
+    "config",
+];
+
+/// The coverage that libFuzzer steers by.
+const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+    -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=4 --cfg fuzzing";
+
+/// An explicit target keeps the flags away from build scripts.
+const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+
+/// Runs `only`, or all targets, for `seconds` each.
+///
+/// # Errors
+/// When the targets cannot be built, and after all have run when one found something.
+pub fn run(seconds: u64, only: &[String]) -> anyhow::Result<()> {
+    if let Some(unknown) = only.iter().find(|name| !TARGETS.contains(&name.as_str())) {
+        bail!("there is no target {unknown}; the targets are {}", TARGETS.join(", "));
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+    let fuzz = root.join("fuzz");
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--release", "--bins", "--target", TRIPLE])
+        .current_dir(&fuzz)
+        .env("RUSTFLAGS", COVERAGE)
+        .env("CARGO_TARGET_DIR", fuzz.join("target"))
+        .status()?;
+    if !built.success() {
+        bail!("the fuzz targets cannot be built");
+    }
+    let mut broken = Vec::new();
+    for name in TARGETS {
+        if (only.is_empty() || only.iter().any(|wanted| wanted == name))
+            && !run_one(&root, name, seconds)?
+        {
+            broken.push(name);
+        }
+    }
+    if !broken.is_empty() {
+        bail!("found something, see crates/tests/regressions: {}", broken.join(", "));
+    }
+    Ok(())
+}
+
+/// True when nothing was found.
+fn run_one(root: &Path, name: &str, seconds: u64) -> anyhow::Result<bool> {
+    let corpus = root.join("fuzz/corpus").join(name);
+    let finds = root.join("crates/tests/regressions").join(name);
+    let seeds = root.join("fuzz/seeds").join(name);
+    fs::create_dir_all(&corpus)?;
+    fs::create_dir_all(&finds)?;
+    let binary = root.join("fuzz/target").join(TRIPLE).join("release").join(name);
+    println!("{name}: {seconds} s");
+    let status = Command::new(&binary)
+        .arg(format!("-max_total_time={seconds}"))
+        .arg(format!("-artifact_prefix={}/", finds.display()))
+        .args(["-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1", "-verbosity=0"])
+        .args([&corpus, &seeds])
+        .status()
+        .with_context(|| format!("cannot run {}", binary.display()))?;
+    // Stays only with something in it.
+    let _ = fs::remove_dir(&finds);
+    Ok(status.success())
+}

@@ -1,0 +1,20 @@
+//! The configuration reader: any text is accepted or refused with problems that have a place.
+#![no_main]
+#![allow(dead_code, missing_docs, reason = "a part of the daemon, compiled on its own")]
+
+mod cli {
+    pub const ADMIN_SOCKET_DEFAULT: &str = "/run/adit/admin.sock";
+}
+
+#[path = "../../crates/adit/src/config/mod.rs"]
+mod config;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    let Ok(text) = core::str::from_utf8(data) else { return };
+    if let Err(problems) = config::Config::parse(text) {
+        assert!(!problems.is_empty());
+        for problem in problems {
+            assert!(!problem.to_string().is_empty());
+        }
+    }
+});
