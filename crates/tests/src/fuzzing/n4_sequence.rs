@@ -8,7 +8,7 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::collections::VecDeque;
 use std::sync::OnceLock;
 
-use adit_n4::{Node, NodeConfig, NodeId};
+use adit_n4::{Node, NodeConfig, NodeId, PeerPolicy};
 use adit_pfcp::grouped::{
     ApplicationIdsPfds, CreateFar, CreatePdr, CreateQer, ForwardingParameters, Pdi, PfdContext,
     RemoveFar, RemovePdr, SessionChangeInfo, UpdateFar, UpdateForwardingParameters, UpdatePdr,
@@ -26,8 +26,8 @@ use adit_pfcp::message::{
     SessionSetDeletionRequest, SessionSetModificationRequest,
 };
 use adit_pfcp::{Cause, Datagram, Message, MessageBody, MessageType, Repeated, encode};
-use adit_rules::DeltaId;
-use adit_session::{LocalAddresses, StoreConfig};
+use adit_rules::{DataDelivery, DeltaId, WorkerEvent};
+use adit_session::{LocalAddresses, Provisioning, StoreConfig};
 use adit_types::limits::{PENDING_PER_PEER_MAX, RESPONSE_CACHE_PER_PEER_MAX};
 use adit_types::{FarId, Nanos, PdrId, Precedence, QerId, Qfi, Seid, Teid};
 
@@ -51,9 +51,11 @@ fn config() -> NodeConfig {
         n1: 3,
         recovery_time_stamp: 3_900_000_000,
         seed: 1,
+        policy: PeerPolicy::default(),
         store: StoreConfig {
             sessions_max: SESSIONS_MAX,
             n3_addresses: LocalAddresses { v4: Some(Ipv4Addr::new(198, 51, 100, 1)), v6: None },
+            provisioning: Provisioning::default(),
             seed: 7,
         },
     }
@@ -317,7 +319,8 @@ impl Run<'_> {
                 let time = Nanos::from_millis(self.input.u16().into());
                 self.pass(time);
             }
-            _ => self.bundle(peer),
+            _ if peer == 0 => self.bundle(peer),
+            _ => self.event(),
         }
     }
 
@@ -366,6 +369,25 @@ impl Run<'_> {
         bytes.append(&mut second);
         self.damage(&mut bytes);
         self.send(peer, bytes);
+    }
+
+    /// Something that a worker saw.
+    fn event(&mut self) {
+        let session = self.seid();
+        let choice = self.input.u8();
+        let event = match choice & 3 {
+            0 => {
+                WorkerEvent::ErrorIndication { peer: GNB.into(), teid: Teid((choice >> 2).into()) }
+            }
+            _ => WorkerEvent::DownlinkData {
+                session,
+                pdr: PdrId((choice >> 6).into()),
+                dscp: Some(choice >> 2),
+                qfi: Qfi::new(9),
+                delivery: (choice & 1 == 0).then_some(DataDelivery::Discarded),
+            },
+        };
+        self.node.handle_event(self.now, event);
     }
 
     fn send(&mut self, peer: usize, bytes: Vec<u8>) {
@@ -424,6 +446,7 @@ impl Run<'_> {
         assert!(self.node.pending_len() <= PEERS.len() * PENDING_PER_PEER_MAX + SESSIONS_MAX);
         assert!(self.node.response_cache_len() <= PEERS.len() * RESPONSE_CACHE_PER_PEER_MAX);
         assert_eq!(self.node.pending_len(), self.unpublished.len());
+        assert_eq!(self.node.counters().scalars.faults, 0, "a panic was contained");
     }
 
     /// Nobody answers any more, and all publications are seen.
