@@ -4,7 +4,7 @@
 mod leaves;
 
 use adit_pfcp::ie::*;
-use adit_types::{BitRate, Qfi};
+use adit_types::BitRate;
 use leaves::{check_all, encoded};
 use proptest::prelude::*;
 
