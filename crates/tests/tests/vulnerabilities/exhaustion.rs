@@ -1,0 +1,131 @@
+//! Class 4: more than there is room for.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use adit_pfcp::Cause;
+use adit_pfcp::grouped::{CreateFar, CreateQer};
+use adit_pfcp::ie::{ApplyAction, GateStatus};
+use adit_types::limits::{PENDING_PER_PEER_MAX, RESPONSE_CACHE_PER_PEER_MAX};
+use adit_types::{FarId, Nanos, QerId, Seid};
+
+use crate::messages;
+use crate::smf::*;
+use crate::victim::{Said, Victim};
+
+const FULL: Said = Said::Refused(Cause::NoResourcesAvailable, None, None);
+
+#[test]
+fn session_beyond_the_limit_is_refused_until_there_is_room() {
+    let mut config = config();
+    config.store.sessions_max = 5;
+    let mut victim = Victim::with(config);
+    for number in 1..=3 {
+        victim.bench.session(smf(10), number.into(), &SessionScript::new(1, number));
+    }
+    for number in 4..50 {
+        let script = SessionScript::new(1, number);
+        assert_eq!(victim.hit(smf(11), &establish(number.into(), &script)), FULL);
+    }
+    victim.assert_whole_after_room();
+}
+
+#[test]
+fn rules_beyond_the_limit_are_refused_whole() {
+    let mut victim = Victim::new();
+    let fars: Vec<_> = (10..200).map(|id| CreateFar::new(FarId(id), ApplyAction::DROP)).collect();
+    let fars: &'static [_] = Vec::leak(fars);
+    let request = modify_with(1, victim.session, |body| body.create_fars = fars.into());
+    assert!(matches!(victim.refuses(&request), Said::Refused(Cause::NoResourcesAvailable, ..)));
+    let qers: Vec<_> = (10..200).map(|id| CreateQer::new(QerId(id), GateStatus::OPEN)).collect();
+    let qers: &'static [_] = Vec::leak(qers);
+    let request = modify_with(2, victim.session, |body| body.create_qers = qers.into());
+    assert!(matches!(victim.refuses(&request), Said::Refused(Cause::NoResourcesAvailable, ..)));
+    let pdrs: Vec<_> = (10..100).map(|id| messages::pdr(id, 1, 0)).collect();
+    let pdrs: &'static [_] = Vec::leak(pdrs);
+    let request = modify_with(3, victim.session, |body| body.create_pdrs = pdrs.into());
+    assert!(matches!(victim.refuses(&request), Said::Refused(Cause::NoResourcesAvailable, ..)));
+    victim.assert_whole();
+}
+
+#[test]
+fn requests_that_wait_for_the_workers_are_bounded_per_peer() {
+    let mut bench = Bench::associated();
+    let most = u16::try_from(PENDING_PER_PEER_MAX).unwrap();
+    for number in 0..most + 500 {
+        let (sequence, script) = (u32::from(number) + 10, SessionScript::new(1, number + 1));
+        bench.node.handle_datagram(bench.now, smf(10), &establish(sequence, &script));
+    }
+    // One store of 1000 sessions ends it before the limit of requests does, and both hold.
+    assert!(bench.node.pending_len() <= PENDING_PER_PEER_MAX);
+    assert!(bench.node.store().len() <= 1000);
+    bench.publish_all();
+    assert_eq!(bench.node.pending_len(), 0);
+    bench.sent();
+    bench.answer(smf(10), &heartbeat(1, SMF_STARTED));
+}
+
+#[test]
+fn strangers_leave_no_state() {
+    let mut victim = Victim::new();
+    for number in 0..5000u16 {
+        let [hi, lo] = number.to_be_bytes();
+        let from = SocketAddr::from((Ipv4Addr::new(203, 1, hi, lo), 1024 + number));
+        let script = SessionScript::new(1, number);
+        for message in [establish(1, &script), delete(2, Seid(number.into())), heartbeat(3, 1)] {
+            victim.bench.ask(from, &message);
+        }
+    }
+    assert_eq!(victim.bench.node.associations().count(), 2);
+    victim.bench.run_until(Nanos(victim.bench.now.0 + 1));
+    assert!(victim.bench.node.response_cache_len() < 10, "only answers to the two peers");
+    victim.assert_whole();
+}
+
+#[test]
+fn remembered_answers_are_bounded() {
+    let mut victim = Victim::new();
+    let most = u32::try_from(RESPONSE_CACHE_PER_PEER_MAX).unwrap();
+    for sequence in 0..most + 5000 {
+        let request = delete(sequence & 0x00ff_ffff, Seid(sequence.into()));
+        victim.bench.ask(smf(10), &request);
+    }
+    assert!(victim.bench.node.response_cache_len() <= RESPONSE_CACHE_PER_PEER_MAX + 10);
+    victim.assert_whole();
+}
+
+#[test]
+fn datagram_full_of_messages_is_worked_off_once() {
+    let mut victim = Victim::new();
+    let mut bundle = Vec::new();
+    let mut sequence = 0;
+    while bundle.len() < 60_000 {
+        sequence += 1;
+        let mut message = heartbeat(sequence, SMF_STARTED);
+        message[0] |= 4; // FO: another one follows.
+        bundle.extend(message);
+    }
+    let sent = victim.bench.ask(smf(10), &bundle);
+    assert_eq!(sent.len(), usize::try_from(sequence).unwrap());
+    assert!(sent.iter().map(|sent| sent.bytes.len()).sum::<usize>() <= bundle.len());
+    victim.assert_whole();
+}
+
+#[test]
+fn deep_nesting_is_not_followed() {
+    let mut victim = Victim::new();
+    let mut nested = vec![0, 20, 0, 1, 0];
+    while nested.len() < 60_000 {
+        let len = u16::try_from(nested.len()).unwrap();
+        let mut outer = vec![0, 2];
+        outer.extend(len.to_be_bytes());
+        outer.append(&mut nested);
+        nested = outer;
+    }
+    let mut message = vec![0x21, 50];
+    message.extend(u16::try_from(nested.len() + 12).unwrap().to_be_bytes());
+    message.extend([0; 8]);
+    message.extend([0, 0, 1, 0]);
+    message.extend(nested);
+    assert!(matches!(victim.refuses(&message), Said::Refused(..)));
+    victim.assert_whole();
+}

@@ -1,0 +1,26 @@
+//! The classes of published vulnerabilities of UPFs and PFCP nodes, each with cases made by hand:
+//! absent IEs, lengths that lie, dangling references, exhaustion, sentinels, identity, and errors
+//! that end the process.
+//!
+//! Every case checks the Cause or the silence, that nothing has changed, and that the node lives.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+#[path = "../../../n4/tests/smf/mod.rs"]
+mod smf;
+
+mod absent;
+mod dangling;
+mod exhaustion;
+mod fatal;
+mod identity;
+mod ie_tree;
+mod lies;
+mod messages;
+mod process;
+mod sentinels;
+mod victim;

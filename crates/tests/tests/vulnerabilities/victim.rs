@@ -1,0 +1,131 @@
+//! A node with two control functions and a session of each, and the checks after every datagram.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use adit_n4::NodeId;
+use adit_pfcp::ie::FailedRuleId;
+use adit_pfcp::{Cause, IeType, Message};
+use adit_types::Seid;
+
+use crate::smf::*;
+
+/// What a node said to a datagram.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Said {
+    Nothing,
+    /// A response without a Cause.
+    Other,
+    Refused(Cause, Option<IeType>, Option<FailedRuleId>),
+    Accepted,
+}
+
+impl Said {
+    pub fn of(bytes: &[u8]) -> Self {
+        let (cause, ie, rule) = match decode(bytes) {
+            Message::AssociationSetupResponse(b) => (b.cause, None, None),
+            Message::AssociationUpdateResponse(b) => (b.cause, None, None),
+            Message::AssociationReleaseResponse(b) => (b.cause, None, None),
+            Message::SessionEstablishmentResponse(b) => (b.cause, b.offending_ie, b.failed_rule_id),
+            Message::SessionModificationResponse(b) => (b.cause, b.offending_ie, b.failed_rule_id),
+            Message::SessionDeletionResponse(b) => (b.cause, b.offending_ie, None),
+            _ => return Self::Other,
+        };
+        match cause {
+            Cause::RequestAccepted => Self::Accepted,
+            cause => Self::Refused(cause, ie.map(|ie| IeType(ie.0)), rule),
+        }
+    }
+}
+
+pub struct Victim {
+    pub bench: Bench,
+    /// The session of `smf(10)`, CP SEID 0xa10.
+    pub session: Seid,
+    /// The session of `smf(11)`, CP SEID 0xa11.
+    pub stranger: Seid,
+}
+
+impl Victim {
+    pub fn new() -> Self {
+        Self::with(config())
+    }
+
+    pub fn with(config: adit_n4::NodeConfig) -> Self {
+        let mut bench = Bench::with(config);
+        bench.associate(10);
+        bench.associate(11);
+        let session = bench.session(smf(10), 900, &SessionScript::new(0xa10, 10));
+        let stranger = bench.session(smf(11), 900, &SessionScript::new(0xa11, 11));
+        Self { bench, session, stranger }
+    }
+
+    fn identities(&self) -> Vec<(NodeId, u32)> {
+        let all = self.bench.node.associations();
+        all.map(|a| (a.node_id.clone(), a.recovery_time_stamp)).collect()
+    }
+
+    /// Hands the datagram over. Unless it is accepted, nothing may have changed; in any case the
+    /// node lives, and nothing waits.
+    #[track_caller]
+    pub fn hit(&mut self, from: SocketAddr, bytes: &[u8]) -> Said {
+        let (store, identities) = (self.bench.node.store().clone(), self.identities());
+        let sent = self.bench.ask(from, bytes);
+        assert!(sent.iter().all(|sent| sent.to == from), "{sent:?}");
+        assert!(sent.len() <= 1, "one answer at most: {sent:?}");
+        let said = sent.first().map_or(Said::Nothing, |sent| Said::of(&sent.bytes));
+        if said != Said::Accepted {
+            assert!(*self.bench.node.store() == store, "{said:?} and yet the store changed");
+            assert_eq!(self.identities(), identities, "{said:?}");
+        }
+        assert_eq!(self.bench.node.pending_len(), 0);
+        self.assert_alive();
+        said
+    }
+
+    /// As [`Self::hit`] from the associated `smf(10)`, and it must not be accepted.
+    #[track_caller]
+    pub fn refuses(&mut self, bytes: &[u8]) -> Said {
+        let said = self.hit(smf(10), bytes);
+        assert_ne!(said, Said::Accepted);
+        said
+    }
+
+    #[track_caller]
+    fn assert_alive(&mut self) {
+        let from = SocketAddr::from((Ipv4Addr::new(203, 0, 113, 200), 9999));
+        let answer = self.bench.answer(from, &heartbeat(1, 1));
+        assert!(matches!(decode(&answer), Message::HeartbeatResponse(_)));
+    }
+
+    /// The sessions are there and can be modified and deleted, and a new one established.
+    #[track_caller]
+    pub fn assert_whole(&mut self) {
+        for (from, up_seid) in [(smf(10), self.session), (smf(11), self.stranger)] {
+            let moved = self.hit(from, &move_to(0x00e0_0001, up_seid, adit_types::Teid(0x7777)));
+            assert_eq!(moved, Said::Accepted);
+            assert_eq!(self.hit(from, &delete(0x00e0_0002, up_seid)), Said::Accepted);
+        }
+        assert_eq!(self.bench.node.store().len(), 0);
+        self.bench.session(smf(10), 0x00e0_0003, &SessionScript::new(0xb10, 10));
+    }
+
+    /// As [`Self::assert_whole`] where the store is full.
+    #[track_caller]
+    pub fn assert_whole_after_room(&mut self) {
+        assert_eq!(self.hit(smf(10), &delete(0x00e0_0000, self.session)), Said::Accepted);
+        let script = SessionScript::new(0xb11, 210);
+        self.session = self.bench.session(smf(10), 0x00e0_0010, &script);
+        for (from, up_seid) in [(smf(10), self.session), (smf(11), self.stranger)] {
+            assert_eq!(self.hit(from, &delete(0x00e0_0011, up_seid)), Said::Accepted);
+        }
+    }
+
+    /// So many sessions, and the two of the beginning among them.
+    #[track_caller]
+    pub fn assert_alive_with(&mut self, sessions: usize) {
+        assert_eq!(self.bench.node.store().len(), sessions);
+        for up_seid in [self.session, self.stranger] {
+            assert!(self.bench.node.store().session(up_seid).is_some());
+        }
+    }
+}
