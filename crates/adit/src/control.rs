@@ -194,6 +194,12 @@ fn log_event(event: &NodeEvent) {
             let retry_after_s = retry_after.to_duration().as_secs();
             warn!(%to, %failure, retry_after_s, "association setup failed");
         }
+        NodeEvent::SessionsHandedOver { to, sessions } => {
+            warn!(%to, sessions, "sessions handed over within their SMF set");
+        }
+        NodeEvent::SessionsRetained { address, sessions } => {
+            info!(%address, sessions, "sessions retained");
+        }
         NodeEvent::Fault { from, message_type, text } => {
             error!(%from, message_type, text, "a fault in adit cost a PFCP request");
         }

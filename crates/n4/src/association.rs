@@ -17,6 +17,7 @@ use crate::node::Node;
 use crate::procedure::load::LoadKnown;
 use crate::procedure::node_report::PathReports;
 use crate::response_cache::ResponseCache;
+use crate::smf_set::SmfSet;
 
 /// Identity of a node. Spec: TS 29.244 §8.2.38.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -77,6 +78,10 @@ pub struct Association {
     pub since: Nanos,
     /// The peer's CP Function Features, octet 5 in the lowest bits; zero when it sent none.
     pub cp_function_features: u64,
+    /// The SMF set that the peer belongs to.
+    pub smf_set: SmfSet,
+    /// The association moved to an address whose Recovery Time Stamp was not seen yet.
+    pub(crate) is_time_stamp_unknown: bool,
     /// When our next Heartbeat Request is due, unless one is in flight.
     pub(crate) next_heartbeat: Nanos,
     /// A Heartbeat Request is in flight.
@@ -195,6 +200,20 @@ pub enum NodeEvent {
         /// What the fault says.
         text: String,
     },
+    /// Sessions are controlled by another member of their SMF set from now on.
+    SessionsHandedOver {
+        /// Its address.
+        to: IpAddr,
+        /// How many.
+        sessions: usize,
+    },
+    /// A setup kept the sessions of the association before it.
+    SessionsRetained {
+        /// The peer's address.
+        address: IpAddr,
+        /// How many.
+        sessions: usize,
+    },
     /// A setup was refused: its Node ID is associated from another address.
     NodeIdConflict {
         /// Who asked.
@@ -213,7 +232,20 @@ pub(crate) struct PeerFacts {
     pub node_id: NodeId,
     pub recovery_time_stamp: u32,
     pub cp_function_features: u64,
+    pub smf_set: SmfSet,
+    /// Keep the sessions that this peer has: those controlled from these addresses, or all if
+    /// there are none. Spec: TS 29.244 §6.2.6.2.2.
+    pub retain: Option<Vec<IpAddr>>,
     pub requested_by_us: bool,
+}
+
+/// What came into being.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BroughtUp {
+    /// The last change to be published before the setup may be answered.
+    pub last: Option<DeltaId>,
+    /// The sessions of the association before were kept.
+    pub retained: bool,
 }
 
 /// Why an association cannot come into being.
@@ -250,7 +282,7 @@ impl Node {
         &mut self,
         now: Nanos,
         facts: PeerFacts,
-    ) -> Result<Option<DeltaId>, NoAssociation> {
+    ) -> Result<BroughtUp, NoAssociation> {
         let PeerFacts { address, node_id, recovery_time_stamp, cp_function_features, .. } = facts;
         if self.is_stopping {
             return Err(NoAssociation::Stopping);
@@ -263,7 +295,20 @@ impl Node {
             }
             _ => DownReason::SetUpAgain,
         };
-        let last = self.bring_down(now, address, reason);
+        // Another SMF of the set at an address that the association moved to inherits it.
+        let inherits = self.association(address).is_some_and(|known| {
+            let set = &known.smf_set.id;
+            known.node_id != node_id && set.is_some() && *set == facts.smf_set.id
+        });
+        let wish = if inherits { Some(&[][..]) } else { facts.retain.as_deref() };
+        let retained = wish.and_then(|listed| self.retain_sessions(address, listed));
+        let (owner, last) = match retained {
+            Some(retained) => retained,
+            None => {
+                let last = self.bring_down(now, address, reason);
+                (self.next_owner(), last)
+            }
+        };
         self.setups.connected(address);
         let setups = &self.setups;
         self.transactions.cancel(|purpose| setups.is_attempt_at(*purpose, address));
@@ -271,10 +316,12 @@ impl Node {
             node_id: node_id.clone(),
             address,
             port: self.setups.port_of(address),
-            owner: self.next_owner(),
+            owner,
             recovery_time_stamp,
             since: now,
             cp_function_features,
+            smf_set: facts.smf_set,
+            is_time_stamp_unknown: false,
             next_heartbeat: now + self.config.heartbeat_interval,
             heartbeat_in_flight: false,
         };
@@ -282,7 +329,47 @@ impl Node {
         self.counters.scalars.associations_up += 1;
         let requested_by_us = facts.requested_by_us;
         self.events.push_back(NodeEvent::AssociationUp { address, node_id, requested_by_us });
-        Ok(last)
+        self.refresh_aliases();
+        Ok(BroughtUp { last, retained: retained.is_some() && facts.retain.is_some() })
+    }
+
+    /// Ends the association of `address` but for its sessions, of which those stay that are
+    /// controlled from one of `listed`, or all if it is empty. Returns whom they belong to, and the
+    /// last change to be published.
+    fn retain_sessions(
+        &mut self,
+        address: IpAddr,
+        listed: &[IpAddr],
+    ) -> Option<(OwnerId, Option<DeltaId>)> {
+        let owner = self.association(address)?.owner;
+        let stays = |session: &&adit_session::Session| {
+            listed.is_empty() || listed.iter().any(|&address| session.cp_f_seid().is_at(address))
+        };
+        let goes = self.store.owned_by(owner).filter(|session| !stays(session));
+        let goes: Vec<Seid> = goes.map(adit_session::Session::up_seid).collect();
+        let (_, last) = self.delete_sessions(&goes);
+        self.disassociate(address)?;
+        let sessions = self.store.owned_count(owner);
+        self.counters.scalars.sessions_retained += as_count(sessions);
+        self.events.push_back(NodeEvent::SessionsRetained { address, sessions });
+        Some((owner, last))
+    }
+
+    /// Takes the association from its address, with everything that waits for the peer.
+    fn disassociate(&mut self, address: IpAddr) -> Option<Association> {
+        let peer = self.peers.get_mut(&address)?;
+        let association = peer.association.take()?;
+        peer.cache = ResponseCache::default();
+        peer.paths = PathReports::default();
+        peer.load_known = LoadKnown::default();
+        for pending in self.pending.values_mut() {
+            if pending.answer.take_if(|answer| answer.peer == address).is_some() {
+                self.answers_waiting -= 1;
+            }
+        }
+        self.transactions.cancel(|purpose| purpose.is_of(association.owner));
+        self.forget_reports_of_owner(association.owner);
+        Some(association)
     }
 
     /// Ends the association of `address` if there is one: its sessions go, answers that still wait
@@ -295,20 +382,15 @@ impl Node {
         reason: DownReason,
     ) -> Option<DeltaId> {
         let owner = self.association(address)?.owner;
-        let (sessions, last) = self.delete_sessions_of(owner);
-        let peer = self.peers.get_mut(&address)?;
-        let association = peer.association.take()?;
-        peer.cache = ResponseCache::default();
-        peer.paths = PathReports::default();
-        peer.load_known = LoadKnown::default();
+        let failed = matches!(reason, DownReason::HeartbeatsLost | DownReason::PeerRestarted);
+        let (sessions, last) = if failed && self.hand_over_sessions(owner) {
+            (0, None)
+        } else {
+            self.delete_sessions_of(owner)
+        };
+        let association = self.disassociate(address)?;
+        self.refresh_aliases();
         self.setups.disconnected(now, address);
-        for pending in self.pending.values_mut() {
-            if pending.answer.take_if(|answer| answer.peer == address).is_some() {
-                self.answers_waiting -= 1;
-            }
-        }
-        self.transactions.cancel(|purpose| purpose.is_of(association.owner));
-        self.forget_reports_of_owner(association.owner);
         self.counters.scalars.associations_down += 1;
         self.counters.scalars.sessions_removed_with_association += as_count(sessions);
         let node_id = association.node_id;
@@ -323,15 +405,20 @@ impl Node {
     /// Deletes the sessions of an association, each published at once, so that none is half gone
     /// whatever happens. Returns how many, and the last change.
     fn delete_sessions_of(&mut self, owner: OwnerId) -> (usize, Option<DeltaId>) {
-        let owned = self.store.sessions().filter(|session| session.owner() == owner);
-        let owned: Vec<Seid> = owned.map(adit_session::Session::up_seid).collect();
+        let owned = self.store.owned_by(owner).map(adit_session::Session::up_seid);
+        let owned: Vec<Seid> = owned.collect();
+        self.delete_sessions(&owned)
+    }
+
+    fn delete_sessions(&mut self, up_seids: &[Seid]) -> (usize, Option<DeltaId>) {
         let mut last = None;
-        for &up_seid in &owned {
+        for &up_seid in up_seids {
+            self.forget_reports_of(up_seid);
             if let Ok(delta) = self.store.delete(up_seid) {
                 last = Some(self.publish(delta));
             }
         }
-        (owned.len(), last)
+        (up_seids.len(), last)
     }
 
     /// Forgets peers that have no association and nothing to replay any more.

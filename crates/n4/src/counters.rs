@@ -52,6 +52,10 @@ scalars! {
     node_reports_refused,
     /// Association updates of ours that the peer refused.
     association_updates_refused,
+    /// Sessions whose control moved within their SMF set.
+    sessions_moved,
+    /// Sessions kept over a new setup of their association, as the peer wished.
+    sessions_retained,
     /// Messages whose handling ended in a fault of ours.
     faults,
     /// Messages without an answer because their handling ended in a fault of ours.

@@ -2,7 +2,11 @@
 
 use adit_pfcp::ie::UpFunctionFeatures;
 
-/// F-TEID allocation (FTUP), and reading of bundled messages (BUNDL). Spec: TS 29.244 §8.2.25.
+/// F-TEID allocation (FTUP), reading of bundled messages (BUNDL), sessions controlled by an SMF set
+/// through one association (SSET) or several (MPAS). Spec: TS 29.244 §8.2.25.
 pub(crate) fn up_function_features() -> UpFunctionFeatures {
-    UpFunctionFeatures::FTUP | UpFunctionFeatures::BUNDL
+    UpFunctionFeatures::FTUP
+        | UpFunctionFeatures::BUNDL
+        | UpFunctionFeatures::SSET
+        | UpFunctionFeatures::MPAS
 }

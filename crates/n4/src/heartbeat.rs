@@ -25,7 +25,9 @@ impl Node {
         let seen = message.recovery_time_stamp.0;
         if let Some(association) = self.association(request.peer()) {
             let known = association.recovery_time_stamp;
-            if is_newer(seen, known) {
+            if association.is_time_stamp_unknown {
+                self.learn_time_stamp(request.peer(), seen);
+            } else if is_newer(seen, known) {
                 self.bring_down(request.now, request.peer(), DownReason::PeerRestarted);
             } else if seen != known {
                 self.counters.scalars.stale_recovery_time_stamps += 1;
@@ -52,8 +54,18 @@ impl Node {
         let Some(association) = self.association_mut(response.peer()) else { return };
         association.heartbeat_in_flight = false;
         association.next_heartbeat = response.now + interval;
-        if association.recovery_time_stamp != message.recovery_time_stamp.0 {
+        if association.is_time_stamp_unknown {
+            self.learn_time_stamp(response.peer(), message.recovery_time_stamp.0);
+        } else if association.recovery_time_stamp != message.recovery_time_stamp.0 {
             self.bring_down(response.now, response.peer(), DownReason::PeerRestarted);
+        }
+    }
+
+    /// The first Recovery Time Stamp of an address that an association moved to.
+    fn learn_time_stamp(&mut self, address: core::net::IpAddr, seen: u32) {
+        if let Some(association) = self.association_mut(address) {
+            association.recovery_time_stamp = seen;
+            association.is_time_stamp_unknown = false;
         }
     }
 
@@ -81,6 +93,9 @@ impl Node {
     pub(crate) fn lose_association(&mut self, now: Nanos, owner: OwnerId) {
         let lost = self.associations().find(|association| association.owner == owner);
         if let Some(address) = lost.map(|association| association.address) {
+            if self.move_to_alternative(now, address) {
+                return;
+            }
             self.bring_down(now, address, DownReason::HeartbeatsLost);
         }
     }

@@ -18,8 +18,13 @@ mod node;
 mod procedure;
 mod refusal;
 mod response_cache;
+mod session_set;
 mod setup;
+<<<<<<< HEAD
 mod support;
+=======
+mod smf_set;
+>>>>>>> b426313 (n4: session sets, SMF sets, sessions retained over a setup)
 mod transaction;
 
 pub use admission::{PeerPolicy, PeerPrefix};
@@ -29,4 +34,8 @@ pub use containment::FaultPoint;
 pub use containment::is_contained;
 pub use counters::{Counters, Scalars};
 pub use node::{Node, NodeConfig, Transmit};
+<<<<<<< HEAD
 pub use support::{Acts, ie_acts, message_acts};
+=======
+pub use smf_set::SmfSet;
+>>>>>>> b426313 (n4: session sets, SMF sets, sessions retained over a setup)

@@ -21,6 +21,7 @@ use crate::counters::Counters;
 use crate::procedure::load::Load;
 use crate::procedure::report::Reports;
 use crate::response_cache::{RequestKey, Seen};
+use crate::session_set::SessionSets;
 use crate::setup::Setups;
 use crate::transaction::{Due, Purpose, Retransmission, Transactions};
 
@@ -137,6 +138,9 @@ pub struct Node {
     pub(crate) fault: Option<FaultPoint>,
     pub(crate) is_stopping: bool,
     pub(crate) load: Load,
+    pub(crate) session_sets: SessionSets,
+    /// Alternative addresses, and the address of the association that lists them.
+    pub(crate) aliases: BTreeMap<IpAddr, IpAddr>,
     pub(crate) fault_kinds: FaultKinds,
     admission: Admission,
     last_delta: u64,
@@ -165,6 +169,8 @@ impl Node {
             fault: None,
             is_stopping: false,
             load: Load::default(),
+            session_sets: SessionSets::default(),
+            aliases: BTreeMap::new(),
             fault_kinds: FaultKinds::new(),
             admission,
             last_delta: 0,
@@ -362,6 +368,12 @@ impl Node {
             MessageType::ASSOCIATION_RELEASE_REQUEST => {
                 self.once(request, Self::handle_association_release);
             }
+            MessageType::SESSION_SET_DELETION_REQUEST => {
+                self.once(request, Self::handle_session_set_deletion);
+            }
+            MessageType::SESSION_SET_MODIFICATION_REQUEST => {
+                self.once(request, Self::handle_session_set_modification);
+            }
             MessageType::SESSION_ESTABLISHMENT_REQUEST => {
                 self.once(request, Self::handle_session_establishment);
             }
@@ -393,6 +405,9 @@ impl Node {
     /// or none while the answer waits for its publication. Spec: TS 29.244 §6.4.
     fn once(&mut self, request: &Request<'_>, procedure: fn(&mut Self, &Request<'_>)) {
         let lifetime = self.config.retransmission().span();
+        if self.aliases.contains_key(&request.peer()) {
+            self.peers.entry(request.peer()).or_default();
+        }
         let Some(peer) = self.peers.get_mut(&request.peer()) else {
             return procedure(self, request);
         };
@@ -415,6 +430,9 @@ impl Node {
 
     /// Queues a change for publication.
     pub(crate) fn publish(&mut self, delta: RuleDelta) -> DeltaId {
+        if delta.rules.is_none() {
+            self.session_sets.remove(delta.session);
+        }
         self.last_delta += 1;
         let id = DeltaId(self.last_delta);
         self.pending.insert(id, Pending { session: delta.session, answer: None });

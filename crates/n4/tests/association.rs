@@ -42,7 +42,10 @@ fn setup_is_accepted_with_node_id_time_stamp_and_true_features() {
     assert_eq!(body.cause, Cause::RequestAccepted);
     assert_eq!(body.node_id.to_string(), "upf.example");
     assert_eq!(body.recovery_time_stamp, RecoveryTimeStamp(UPF_STARTED));
-    let features = UpFunctionFeatures::FTUP | UpFunctionFeatures::BUNDL;
+    let features = UpFunctionFeatures::FTUP
+        | UpFunctionFeatures::BUNDL
+        | UpFunctionFeatures::SSET
+        | UpFunctionFeatures::MPAS;
     assert_eq!(body.up_function_features, Some(features));
     let association = bench.node.association(IpAddr::V4(TEN)).unwrap();
     assert_eq!(association.node_id, NodeId::Ipv4(TEN));

@@ -9,6 +9,7 @@
 
 mod alloc;
 mod change;
+mod control;
 mod keys;
 mod provisioning;
 mod record;

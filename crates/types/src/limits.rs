@@ -58,6 +58,12 @@ pub const PATHS_TO_REPORT_MAX: usize = 4096;
 /// GTP-U peers in one Node Report Request: with IPv6 addresses 21 octets each, together a frame.
 pub const NODE_REPORT_PEERS_MAX: usize = 64;
 
+/// Alternative addresses of one SMF.
+pub const ALTERNATIVE_ADDRESSES_MAX: usize = 16;
+
+/// Sets (FQ-CSIDs, groups) that one PFCP session is in, or that one request names.
+pub const SETS_PER_SESSION_MAX: usize = 64;
+
 /// Kinds of internal faults that are told apart in the log.
 pub const FAULT_KINDS_MAX: usize = 64;
 

@@ -2,9 +2,10 @@
 //!
 //! Spec: TS 29.244 §6.2.6 to §6.2.8, §7.4.4.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
-use adit_pfcp::ie::RecoveryTimeStamp;
+use adit_pfcp::grouped::SessionRetentionInformation;
+use adit_pfcp::ie::{PfcpAsRspFlags, RecoveryTimeStamp};
 use adit_pfcp::message::{
     AssociationReleaseRequest, AssociationReleaseResponse, AssociationSetupRequest,
     AssociationSetupResponse, AssociationUpdateRequest, AssociationUpdateResponse,
@@ -13,10 +14,13 @@ use adit_pfcp::{Cause, MessageBody};
 use adit_rules::DeltaId;
 use adit_types::Nanos;
 
-use crate::association::{DownReason, NoAssociation, NodeEvent, NodeId, PeerFacts, SetupFailure};
+use crate::association::{
+    BroughtUp, DownReason, NoAssociation, NodeEvent, NodeId, PeerFacts, SetupFailure,
+};
 use crate::features::up_function_features;
 use crate::node::{Node, Request};
 use crate::refusal::Rejected;
+use crate::smf_set::SmfSet;
 use crate::transaction::Purpose;
 
 impl Node {
@@ -25,7 +29,7 @@ impl Node {
     /// Spec: TS 29.244 §6.2.6.2.2.
     pub(crate) fn handle_association_setup(&mut self, request: &Request<'_>) {
         match self.accept_association(request) {
-            Ok(last) => self.respond_to_setup(request, Cause::RequestAccepted, last),
+            Ok(up) => self.respond_to_accepted_setup(request, up),
             Err(rejected) => {
                 self.count_refused(rejected.cause);
                 self.respond_to_setup(request, rejected.cause, None);
@@ -33,13 +37,15 @@ impl Node {
         }
     }
 
-    fn accept_association(&mut self, request: &Request<'_>) -> Result<Option<DeltaId>, Rejected> {
+    fn accept_association(&mut self, request: &Request<'_>) -> Result<BroughtUp, Rejected> {
         let message = AssociationSetupRequest::decode_body(request.body)?;
         let facts = PeerFacts {
             address: request.peer(),
             node_id: NodeId::from_ie(&message.node_id),
             recovery_time_stamp: message.recovery_time_stamp.0,
             cp_function_features: message.cp_function_features.map_or(0, |f| u64::from(f.bits())),
+            smf_set: SmfSet::from_ies(message.smf_set_id, message.alternative_smf_ip_addresses),
+            retain: message.session_retention_information.map(|wish| retained_addresses(&wish)),
             requested_by_us: false,
         };
         self.bring_up(request.now, facts).map_err(|error| match error {
@@ -48,6 +54,16 @@ impl Node {
             }
             NoAssociation::TooMany => Rejected::new(Cause::NoResourcesAvailable),
         })
+    }
+
+    fn respond_to_accepted_setup(&mut self, request: &Request<'_>, up: BroughtUp) {
+        let node_id = self.config.node_id.clone();
+        let time_stamp = RecoveryTimeStamp(self.config.recovery_time_stamp);
+        let cause = Cause::RequestAccepted;
+        let mut body = AssociationSetupResponse::new(node_id.to_ie(), cause, time_stamp);
+        body.up_function_features = Some(up_function_features());
+        body.pfcp_as_rsp_flags = up.retained.then_some(PfcpAsRspFlags::PSREI);
+        self.respond(request, None, &body, up.last);
     }
 
     pub(super) fn respond_to_setup(
@@ -100,6 +116,8 @@ impl Node {
             node_id: NodeId::from_ie(&message.node_id),
             recovery_time_stamp: message.recovery_time_stamp.0,
             cp_function_features: message.cp_function_features.map_or(0, |f| u64::from(f.bits())),
+            smf_set: SmfSet::from_ies(message.smf_set_id, message.alternative_smf_ip_addresses),
+            retain: None,
             requested_by_us: true,
         };
         match self.bring_up(response.now, facts) {
@@ -152,7 +170,8 @@ impl Node {
     }
 
     fn update_association(&mut self, request: &Request<'_>) -> Result<(), Rejected> {
-        let Some(association) = self.association_mut(request.peer()) else {
+        let address = self.association_for(request.peer()).map(|association| association.address);
+        let Some(association) = address.and_then(|address| self.association_mut(address)) else {
             return Err(Rejected::new(Cause::NoEstablishedAssociation));
         };
         let message = AssociationUpdateRequest::decode_body(request.body)?;
@@ -162,6 +181,14 @@ impl Node {
         if let Some(features) = message.cp_function_features {
             association.cp_function_features = u64::from(features.bits());
         }
+        let told = SmfSet::from_ies(message.smf_set_id, message.alternative_smf_ip_addresses);
+        if told.id.is_some() {
+            association.smf_set.id = told.id;
+        }
+        if !told.alternatives.is_empty() {
+            association.smf_set.alternatives = told.alternatives;
+        }
+        self.refresh_aliases();
         Ok(())
     }
 
@@ -199,4 +226,10 @@ impl Node {
         }
         Ok(self.bring_down(request.now, request.peer(), DownReason::Released))
     }
+}
+
+/// The addresses whose sessions a CP function wishes to retain; none means all.
+fn retained_addresses(wish: &SessionRetentionInformation<'_>) -> Vec<IpAddr> {
+    let addresses = wish.cp_pfcp_entity_ip_addresses.into_iter();
+    addresses.flat_map(|at| [at.v4.map(IpAddr::V4), at.v6.map(IpAddr::V6)]).flatten().collect()
 }

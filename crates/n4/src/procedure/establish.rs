@@ -11,6 +11,7 @@ use crate::containment::FaultPoint;
 use crate::node::{Node, Request};
 use crate::procedure::{created_pdrs, demand, f_teids, rule_decode};
 use crate::refusal::Rejected;
+use crate::session_set;
 
 impl Node {
     /// Establishes a session; the response follows when its rules run.
@@ -25,7 +26,7 @@ impl Node {
 
     fn establish(&mut self, request: &Request<'_>) -> Result<Established, Rejected> {
         // INTEROP: the peer is known by its address; some SMFs name another of their Node IDs here.
-        let owner = self.association(request.peer()).map(|association| association.owner);
+        let owner = self.association_for(request.peer()).map(|association| association.owner);
         let owner = owner.ok_or(Rejected::new(Cause::NoEstablishedAssociation))?;
         if self.store.owned_count(owner) >= self.config.policy.sessions_per_association_max {
             self.counters.scalars.refused_sessions_per_association_full += 1;
@@ -42,8 +43,11 @@ impl Node {
             return Err(Rejected::with_ie(Cause::MandatoryIeIncorrect, IeType::F_SEID));
         }
         let cp = CpFSeid { seid: cp.seid, v4: cp.v4, v6: cp.v6 };
+        let sets = session_set::keys(message.fq_csids, message.group_id)?;
         let change = self.change_of_establishment(&message)?;
-        Ok(self.store.establish(owner, cp, change)?)
+        let established = self.store.establish(owner, cp, change)?;
+        self.session_sets.assign(established.index, sets);
+        Ok(established)
     }
 
     fn change_of_establishment(

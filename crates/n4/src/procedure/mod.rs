@@ -15,6 +15,7 @@ mod reject;
 mod release;
 pub(crate) mod report;
 mod rule_decode;
+mod session_set;
 
 use core::net::Ipv4Addr;
 
@@ -40,10 +41,10 @@ impl Node {
     /// SEID 0, because the peer's is not known. Spec: TS 29.244 §7.2.2.4.2.
     fn session_of(&self, request: &Request<'_>) -> Result<(Seid, Seid), Refused> {
         let refused = |cause| Refused { seid: Seid(0), rejected: Rejected::new(cause) };
-        let association = self.association(request.peer());
+        let association = self.association_for(request.peer());
         let association = association.ok_or(refused(Cause::NoEstablishedAssociation))?;
         let session = request.header.seid.and_then(|up_seid| self.store.session(up_seid));
-        let session = session.filter(|session| session.owner() == association.owner);
+        let session = session.filter(|s| self.shares_control(association.owner, s.owner()));
         let session = session.ok_or(refused(Cause::SessionContextNotFound))?;
         Ok((session.up_seid(), session.cp_f_seid().seid))
     }

@@ -11,6 +11,7 @@ use crate::containment::FaultPoint;
 use crate::node::{Node, Request};
 use crate::procedure::{Refused, created_pdrs, demand, f_teids, rule_decode};
 use crate::refusal::Rejected;
+use crate::session_set;
 
 impl Node {
     /// Modifies a session; the response follows when its new rules run, or at once if nothing
@@ -35,8 +36,29 @@ impl Node {
         if flags.intersects(PfcpSmReqFlags::SNDEM | PfcpSmReqFlags::DETEID) {
             return Err(Rejected::unsupported(IeType::PFCPSMREQ_FLAGS));
         }
+        let sets = session_set::keys(message.fq_csids, message.group_id)?;
         let change = self.change_of_modification(&message)?;
-        Ok(self.store.modify(up_seid, change)?)
+        let modified = self.store.modify(up_seid, change)?;
+        if message.cp_f_seid.is_some() || message.node_id.is_some() {
+            self.take_control(request, up_seid);
+        }
+        if !sets.is_empty()
+            && let Some(session) = self.store.session(up_seid)
+        {
+            self.session_sets.assign(session.index(), sets);
+        }
+        Ok(modified)
+    }
+
+    /// Another SMF of the set controls the session from now on. Spec: TS 29.244 §5.22.3.
+    fn take_control(&mut self, request: &Request<'_>, up_seid: Seid) {
+        let owner = self.association_for(request.peer()).map(|association| association.owner);
+        let session = self.store.session(up_seid);
+        let (Some(owner), Some(session)) = (owner, session) else { return };
+        if session.owner() != owner {
+            self.store.set_control(up_seid, owner, session.cp_f_seid());
+            self.counters.scalars.sessions_moved += 1;
+        }
     }
 
     fn change_of_modification(

@@ -32,6 +32,14 @@ impl Node {
                 self.count_refused(cause);
                 self.respond_to_release(request, cause, after);
             }
+            MessageType::SESSION_SET_DELETION_REQUEST => {
+                self.count_refused(cause);
+                self.respond_to_set_deletion(request, cause, None, after);
+            }
+            MessageType::SESSION_SET_MODIFICATION_REQUEST => {
+                self.count_refused(cause);
+                self.respond_to_set_modification(request, cause, None);
+            }
             MessageType::SESSION_ESTABLISHMENT_REQUEST => {
                 let cp_seid = cp_f_seid(request.body).map_or(Seid(0), |cp| cp.seid);
                 self.refuse_establishment(request, cp_seid, rejected, after);

@@ -1,0 +1,289 @@
+//! SMF sets, sets of sessions, and sessions that outlive the setup of their association.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "helpers of tests stand outside the test functions"
+)]
+
+mod smf;
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use adit_n4::NodeEvent;
+use adit_pfcp::grouped::{SessionChangeInfo, SessionRetentionInformation};
+use adit_pfcp::ie::{
+    self, AlternativeSmfIpAddress, CpIpAddress, CpPfcpEntityIpAddress, FSeid, FqCsid, GroupId,
+    PfcpAsRspFlags, RecoveryTimeStamp, SmfSetId,
+};
+use adit_pfcp::message::{
+    AssociationSetupRequest, HeartbeatResponse, SessionSetDeletionRequest,
+    SessionSetModificationRequest,
+};
+use adit_pfcp::{Cause, IeType, Message};
+use adit_session::CpFSeid;
+use adit_types::{Nanos, Seid, Teid};
+
+use smf::*;
+
+const SET: SmfSetId<'static> = SmfSetId(b"\0\x04set1\x03smf");
+const CSID_5: FqCsid<'static> = FqCsid(&[0x01, 192, 0, 2, 10, 0, 5]);
+const CSID_6: FqCsid<'static> = FqCsid(&[0x01, 192, 0, 2, 10, 0, 6]);
+
+fn ip(host: u8) -> Ipv4Addr {
+    Ipv4Addr::new(192, 0, 2, host)
+}
+
+fn setup_with(
+    bench: &mut Bench,
+    host: u8,
+    started: u32,
+    edit: impl FnOnce(&mut AssociationSetupRequest<'static>),
+) -> Option<PfcpAsRspFlags> {
+    let mut body =
+        AssociationSetupRequest::new(ie::NodeId::Ipv4(ip(host)), RecoveryTimeStamp(started));
+    edit(&mut body);
+    let bytes = bench.answer(smf(host), &encode(None, 1, &body));
+    let Message::AssociationSetupResponse(body) = decode(&bytes) else { panic!() };
+    assert_eq!(body.cause, Cause::RequestAccepted);
+    body.pfcp_as_rsp_flags
+}
+
+fn in_set(body: &mut AssociationSetupRequest<'static>) {
+    body.smf_set_id = Some(SET);
+}
+
+fn cause(bytes: &[u8]) -> (Cause, Option<IeType>) {
+    let of = |cause, offending: Option<ie::OffendingIe>| (cause, offending.map(|ie| IeType(ie.0)));
+    match decode(bytes) {
+        Message::SessionEstablishmentResponse(body) => of(body.cause, body.offending_ie),
+        Message::SessionModificationResponse(body) => of(body.cause, body.offending_ie),
+        Message::SessionDeletionResponse(body) => of(body.cause, body.offending_ie),
+        Message::SessionSetDeletionResponse(body) => of(body.cause, body.offending_ie),
+        Message::SessionSetModificationResponse(body) => of(body.cause, body.offending_ie),
+        other => panic!("{other:?}"),
+    }
+}
+
+const ACCEPTED: (Cause, Option<IeType>) = (Cause::RequestAccepted, None);
+
+fn session_in(bench: &mut Bench, host: u8, number: u16, csids: &'static [FqCsid<'static>]) -> Seid {
+    let script = SessionScript::new(number.into(), number);
+    let request = establish_with(100 + u32::from(number), &script, |body| {
+        body.fq_csids = csids.into();
+    });
+    let bytes = bench.answer(smf(host), &request);
+    let Message::SessionEstablishmentResponse(body) = decode(&bytes) else { panic!() };
+    assert_eq!(body.cause, Cause::RequestAccepted);
+    body.up_f_seid.unwrap().seid
+}
+
+fn delete_set(sequence: u32, host: u8, csids: &'static [FqCsid<'static>]) -> Vec<u8> {
+    let mut body = SessionSetDeletionRequest::new(ie::NodeId::Ipv4(ip(host)));
+    body.fq_csids = csids.into();
+    encode(None, sequence, &body)
+}
+
+fn cp(bench: &Bench, up_seid: Seid) -> CpFSeid {
+    bench.node.store().session(up_seid).unwrap().cp_f_seid()
+}
+
+/// Spec: TS 29.244 §6.2.9.
+#[test]
+fn set_deletion_removes_the_sessions_of_the_set_and_answers_afterwards() {
+    let mut bench = Bench::associated();
+    bench.associate(11);
+    let gone = [session_in(&mut bench, 10, 1, &[CSID_5]), session_in(&mut bench, 10, 2, &[CSID_5])];
+    let kept = [
+        session_in(&mut bench, 10, 3, &[CSID_6]),
+        session_in(&mut bench, 10, 4, &[]),
+        session_in(&mut bench, 11, 5, &[CSID_5]),
+    ];
+    bench.node.handle_datagram(bench.now, smf(10), &delete_set(9, 10, &[CSID_5]));
+    assert!(bench.sent().is_empty(), "the workers still run them");
+    bench.publish_all();
+    let bytes = bench.sent().remove(0).bytes;
+    assert_eq!(cause(&bytes), ACCEPTED);
+    assert!(gone.iter().all(|&seid| bench.node.store().session(seid).is_none()));
+    assert!(kept.iter().all(|&seid| bench.node.store().session(seid).is_some()));
+    assert_eq!(bench.answer(smf(10), &delete_set(9, 10, &[CSID_5])), bytes);
+    assert_eq!(cause(&bench.answer(smf(10), &delete_set(10, 10, &[CSID_5]))), ACCEPTED);
+    assert_eq!(bench.node.sessions_in_sets(), 2);
+}
+
+#[test]
+fn set_deletion_is_refused_precisely() {
+    let mut bench = Bench::associated();
+    let ask = |bench: &mut Bench, bytes: &[u8]| cause(&bench.answer(smf(10), bytes));
+    let unknown = (Cause::NoEstablishedAssociation, None);
+    assert_eq!(ask(&mut bench, &delete_set(2, 77, &[CSID_5])), unknown);
+    let missing = (Cause::ConditionalIeMissing, Some(IeType::FQ_CSID));
+    assert_eq!(ask(&mut bench, &delete_set(3, 10, &[])), missing);
+    let incorrect = (Cause::MandatoryIeIncorrect, Some(IeType::FQ_CSID));
+    assert_eq!(
+        ask(&mut bench, &delete_set(4, 10, &[FqCsid(&[0x02, 1, 2, 3, 4, 0, 1])])),
+        incorrect
+    );
+}
+
+#[test]
+fn session_moves_to_the_sets_of_its_modification_and_leaves_them_when_deleted() {
+    let mut bench = Bench::associated();
+    let moved = session_in(&mut bench, 10, 1, &[CSID_5]);
+    let request = modify_with(2, moved, |body| body.fq_csids = list([CSID_6]).into());
+    assert_eq!(cause(&bench.answer(smf(10), &request)), ACCEPTED);
+    assert_eq!(cause(&bench.answer(smf(10), &delete_set(3, 10, &[CSID_5]))), ACCEPTED);
+    assert!(bench.node.store().session(moved).is_some());
+    assert_eq!(cause(&bench.answer(smf(10), &delete(4, moved))), ACCEPTED);
+    assert_eq!(bench.node.sessions_in_sets(), 0);
+}
+
+/// Spec: TS 29.244 §6.2.10, §7.4.7.1.
+#[test]
+fn set_modification_moves_reports_of_the_named_sessions_elsewhere() {
+    let mut bench = Bench::associated();
+    let in_csid = session_in(&mut bench, 10, 1, &[CSID_5]);
+    let script = SessionScript::new(2, 2);
+    let bytes = bench.answer(
+        smf(10),
+        &establish_with(3, &script, |body| body.group_id = Some(GroupId(b"group"))),
+    );
+    let Message::SessionEstablishmentResponse(body) = decode(&bytes) else { panic!() };
+    let in_group = body.up_f_seid.unwrap().seid;
+    let other = session_in(&mut bench, 10, 3, &[]);
+    let to = |host| AlternativeSmfIpAddress { v4: Some(ip(host)), v6: None, preferred: false };
+    let mut first = SessionChangeInfo::new(to(20));
+    first.fq_csids = list([CSID_5]).into();
+    let mut second = SessionChangeInfo::new(to(21));
+    second.group_ids = list([GroupId(b"group")]).into();
+    let infos = list([first, second]).into();
+    let body = SessionSetModificationRequest::new(ie::NodeId::Ipv4(ip(10)), infos);
+    assert_eq!(cause(&bench.answer(smf(10), &encode(None, 4, &body))), ACCEPTED);
+    assert_eq!(cp(&bench, in_csid).v4, Some(ip(20)));
+    assert_eq!(cp(&bench, in_group).v4, Some(ip(21)));
+    assert_eq!(cp(&bench, other).v4, Some(ip(10)));
+    let mut by_address = SessionChangeInfo::new(to(22));
+    by_address.cp_ip_addresses = list([CpIpAddress { v4: Some(ip(10)), v6: None }]).into();
+    let infos = list([by_address]).into();
+    let body = SessionSetModificationRequest::new(ie::NodeId::Ipv4(ip(10)), infos);
+    assert_eq!(cause(&bench.answer(smf(10), &encode(None, 5, &body))), ACCEPTED);
+    assert_eq!(cp(&bench, other).v4, Some(ip(22)));
+    assert_eq!(cp(&bench, in_csid).v4, Some(ip(20)));
+    let infos = list([SessionChangeInfo::new(to(23))]).into();
+    let body = SessionSetModificationRequest::new(ie::NodeId::Ipv4(ip(10)), infos);
+    let missing = (Cause::ConditionalIeMissing, Some(IeType::FQ_CSID));
+    assert_eq!(cause(&bench.answer(smf(10), &encode(None, 6, &body))), missing);
+}
+
+/// Spec: TS 29.244 §5.22.3 (MPAS).
+#[test]
+fn another_smf_of_the_set_takes_over_a_session_and_a_stranger_does_not() {
+    let mut bench = Bench::new();
+    setup_with(&mut bench, 10, SMF_STARTED, in_set);
+    setup_with(&mut bench, 11, SMF_STARTED, in_set);
+    bench.associate(12);
+    let up_seid = bench.session(smf(10), 2, &SessionScript::new(1, 1));
+    let unknown = (Cause::SessionContextNotFound, None);
+    assert_eq!(cause(&bench.answer(smf(12), &move_to(2, up_seid, Teid(7)))), unknown);
+    let f_seid = FSeid::new(Seid(0x99), IpAddr::V4(ip(11)));
+    let request = modify_with(2, up_seid, |body| {
+        body.cp_f_seid = Some(f_seid);
+        body.node_id = Some(ie::NodeId::Ipv4(ip(11)));
+    });
+    let bytes = bench.answer(smf(11), &request);
+    assert_eq!(cause(&bytes), ACCEPTED);
+    assert_eq!(raw(&bytes).header.seid, Some(Seid(0x99)));
+    let owner = bench.node.association(IpAddr::V4(ip(11))).unwrap().owner;
+    assert_eq!(bench.node.store().session(up_seid).unwrap().owner(), owner);
+    assert_eq!(bench.node.store().owned_count(owner), 1);
+    bench.ask(smf(10), &release(3, ip(10)));
+    assert!(bench.node.store().session(up_seid).is_some(), "it is another one's now");
+}
+
+/// Spec: TS 29.244 §5.22.3; TS 23.527 §4.2.
+#[test]
+fn sessions_of_a_failed_or_restarted_smf_go_to_another_one_of_its_set() {
+    for restarts in [false, true] {
+        let mut bench = Bench::new();
+        setup_with(&mut bench, 10, SMF_STARTED, in_set);
+        let up_seid = bench.session(smf(10), 2, &SessionScript::new(1, 1));
+        if restarts {
+            setup_with(&mut bench, 11, SMF_STARTED, in_set);
+            bench.ask(smf(10), &heartbeat(3, SMF_STARTED + 1));
+        } else {
+            bench.now = HEARTBEAT_INTERVAL;
+            setup_with(&mut bench, 11, SMF_STARTED, in_set);
+            bench.run_until(HEARTBEAT_INTERVAL + T1 + T1 + T1 + T1);
+        }
+        assert!(bench.node.association(IpAddr::V4(ip(10))).is_none());
+        assert_eq!(cp(&bench, up_seid), CpFSeid { seid: Seid(1), v4: Some(ip(11)), v6: None });
+        let handed = |event: &NodeEvent| matches!(event, NodeEvent::SessionsHandedOver { .. });
+        assert_eq!(bench.events().iter().filter(|event| handed(event)).count(), 1);
+        assert_eq!(cause(&bench.answer(smf(11), &delete(9, up_seid))), ACCEPTED);
+        assert_eq!(bench.node.store().reserved(), Default::default());
+    }
+}
+
+/// Spec: TS 29.244 §5.22.2 (SSET).
+#[test]
+fn alternative_address_acts_for_the_association_and_inherits_it() {
+    let mut bench = Bench::new();
+    let alternative = AlternativeSmfIpAddress { v4: Some(ip(20)), v6: None, preferred: true };
+    setup_with(&mut bench, 10, SMF_STARTED, |body| {
+        in_set(body);
+        body.alternative_smf_ip_addresses = list([alternative]).into();
+    });
+    let up_seid = bench.session(smf(10), 2, &SessionScript::new(1, 1));
+    let request = move_to(2, up_seid, Teid(7));
+    let bytes = bench.answer(smf(20), &request);
+    assert_eq!(cause(&bytes), ACCEPTED);
+    assert_eq!(bench.answer(smf(20), &request), bytes, "not run twice");
+    assert_eq!(bench.node.counters().scalars.sessions_modified, 1);
+    bench.run_until(HEARTBEAT_INTERVAL + T1 + T1 + T1 + T1);
+    assert!(bench.node.association(IpAddr::V4(ip(10))).is_none());
+    assert_eq!(bench.node.association(IpAddr::V4(ip(20))).unwrap().port, 8805);
+    assert_eq!(cp(&bench, up_seid).v4, Some(ip(20)));
+    // The new address started at another time; that is no restart.
+    let probe = bench.run_until(bench.now + T1).remove(0);
+    assert_eq!(probe.to, smf(20));
+    let body = HeartbeatResponse::new(RecoveryTimeStamp(SMF_STARTED + 77));
+    bench.ask(smf(20), &encode(None, raw(&probe.bytes).header.sequence, &body));
+    assert!(bench.node.store().session(up_seid).is_some());
+    setup_with(&mut bench, 20, SMF_STARTED + 78, in_set);
+    assert!(bench.node.store().session(up_seid).is_some(), "its own setup inherits them");
+    bench.run_until(bench.now + Nanos::from_secs(60));
+    assert_eq!(bench.node.associations().count(), 0, "no address is left");
+    assert_eq!(bench.node.store().reserved(), Default::default());
+}
+
+/// Spec: TS 29.244 §6.2.6.2.2 (PSREI).
+#[test]
+fn setup_that_wishes_it_retains_the_sessions_of_the_listed_addresses() {
+    for listed in [None, Some(10), Some(99)] {
+        let mut bench = Bench::associated();
+        let up_seid = bench.session(smf(10), 2, &SessionScript::new(1, 1));
+        let flags = setup_with(&mut bench, 10, SMF_STARTED + 1, |body| {
+            let mut wish = SessionRetentionInformation::new();
+            if let Some(host) = listed {
+                let at = CpPfcpEntityIpAddress { v4: Some(ip(host)), v6: None };
+                wish.cp_pfcp_entity_ip_addresses = list([at]).into();
+            }
+            body.session_retention_information = Some(wish);
+        });
+        assert_eq!(flags, Some(PfcpAsRspFlags::PSREI));
+        let kept = listed != Some(99);
+        assert_eq!(bench.node.store().session(up_seid).is_some(), kept);
+        let expected = if kept { ACCEPTED } else { (Cause::SessionContextNotFound, None) };
+        assert_eq!(cause(&bench.answer(smf(10), &delete(3, up_seid))), expected);
+        assert_eq!(bench.node.store().reserved(), Default::default());
+    }
+}
+
+#[test]
+fn setup_that_finds_no_association_retains_nothing_and_says_so() {
+    let mut bench = Bench::new();
+    let flags = setup_with(&mut bench, 10, SMF_STARTED, |body| {
+        body.session_retention_information = Some(SessionRetentionInformation::new());
+    });
+    assert_eq!(flags, None);
+}

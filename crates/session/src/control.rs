@@ -1,0 +1,63 @@
+//! Who controls a session, and where: changes that no worker has to learn.
+//!
+//! Spec: TS 29.244 §5.22 (sessions controlled by an SMF set).
+
+use core::net::IpAddr;
+
+use adit_types::Seid;
+
+use crate::session::{CpFSeid, OwnerId, Session};
+use crate::store::SessionStore;
+
+impl CpFSeid {
+    /// The same SEID at another address.
+    #[must_use]
+    pub const fn at(self, address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(addr) => Self { seid: self.seid, v4: Some(addr), v6: None },
+            IpAddr::V6(addr) => Self { seid: self.seid, v4: None, v6: Some(addr) },
+        }
+    }
+
+    /// True when `address` is one of its addresses.
+    #[must_use]
+    pub fn is_at(self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(addr) => self.v4 == Some(addr),
+            IpAddr::V6(addr) => self.v6 == Some(addr),
+        }
+    }
+}
+
+impl SessionStore {
+    /// Gives the session `up_seid` to `owner`, with `cp` as the control plane's endpoint. False
+    /// when there is no such session.
+    pub fn set_control(&mut self, up_seid: Seid, owner: OwnerId, cp: CpFSeid) -> bool {
+        let Some(index) = self.session(up_seid).map(Session::index) else { return false };
+        let Some(mut session) = self.take(index) else { return false };
+        session.owner = owner;
+        session.cp = cp;
+        self.put(session);
+        true
+    }
+
+    /// Gives all sessions of `from` to `to`, whose address is `address`. Returns how many.
+    pub fn hand_over(&mut self, from: OwnerId, to: OwnerId, address: IpAddr) -> usize {
+        let mut count = 0;
+        for session in self.sessions.iter_mut().flatten().filter(|s| s.owner == from) {
+            session.owner = to;
+            session.cp = session.cp.at(address);
+            count += 1;
+        }
+        if from != to && count > 0 {
+            self.owned.remove(&from);
+            *self.owned.entry(to).or_default() += count;
+        }
+        count
+    }
+
+    /// Our identifiers of the sessions of `owner`, by ascending index.
+    pub fn owned_by(&self, owner: OwnerId) -> impl Iterator<Item = &Session> {
+        self.sessions().filter(move |session| session.owner == owner)
+    }
+}
