@@ -20,11 +20,8 @@ mod refusal;
 mod response_cache;
 mod session_set;
 mod setup;
-<<<<<<< HEAD
-mod support;
-=======
 mod smf_set;
->>>>>>> b426313 (n4: session sets, SMF sets, sessions retained over a setup)
+mod support;
 mod transaction;
 
 pub use admission::{PeerPolicy, PeerPrefix};
@@ -34,8 +31,5 @@ pub use containment::FaultPoint;
 pub use containment::is_contained;
 pub use counters::{Counters, Scalars};
 pub use node::{Node, NodeConfig, Transmit};
-<<<<<<< HEAD
-pub use support::{Acts, ie_acts, message_acts};
-=======
 pub use smf_set::SmfSet;
->>>>>>> b426313 (n4: session sets, SMF sets, sessions retained over a setup)
+pub use support::{Acts, ie_acts, message_acts};
