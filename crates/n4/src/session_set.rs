@@ -5,8 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use adit_pfcp::IeType;
-use adit_pfcp::ie::{FqCsid, GroupId};
+use adit_pfcp::ie::{FqCsid, FqCsidNode, GroupId};
 use adit_pfcp::{Cause, Repeated};
 use adit_types::SessionIndex;
 use adit_types::limits::SETS_PER_SESSION_MAX;
@@ -14,10 +13,10 @@ use adit_types::limits::SETS_PER_SESSION_MAX;
 use crate::refusal::Rejected;
 
 /// Names one set.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum SetKey {
-    /// A PDN connection set of a node: type and address of the node, number of the set.
-    Csid(Vec<u8>, u16),
+    /// A PDN connection set of a node.
+    Csid(FqCsidNode, u16),
     /// A group.
     Group(Vec<u8>),
 }
@@ -68,15 +67,14 @@ impl SessionSets {
 /// The sets that FQ-CSIDs and Group IDs name.
 ///
 /// # Errors
-/// Cause 69 for an FQ-CSID whose octets end early, Cause 75 for too many sets.
+/// Cause 75 for too many sets.
 pub(crate) fn keys<'a>(
     fq_csids: Repeated<'a, FqCsid<'a>>,
     groups: impl IntoIterator<Item = GroupId<'a>>,
 ) -> Result<Vec<SetKey>, Rejected> {
     let mut keys = Vec::new();
     for fq_csid in fq_csids {
-        let incorrect = Rejected::with_ie(Cause::MandatoryIeIncorrect, IeType::FQ_CSID);
-        csids(fq_csid.0, &mut keys).ok_or(incorrect)?;
+        keys.extend(fq_csid.csids().map(|csid| SetKey::Csid(fq_csid.node, csid)));
     }
     keys.extend(groups.into_iter().map(|group| SetKey::Group(group.0.to_vec())));
     if keys.len() > SETS_PER_SESSION_MAX {
@@ -85,40 +83,9 @@ pub(crate) fn keys<'a>(
     Ok(keys)
 }
 
-/// Octet 1: type of the node address (0 IPv4, 1 IPv6, 2 four octets of operator and node) in the
-/// upper half, number of CSIDs in the lower. Then the address, then two octets a CSID.
-fn csids(octets: &[u8], keys: &mut Vec<SetKey>) -> Option<()> {
-    let (&first, _) = octets.split_first()?;
-    let address_len = match first >> 4 {
-        0 | 2 => 4,
-        1 => 16,
-        _ => return None,
-    };
-    let (node, rest) = octets.split_at_checked(1 + address_len)?;
-    let list = rest.get(..2 * usize::from(first & 0x0f))?;
-    // The count is no part of the node's identity.
-    let node: Vec<u8> = core::iter::once(first >> 4).chain(node.iter().skip(1).copied()).collect();
-    for csid in list.chunks_exact(2) {
-        let &[hi, lo] = csid else { return None };
-        keys.push(SetKey::Csid(node.clone(), u16::from_be_bytes([hi, lo])));
-    }
-    Some(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn fq_csid_yields_one_set_per_csid_of_its_node() {
-        let mut keys = Vec::new();
-        assert_eq!(csids(&[0x02, 192, 0, 2, 1, 0, 5, 1, 0], &mut keys), Some(()));
-        let node = vec![0, 192, 0, 2, 1];
-        assert_eq!(keys, [SetKey::Csid(node.clone(), 5), SetKey::Csid(node, 256)]);
-        for short in [&[][..], &[0x01], &[0x01, 1, 2, 3, 4, 0], &[0x31, 1, 2, 3, 4, 0, 1]] {
-            assert_eq!(csids(short, &mut Vec::new()), None, "{short:?}");
-        }
-    }
 
     #[test]
     fn session_leaves_its_sets_when_assigned_anew_or_removed() {

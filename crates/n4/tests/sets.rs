@@ -13,8 +13,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use adit_n4::NodeEvent;
 use adit_pfcp::grouped::{SessionChangeInfo, SessionRetentionInformation};
 use adit_pfcp::ie::{
-    self, AlternativeSmfIpAddress, CpIpAddress, CpPfcpEntityIpAddress, FSeid, FqCsid, GroupId,
-    PfcpAsRspFlags, RecoveryTimeStamp, SmfSetId,
+    self, AlternativeSmfIpAddress, CpIpAddress, CpPfcpEntityIpAddress, FSeid, FqCsid, FqCsidNode,
+    GroupId, PfcpAsRspFlags, RecoveryTimeStamp, SmfSetId,
 };
 use adit_pfcp::message::{
     AssociationSetupRequest, HeartbeatResponse, SessionSetDeletionRequest,
@@ -27,8 +27,12 @@ use adit_types::{Nanos, Seid, Teid};
 use smf::*;
 
 const SET: SmfSetId<'static> = SmfSetId(b"\0\x04set1\x03smf");
-const CSID_5: FqCsid<'static> = FqCsid(&[0x01, 192, 0, 2, 10, 0, 5]);
-const CSID_6: FqCsid<'static> = FqCsid(&[0x01, 192, 0, 2, 10, 0, 6]);
+const CSID_5: FqCsid<'static> = csid(&[0, 5]);
+const CSID_6: FqCsid<'static> = csid(&[0, 6]);
+
+const fn csid(octets: &'static [u8]) -> FqCsid<'static> {
+    FqCsid::new(FqCsidNode::Ipv4(Ipv4Addr::new(192, 0, 2, 10)), octets, None).unwrap()
+}
 
 fn ip(host: u8) -> Ipv4Addr {
     Ipv4Addr::new(192, 0, 2, host)
@@ -119,11 +123,11 @@ fn set_deletion_is_refused_precisely() {
     assert_eq!(ask(&mut bench, &delete_set(2, 77, &[CSID_5])), unknown);
     let missing = (Cause::ConditionalIeMissing, Some(IeType::FQ_CSID));
     assert_eq!(ask(&mut bench, &delete_set(3, 10, &[])), missing);
-    let incorrect = (Cause::MandatoryIeIncorrect, Some(IeType::FQ_CSID));
-    assert_eq!(
-        ask(&mut bench, &delete_set(4, 10, &[FqCsid(&[0x02, 1, 2, 3, 4, 0, 1])])),
-        incorrect
-    );
+    let incorrect = (Cause::InvalidLength, Some(IeType::FQ_CSID));
+    let mut short = delete_set(4, 10, &[CSID_5]);
+    let count = short.len() - 7;
+    short[count] = 2;
+    assert_eq!(ask(&mut bench, &short), incorrect);
 }
 
 #[test]
