@@ -103,6 +103,8 @@ pub struct Counters {
     pub error_indications: AtomicU64,
     /// Packets that a TUN device did not take.
     pub tun_refused: AtomicU64,
+    /// End Markers.
+    pub end_markers: AtomicU64,
     /// Echo Requests answered.
     pub echo_answered: AtomicU64,
     /// Echo Responses received that carry a Recovery IE.
@@ -127,6 +129,8 @@ struct Shared {
     qfi: Qfi,
     ues: Vec<UeTunnel>,
     counters: Counters,
+    /// Downlink packets by the QFI of their container.
+    qfi_pkts: [AtomicU64; 64],
     stop: Stop,
 }
 
@@ -160,6 +164,7 @@ impl Gnb {
             qfi,
             ues: ues.collect(),
             counters: Counters::default(),
+            qfi_pkts: [const { AtomicU64::new(0) }; 64],
             stop: Stop::default(),
         })
     }
@@ -187,6 +192,13 @@ impl Gnb {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
+    }
+
+    /// Downlink packets that carried `qfi`, over all UEs.
+    #[must_use]
+    pub fn qfi_pkts(&self, qfi: Qfi) -> u64 {
+        let pkts = self.shared.qfi_pkts.get(usize::from(qfi.value()));
+        pkts.map_or(0, |pkts| pkts.load(Ordering::Relaxed))
     }
 
     /// Downlink packets of one UE on each leg: first, second.
@@ -355,7 +367,7 @@ impl Shared {
                     count(&self.counters.malformed);
                 }
             }
-            MessageType::END_MARKER => {}
+            MessageType::END_MARKER => count(&self.counters.end_markers),
             MessageType::ERROR_INDICATION => count(&self.counters.error_indications),
             _ => count(&self.counters.malformed),
         }
@@ -366,6 +378,10 @@ impl Shared {
         let Some((ue, leg)) = found else { return count(&self.counters.unknown_teids) };
         if packet.psc.is_none_or(|psc| psc.pdu_type != PduType::Downlink || psc.qfi != self.qfi) {
             count(&self.counters.qfi_mismatches);
+        }
+        let qfi = packet.psc.and_then(|psc| self.qfi_pkts.get(usize::from(psc.qfi.value())));
+        if let Some(pkts) = qfi {
+            count(pkts);
         }
         count(match leg {
             Leg::First => &ue.first_leg_pkts,
@@ -436,6 +452,7 @@ mod tests {
                 second_leg_pkts: AtomicU64::new(0),
             }],
             counters: Counters::default(),
+            qfi_pkts: [const { AtomicU64::new(0) }; 64],
             stop: Stop::default(),
         };
         shared.socket.set_read_timeout(Some(IDLE)).unwrap();

@@ -7,6 +7,7 @@ mod demo;
 mod gnb;
 mod netns;
 mod process;
+mod scenario;
 mod smf;
 mod stop;
 mod tun;
@@ -31,6 +32,25 @@ struct Cli {
 enum Command {
     /// Run real traffic from emulated UEs through adit to a data network, and check it. Needs root.
     Demo(DemoArguments),
+    /// Run traffic against one kind of rule, and check that it obeys. Needs root.
+    Scenario(ScenarioArguments),
+}
+
+/// Options of `adit-lab scenario`.
+#[derive(Debug, clap::Args)]
+struct ScenarioArguments {
+    /// A scenario, or `all`.
+    #[arg(value_parser = scenario::names())]
+    name: String,
+    /// How adit gets its packets.
+    #[arg(long, value_enum, default_value_t = Datapath::AfPacket)]
+    datapath: Datapath,
+    /// Print one JSON document at the end; progress goes to standard error.
+    #[arg(long)]
+    json: bool,
+    /// The adit to run instead of the one beside this program.
+    #[arg(long, value_name = "PATH")]
+    adit: Option<PathBuf>,
 }
 
 /// Options of `adit-lab demo`.
@@ -70,8 +90,11 @@ enum Datapath {
 }
 
 fn main() -> ExitCode {
-    let Command::Demo(arguments) = Cli::parse().command;
-    let result = Stop::on_signals().and_then(|stop| demo::run(&arguments, &stop));
+    let command = Cli::parse().command;
+    let result = Stop::on_signals().and_then(|stop| match &command {
+        Command::Demo(arguments) => demo::run(arguments, &stop),
+        Command::Scenario(arguments) => scenario::run(arguments, &stop),
+    });
     match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

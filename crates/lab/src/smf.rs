@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -82,6 +82,8 @@ struct Shared {
     sequence: AtomicU32,
     started: RecoveryTimeStamp,
     heartbeats_answered: AtomicU64,
+    /// adit's SEIDs by ours: the header of a response to a report carries them.
+    up_seids: Mutex<HashMap<Seid, Seid>>,
     stop: Stop,
 }
 
@@ -116,6 +118,7 @@ impl Smf {
             sequence: AtomicU32::new(1),
             started: now(),
             heartbeats_answered: AtomicU64::new(0),
+            up_seids: Mutex::default(),
             stop: Stop::default(),
         });
         let receiver = Arc::clone(&shared);
@@ -213,11 +216,40 @@ impl Smf {
                 (&fars).into(),
             )
         };
-        let response = self.request(Some(Seid(0)), &request, N1 + 1, watch)?;
+        self.establish_as(&request, watch)
+    }
+
+    /// Establishes a PFCP session with the rules of `request`.
+    ///
+    /// # Errors
+    /// As for [`Self::establish`].
+    pub fn establish_as(
+        &self,
+        request: &SessionEstablishmentRequest<'_>,
+        watch: impl FnMut() -> Result<()>,
+    ) -> Result<Established> {
+        let response = self.request(Some(Seid(0)), request, N1 + 1, watch)?;
         match message(&response)? {
-            Message::SessionEstablishmentResponse(response) => established(&response),
+            Message::SessionEstablishmentResponse(response) => {
+                let established = established(&response)?;
+                let mut up_seids = lock(&self.shared.up_seids);
+                up_seids.insert(request.cp_f_seid.seid, established.up_seid);
+                Ok(established)
+            }
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// The address and Node ID of the SMF.
+    #[must_use]
+    pub fn address(&self) -> Ipv4Addr {
+        self.address
+    }
+
+    /// Where downlink packets go.
+    #[must_use]
+    pub fn gnb(&self) -> Ipv4Addr {
+        self.gnb
     }
 
     /// The FARs of a session: to the core, and to the gNB.
@@ -259,7 +291,20 @@ impl Smf {
             update_fars: (&fars).into(),
             ..SessionModificationRequest::new()
         };
-        let response = self.request(Some(session.up_seid), &request, N1 + 1, watch)?;
+        self.modify(session, &request, watch)
+    }
+
+    /// Changes the rules of a session. When this returns, adit has said that its workers use them.
+    ///
+    /// # Errors
+    /// Those of `watch`; adit refuses or does not answer.
+    pub fn modify(
+        &self,
+        session: &Established,
+        request: &SessionModificationRequest<'_>,
+        watch: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        let response = self.request(Some(session.up_seid), request, N1 + 1, watch)?;
         match message(&response)? {
             Message::SessionModificationResponse(response) => {
                 let offending = response.offending_ie.map(|ie| ie.0);
@@ -346,9 +391,13 @@ impl Drop for Waiting<'_> {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Shared {
-    fn waiting(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Sender<Vec<u8>>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn waiting(&self) -> MutexGuard<'_, HashMap<u32, Sender<Vec<u8>>>> {
+        lock(&self.waiting)
     }
 
     fn run(&self) {
@@ -377,9 +426,10 @@ impl Shared {
                 encode(&mut buffer, None, sequence, &HeartbeatResponse::new(self.started))
             }
             MessageType::SESSION_REPORT_REQUEST => {
-                // The SEID of the UP function is not kept by SMF SEID here; the report is taken.
+                let up_seid =
+                    raw.header.seid.and_then(|ours| lock(&self.up_seids).get(&ours).copied());
                 let response = SessionReportResponse::new(Cause::RequestAccepted);
-                encode(&mut buffer, Some(Seid(0)), sequence, &response)
+                encode(&mut buffer, Some(up_seid.unwrap_or(Seid(0))), sequence, &response)
             }
             _ => return,
         };

@@ -1,10 +1,10 @@
 //! `adit-lab demo`: brings a small 5G network up around adit, runs real programs through it, and
 //! checks what comes out. Everything that it makes is gone when [`run`] returns.
 
-mod bring_up;
-mod live;
+pub mod bring_up;
+pub mod live;
 mod programs;
-mod report;
+pub mod report;
 mod steps;
 pub mod topology;
 

@@ -1,0 +1,142 @@
+//! The scenarios.
+
+use adit_pfcp::grouped::{UpdatePdr, UpdateQer};
+use adit_pfcp::ie::{ApplyAction, GateState, GateStatus};
+use adit_pfcp::message::SessionModificationRequest;
+use adit_types::{PdrId, Precedence, Qfi};
+use anyhow::{Context, Result, ensure};
+
+use super::probe::{DATAGRAMS, Probe};
+use super::session::{NOWHERE, QER, Stage, TO_ACCESS, TO_CORE, UPLINK, Uplink, all, both, none};
+use crate::gnb::{Leg, teid};
+
+/// Ports of the server.
+const PORT: u16 = 5001;
+const OTHER_PORT: u16 = 5002;
+/// Matches what goes to `PORT`: the filter is written for the downlink.
+const TO_PORT: &str = "permit out 17 from any 5001 to assigned";
+const QFI: u8 = 9;
+
+/// One scenario. What it returns is what was seen.
+#[derive(Debug)]
+pub struct Case {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// Runs it.
+    pub run: fn(&Stage<'_>) -> Result<String>,
+}
+
+/// All scenarios.
+pub const CASES: &[Case] = &[
+    Case { name: "gate", run: gate },
+    Case { name: "far", run: far },
+    Case { name: "qfi", run: qfi },
+    Case { name: "sdf", run: sdf },
+    Case { name: "precedence", run: precedence },
+    Case { name: "path-switch", run: path_switch },
+];
+
+/// Gates of a QER. Spec: TS 29.244 §5.4.3.
+fn gate(stage: &Stage<'_>) -> Result<String> {
+    let session = stage.establish(&[Uplink::EVERYTHING], QFI)?;
+    let probe = Probe::open(stage, PORT)?;
+    both("gates open", &probe)?;
+    let set = |uplink, downlink| {
+        let gate_status = Some(GateStatus { uplink, downlink });
+        session.enforce(UpdateQer { gate_status, ..UpdateQer::new(QER) })
+    };
+    set(GateState::Closed, GateState::Open)?;
+    none("uplink gate closed, uplink", &probe.uplink()?)?;
+    all("uplink gate closed, downlink", &probe.downlink()?)?;
+    set(GateState::Open, GateState::Closed)?;
+    all("downlink gate closed, uplink", &probe.uplink()?)?;
+    none("downlink gate closed, downlink", &probe.downlink()?)?;
+    set(GateState::Open, GateState::Open)?;
+    both("gates open again", &probe)?;
+    session.end()?;
+    Ok("each direction stopped and passed with its gate".to_owned())
+}
+
+/// Apply Action FORW and DROP. Spec: TS 29.244 §5.2.1.
+fn far(stage: &Stage<'_>) -> Result<String> {
+    let session = stage.establish(&[Uplink::EVERYTHING], QFI)?;
+    let probe = Probe::open(stage, PORT)?;
+    both("FORW", &probe)?;
+    session.apply(TO_CORE, ApplyAction::DROP)?;
+    none("uplink DROP", &probe.uplink()?)?;
+    all("uplink DROP, downlink", &probe.downlink()?)?;
+    session.apply(TO_ACCESS, ApplyAction::DROP)?;
+    none("downlink DROP", &probe.downlink()?)?;
+    session.apply(TO_CORE, ApplyAction::FORW)?;
+    session.apply(TO_ACCESS, ApplyAction::FORW)?;
+    both("FORW again", &probe)?;
+    session.end()?;
+    none("after deletion, uplink", &probe.uplink()?)?;
+    none("after deletion, downlink", &probe.downlink()?)?;
+    Ok("FORW passes, DROP drops, and nothing passes after deletion".to_owned())
+}
+
+/// QFI of a QER in the downlink PDU Session Container. Spec: TS 38.415 §5.5.2.1.
+fn qfi(stage: &Stage<'_>) -> Result<String> {
+    let session = stage.establish(&[Uplink::EVERYTHING], QFI)?;
+    let probe = Probe::open(stage, PORT)?;
+    let count = |qfi| Qfi::new(qfi).map(|qfi| stage.network.gnb.qfi_pkts(qfi));
+    for (qfi, change) in [(QFI, false), (5, true), (63, true)] {
+        if change {
+            let value = Some(Qfi::new(qfi).context("a QFI has six bits")?);
+            session.enforce(UpdateQer { qfi: value, ..UpdateQer::new(QER) })?;
+        }
+        let before = count(qfi);
+        all("downlink", &probe.downlink()?)?;
+        let seen = count(qfi).zip(before).map(|(after, before)| after - before);
+        ensure!(seen == Some(DATAGRAMS.into()), "gNB saw {seen:?} packets of QFI {qfi}");
+    }
+    session.end()?;
+    Ok("the gNB saw QFI 9, 5 and 63, each from the change on".to_owned())
+}
+
+/// An SDF filter lets one flow pass. Spec: TS 29.244 §5.2.1A.2, §8.2.5.
+fn sdf(stage: &Stage<'_>) -> Result<String> {
+    let only = Uplink { sdf: Some(TO_PORT), ..Uplink::EVERYTHING };
+    let session = stage.establish(&[only], QFI)?;
+    let (probe, other) = (Probe::open(stage, PORT)?, Probe::open(stage, OTHER_PORT)?);
+    all("the filter's port", &probe.uplink()?)?;
+    none("another port", &other.uplink()?)?;
+    session.end()?;
+    Ok(format!("port {PORT} passes, port {OTHER_PORT} does not"))
+}
+
+/// Of two PDRs that match, the one of the lower precedence value. Spec: TS 29.244 §8.2.11.
+fn precedence(stage: &Stage<'_>) -> Result<String> {
+    let special = PdrId(2);
+    let drop = Uplink { id: special, precedence: 50, far: NOWHERE, sdf: Some(TO_PORT) };
+    let session = stage.establish(&[Uplink::EVERYTHING, drop], QFI)?;
+    let (probe, other) = (Probe::open(stage, PORT)?, Probe::open(stage, OTHER_PORT)?);
+    none("special PDR first", &probe.uplink()?)?;
+    all("special PDR first, other port", &other.uplink()?)?;
+    let pdrs = [UpdatePdr { precedence: Some(Precedence(200)), ..UpdatePdr::new(special) }];
+    let request = SessionModificationRequest::new();
+    session.modify(&SessionModificationRequest { update_pdrs: (&pdrs).into(), ..request })?;
+    all("general PDR first", &probe.uplink()?)?;
+    let pdrs = [UpdatePdr { precedence: Some(Precedence(300)), ..UpdatePdr::new(UPLINK) }];
+    let request = SessionModificationRequest::new();
+    session.modify(&SessionModificationRequest { update_pdrs: (&pdrs).into(), ..request })?;
+    none("special PDR first again", &probe.uplink()?)?;
+    session.end()?;
+    Ok("the PDR of the lower value decided, after each change anew".to_owned())
+}
+
+/// Another tunnel towards the gNB. Spec: TS 23.502 §4.9.1.2.
+fn path_switch(stage: &Stage<'_>) -> Result<String> {
+    let session = stage.establish(&[Uplink::EVERYTHING], QFI)?;
+    let probe = Probe::open(stage, PORT)?;
+    let legs = || stage.network.gnb.leg_pkts(usize::from(stage.index()));
+    all("first tunnel", &probe.downlink()?)?;
+    ensure!(legs() == (DATAGRAMS.into(), 0), "by the tunnels came {:?}", legs());
+    let new = teid(stage.index(), Leg::Second);
+    stage.network.smf.switch_path(session.established(), new, || stage.stop.check())?;
+    all("second tunnel", &probe.downlink()?)?;
+    ensure!(legs() == (DATAGRAMS.into(), DATAGRAMS.into()), "by the tunnels came {:?}", legs());
+    session.end()?;
+    Ok("all packets came by the new tunnel from the answer on".to_owned())
+}

@@ -1,0 +1,88 @@
+//! `adit-lab scenario`: for each kind of rule, real packets that visibly obey it.
+//!
+//! One network serves all scenarios; each has a UE and a PFCP session of its own.
+
+mod cases;
+mod probe;
+mod session;
+
+use std::time::Instant;
+
+use anyhow::Result;
+use clap::builder::PossibleValuesParser;
+use serde::Serialize;
+
+use self::cases::CASES;
+use self::session::Stage;
+use crate::demo::bring_up::Network;
+use crate::demo::live::{Live, Output};
+use crate::demo::topology::Ue;
+use crate::stop::{Interrupted, Stop};
+use crate::{DemoArguments, ScenarioArguments};
+
+/// Name of all scenarios together.
+const ALL: &str = "all";
+
+/// What came out of one scenario.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    name: &'static str,
+    ok: bool,
+    /// What was seen, or what went wrong.
+    result: String,
+    seconds: f64,
+}
+
+/// The names that the command line knows.
+pub fn names() -> PossibleValuesParser {
+    PossibleValuesParser::new(CASES.iter().map(|case| case.name).chain([ALL]))
+}
+
+/// Runs one scenario or all. True when every one passed.
+///
+/// # Errors
+/// The network could not be brought up; interrupted.
+pub fn run(arguments: &ScenarioArguments, stop: &Stop) -> Result<bool> {
+    let output = if arguments.json { Output::Stderr } else { Output::Stdout };
+    let live = Live::new(output);
+    let network = Network::bring_up(&demo_arguments(arguments)?, &live, stop)?;
+    let mut outcomes = Vec::new();
+    for (ue, case) in (1..).map(Ue).zip(CASES) {
+        if arguments.name != ALL && arguments.name != case.name {
+            continue;
+        }
+        live.phase(case.name);
+        let start = Instant::now();
+        let result = (case.run)(&Stage { network: &network, stop, ue });
+        let (ok, result) = match result {
+            Ok(seen) => (true, seen),
+            Err(error) if error.is::<Interrupted>() => return Err(error),
+            Err(error) => (false, format!("{error:#}")),
+        };
+        let verdict = if ok { "ok  " } else { "FAIL" };
+        live.say(&format!("{verdict} {}: {result}", case.name));
+        let seconds = start.elapsed().as_secs_f64();
+        outcomes.push(Outcome { name: case.name, ok, result, seconds });
+    }
+    let ok = outcomes.iter().all(|outcome| outcome.ok);
+    if !ok {
+        eprintln!("adit-lab: the last lines of adit's log:\n{}", network.adit.log_tail());
+    }
+    if arguments.json {
+        let report = serde_json::json!({ "ok": ok, "scenarios": outcomes });
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    }
+    Ok(ok)
+}
+
+/// The network of the demo with a UE for every scenario.
+fn demo_arguments(arguments: &ScenarioArguments) -> Result<DemoArguments> {
+    Ok(DemoArguments {
+        ues: u8::try_from(CASES.len())?,
+        duration: 1,
+        datapath: arguments.datapath,
+        keep: false,
+        json: arguments.json,
+        adit: arguments.adit.clone(),
+    })
+}

@@ -1,0 +1,106 @@
+//! Numbered datagrams between a UE and the data network, and which of them arrive.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::session::Stage;
+use crate::demo::topology::DN;
+use crate::stop::Stop;
+
+/// Time for the last datagram to arrive, and after which a missing one is lost.
+const PATIENCE: Duration = Duration::from_millis(400);
+/// Datagrams of one look.
+pub const DATAGRAMS: u32 = 5;
+/// Octets of a datagram: its number and padding.
+pub const PAYLOAD: usize = 100;
+
+/// A socket at each end.
+#[derive(Debug)]
+pub struct Probe {
+    ue: UdpSocket,
+    dn: UdpSocket,
+    ue_addr: SocketAddr,
+    dn_addr: SocketAddr,
+    stop: Stop,
+}
+
+impl Probe {
+    /// A flow between the stage's UE and `port` of the server.
+    ///
+    /// # Errors
+    /// A socket cannot be bound.
+    pub fn open(stage: &Stage<'_>, port: u16) -> Result<Self> {
+        let topology = &stage.network.topology;
+        let bind = |addr: SocketAddr| {
+            let socket = UdpSocket::bind(addr).with_context(|| format!("bind {addr}"))?;
+            socket.set_read_timeout(Some(Duration::from_millis(20))).context("receive timeout")?;
+            Ok(socket)
+        };
+        let ue = topology.ran.enter(|| bind((stage.ue.ipv4(), port).into()))?;
+        let dn = topology.dn.enter(|| bind((DN, port).into()))?;
+        let (ue_addr, dn_addr) = (ue.local_addr()?, dn.local_addr()?);
+        Ok(Self { ue, dn, ue_addr, dn_addr, stop: stage.stop.clone() })
+    }
+
+    /// Sends [`DATAGRAMS`] from the UE; the numbers of those that arrive, in their order.
+    ///
+    /// # Errors
+    /// Interrupted; the socket fails.
+    pub fn uplink(&self) -> Result<Vec<u32>> {
+        send(&self.ue, self.dn_addr, 0..DATAGRAMS)?;
+        receive(&self.dn, DATAGRAMS, &self.stop)
+    }
+
+    /// Sends [`DATAGRAMS`] to the UE; the numbers of those that arrive, in their order.
+    ///
+    /// # Errors
+    /// Interrupted; the socket fails.
+    pub fn downlink(&self) -> Result<Vec<u32>> {
+        self.send_downlink(0..DATAGRAMS)?;
+        self.receive_downlink(DATAGRAMS)
+    }
+
+    /// Sends datagrams to the UE without waiting for them.
+    ///
+    /// # Errors
+    /// The socket fails.
+    pub fn send_downlink(&self, numbers: std::ops::Range<u32>) -> Result<()> {
+        send(&self.dn, self.ue_addr, numbers)
+    }
+
+    /// The numbers of up to `count` datagrams that arrive at the UE.
+    ///
+    /// # Errors
+    /// Interrupted.
+    pub fn receive_downlink(&self, count: u32) -> Result<Vec<u32>> {
+        receive(&self.ue, count, &self.stop)
+    }
+}
+
+fn send(from: &UdpSocket, to: SocketAddr, numbers: std::ops::Range<u32>) -> Result<()> {
+    for number in numbers {
+        let mut datagram = [0; PAYLOAD];
+        if let Some(head) = datagram.first_chunk_mut() {
+            *head = number.to_be_bytes();
+        }
+        from.send_to(&datagram, to).context("send")?;
+    }
+    Ok(())
+}
+
+fn receive(at: &UdpSocket, count: u32, stop: &Stop) -> Result<Vec<u32>> {
+    let mut numbers = Vec::new();
+    let end = Instant::now() + PATIENCE;
+    let mut datagram = [0; 2048];
+    // One more than expected would be a copy.
+    while Instant::now() < end && u32::try_from(numbers.len()).is_ok_and(|len| len <= count) {
+        stop.check()?;
+        let Ok(len) = at.recv(&mut datagram) else { continue };
+        if let Some(head) = datagram.get(..len).and_then(<[u8]>::first_chunk) {
+            numbers.push(u32::from_be_bytes(*head));
+        }
+    }
+    Ok(numbers)
+}
