@@ -194,6 +194,10 @@ fn log_event(event: &NodeEvent) {
             let retry_after_s = retry_after.to_duration().as_secs();
             warn!(%to, %failure, retry_after_s, "association setup failed");
         }
+        NodeEvent::Refused { from, message_type, findings } => {
+            let findings = findings.join("; ");
+            info!(%from, message_type, findings, "refused");
+        }
         NodeEvent::SessionsHandedOver { to, sessions } => {
             warn!(%to, sessions, "sessions handed over within their SMF set");
         }

@@ -200,6 +200,15 @@ pub enum NodeEvent {
         /// What the fault says.
         text: String,
     },
+    /// A session request was refused. At most one a second is told.
+    Refused {
+        /// Who asked.
+        from: IpAddr,
+        /// Type of the request.
+        message_type: &'static str,
+        /// Every error found; the first is the one that was answered.
+        findings: Vec<String>,
+    },
     /// Sessions are controlled by another member of their SMF set from now on.
     SessionsHandedOver {
         /// Its address.

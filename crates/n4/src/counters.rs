@@ -56,6 +56,8 @@ scalars! {
     sessions_moved,
     /// Sessions kept over a new setup of their association, as the peer wished.
     sessions_retained,
+    /// Refused session requests whose errors were not told in the log: others were just before.
+    refusals_not_told,
     /// Messages whose handling ended in a fault of ours.
     faults,
     /// Messages without an answer because their handling ended in a fault of ours.

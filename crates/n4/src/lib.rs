@@ -13,6 +13,7 @@ mod association;
 mod containment;
 mod counters;
 mod features;
+mod findings;
 mod heartbeat;
 mod node;
 mod procedure;

@@ -138,6 +138,8 @@ pub struct Node {
     pub(crate) fault: Option<FaultPoint>,
     pub(crate) is_stopping: bool,
     pub(crate) load: Load,
+    /// When the errors of a refused request may be told again.
+    pub(crate) next_finding: Nanos,
     pub(crate) session_sets: SessionSets,
     /// Alternative addresses, and the address of the association that lists them.
     pub(crate) aliases: BTreeMap<IpAddr, IpAddr>,
@@ -169,6 +171,7 @@ impl Node {
             fault: None,
             is_stopping: false,
             load: Load::default(),
+            next_finding: Nanos(0),
             session_sets: SessionSets::default(),
             aliases: BTreeMap::new(),
             fault_kinds: FaultKinds::new(),

@@ -11,6 +11,7 @@ mod smf;
 use std::net::Ipv4Addr;
 
 use adit_n4::{FaultPoint, NodeConfig, NodeEvent, PeerPolicy, PeerPrefix};
+use adit_pfcp::ie::ApplyAction;
 use adit_pfcp::{Cause, Message, MessageType};
 use adit_rules::{KeyChange, SessionKey};
 use adit_types::{Ipv4Prefix, Nanos, Seid, Teid};
@@ -183,4 +184,48 @@ fn fault_while_an_association_ends_leaves_no_session_behind() {
     let request = release(10, Ipv4Addr::new(192, 0, 2, 10));
     assert_eq!(cause(&bench.answer(smf(10), &request)), Cause::RequestAccepted);
     assert_eq!(bench.node.store().reserved(), Default::default());
+}
+
+fn leaked<T>(items: Vec<T>) -> &'static [T] {
+    Vec::leak(items)
+}
+
+/// Spec: TS 29.244 §7.6: one error is answered; we tell the others in the log.
+#[test]
+fn every_error_of_a_refused_request_is_told_once_and_not_too_often() {
+    let mut bench = Bench::associated();
+    bench.events();
+    let refused = establish_with(2, &script(), |body| {
+        let mut pdrs: Vec<_> = body.create_pdrs.iter().collect();
+        pdrs[1].pdi.ue_ip_addresses = (&[]).into();
+        pdrs[1].far_id = Some(adit_types::FarId(77));
+        body.create_pdrs = leaked(pdrs).into();
+        let mut fars: Vec<_> = body.create_fars.iter().collect();
+        fars[0].apply_action = ApplyAction::FORW | ApplyAction::DROP;
+        body.create_fars = leaked(fars).into();
+    });
+    bench.now = Nanos::from_secs(5);
+    assert_eq!(cause(&bench.answer(smf(10), &refused)), Cause::RuleCreationModificationFailure);
+    let told: Vec<_> = bench.events();
+    let [NodeEvent::Refused { findings, .. }] = &told[..] else { panic!("{told:?}") };
+    assert!(findings[0].contains("Far"), "{findings:?}");
+    assert!(bench.node.store().is_empty());
+    for sequence in 3..6 {
+        bench.ask(smf(10), &establish_with(sequence, &script(), |b| b.create_fars = (&[]).into()));
+    }
+    assert!(bench.events().is_empty());
+    assert_eq!(bench.node.counters().scalars.refusals_not_told, 3);
+    bench.now = Nanos::from_secs(7);
+    let twice = establish_with(9, &script(), |body| {
+        let mut fars: Vec<_> = body.create_fars.iter().collect();
+        for far in &mut fars {
+            far.apply_action = ApplyAction::FORW | ApplyAction::DROP;
+        }
+        body.create_fars = leaked(fars).into();
+    });
+    bench.ask(smf(10), &twice);
+    let told: Vec<_> = bench.events();
+    let [NodeEvent::Refused { findings, .. }] = &told[..] else { panic!("{told:?}") };
+    assert_eq!(findings.len(), 2, "{findings:?}");
+    assert!(findings[1].contains("FarId(2)"), "{findings:?}");
 }

@@ -6,8 +6,12 @@ use core::net::IpAddr;
 
 use adit_types::Seid;
 
+use crate::change::Change;
+use crate::record::Records;
+use crate::refusal::Refusal;
 use crate::session::{CpFSeid, OwnerId, Session};
 use crate::store::SessionStore;
+use crate::update;
 
 impl CpFSeid {
     /// The same SEID at another address.
@@ -30,6 +34,25 @@ impl CpFSeid {
 }
 
 impl SessionStore {
+    /// Judges a change without carrying it out: of the session `up_seid`, or of a new one.
+    ///
+    /// # Errors
+    /// The first [`Refusal`].
+    pub fn judge(&self, up_seid: Option<Seid>, change: Change) -> Result<(), Refusal> {
+        let known = up_seid.and_then(|up_seid| self.session(up_seid));
+        match known {
+            Some(session) => update::prepare(self, session, change),
+            None => {
+                let index = self.indices.peek().ok_or(Refusal::SessionTableFull)?;
+                let (owner, cp) = (OwnerId::default(), CpFSeid::default());
+                let records = Records::default();
+                let session = Session { up_seid: Seid(0), index, owner, cp, records };
+                update::prepare(self, &session, change)
+            }
+        }
+        .map(drop)
+    }
+
     /// Gives the session `up_seid` to `owner`, with `cp` as the control plane's endpoint. False
     /// when there is no such session.
     pub fn set_control(&mut self, up_seid: Seid, owner: OwnerId, cp: CpFSeid) -> bool {

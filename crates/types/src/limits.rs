@@ -64,6 +64,9 @@ pub const ALTERNATIVE_ADDRESSES_MAX: usize = 16;
 /// Sets (FQ-CSIDs, groups) that one PFCP session is in, or that one request names.
 pub const SETS_PER_SESSION_MAX: usize = 64;
 
+/// Further errors looked for in one refused request.
+pub const FINDINGS_MAX: usize = 8;
+
 /// Kinds of internal faults that are told apart in the log.
 pub const FAULT_KINDS_MAX: usize = 64;
 

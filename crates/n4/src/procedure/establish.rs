@@ -50,7 +50,7 @@ impl Node {
         Ok(established)
     }
 
-    fn change_of_establishment(
+    pub(crate) fn change_of_establishment(
         &self,
         message: &SessionEstablishmentRequest<'_>,
     ) -> Result<Change, Rejected> {
@@ -97,6 +97,7 @@ impl Node {
         after: Option<DeltaId>,
     ) {
         self.count_refused(rejected.cause);
+        self.tell_refusal(request, rejected);
         let node_id = self.config.node_id.clone();
         let mut body = SessionEstablishmentResponse::new(node_id.to_ie(), rejected.cause);
         body.offending_ie = rejected.offending_ie.map(ie::OffendingIe::from);

@@ -61,7 +61,7 @@ impl Node {
         }
     }
 
-    fn change_of_modification(
+    pub(crate) fn change_of_modification(
         &self,
         message: &SessionModificationRequest<'_>,
     ) -> Result<Change, Rejected> {
@@ -120,6 +120,7 @@ impl Node {
         after: Option<DeltaId>,
     ) {
         self.count_refused(rejected.cause);
+        self.tell_refusal(request, rejected);
         let mut body = SessionModificationResponse::new(rejected.cause);
         body.offending_ie = rejected.offending_ie.map(OffendingIe::from);
         body.failed_rule_id = rejected.failed_rule;

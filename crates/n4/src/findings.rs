@@ -1,0 +1,126 @@
+//! Everything that is wrong with a refused session request.
+//!
+//! The answer names the first error alone. The others are found by cutting what was named out of
+//! the request and judging the rest again, a bounded number of times and only as often as somebody
+//! may read it. An error that may only follow from what was cut is not told.
+//! Spec: TS 29.244 §7.6.
+
+use core::fmt::Write as _;
+
+use adit_pfcp::ie::FailedRuleId;
+use adit_pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
+use adit_pfcp::{Cause, Ie, IeIter, IeType, MessageBody, MessageType, RawIe};
+use adit_types::limits::FINDINGS_MAX;
+use adit_types::{FarId, Nanos, PdrId, QerId, Seid};
+
+use crate::association::NodeEvent;
+use crate::node::{Node, Request};
+use crate::procedure::demand;
+use crate::refusal::Rejected;
+
+/// Time between two requests whose errors are all told.
+const TELL_INTERVAL: Nanos = Nanos::from_secs(1);
+
+impl Node {
+    /// Tells all errors of a refused request, unless others were told just before.
+    pub(crate) fn tell_refusal(&mut self, request: &Request<'_>, first: Rejected) {
+        if self.next_finding > request.now {
+            self.counters.scalars.refusals_not_told += 1;
+            return;
+        }
+        self.next_finding = request.now + TELL_INTERVAL;
+        let findings = self.findings(request, first).iter().map(text).collect();
+        let message_type = request.header.message_type.name();
+        self.events.push_back(NodeEvent::Refused { from: request.peer(), message_type, findings });
+    }
+
+    fn findings(&self, request: &Request<'_>, first: Rejected) -> Vec<Rejected> {
+        let mut findings = vec![first];
+        let mut body = request.body.to_vec();
+        let mut cut_referenced = false;
+        let mut last = first;
+        // Every round cuts something, so that it ends.
+        for _ in 0..FINDINGS_MAX {
+            let Some(rest) = cut(&body, last) else { break };
+            cut_referenced |= !matches!(last.failed_rule, None | Some(FailedRuleId::Pdr(_)));
+            body = rest;
+            let Err(next) = self.judge(request, &body) else { break };
+            let refers = matches!(next.offending_ie, Some(IeType::FAR_ID | IeType::QER_ID));
+            let follows = next.cause == Cause::MandatoryIeMissing || (refers && cut_referenced);
+            if !follows {
+                findings.push(next);
+            }
+            last = next;
+        }
+        findings
+    }
+
+    /// Judges a session request without carrying it out.
+    fn judge(&self, request: &Request<'_>, body: &[u8]) -> Result<(), Rejected> {
+        let (up_seid, change) = match request.header.message_type {
+            MessageType::SESSION_ESTABLISHMENT_REQUEST => {
+                let message = SessionEstablishmentRequest::decode_body(body)?;
+                demand::check(body)?;
+                (None, self.change_of_establishment(&message)?)
+            }
+            MessageType::SESSION_MODIFICATION_REQUEST => {
+                let message = SessionModificationRequest::decode_body(body)?;
+                demand::check(body)?;
+                let up_seid: Option<Seid> = request.header.seid;
+                (up_seid, self.change_of_modification(&message)?)
+            }
+            _ => return Ok(()),
+        };
+        Ok(self.store.judge(up_seid, change)?)
+    }
+}
+
+/// The body without the IE that `rejected` names: the group of the rule, else the IE itself.
+fn cut(body: &[u8], rejected: Rejected) -> Option<Vec<u8>> {
+    let mut ies = IeIter::new(body);
+    loop {
+        let start = ies.offset();
+        let ie = ies.next()?.ok()?;
+        if is_named(&ie, rejected) {
+            let mut rest = body.get(..start)?.to_vec();
+            rest.extend(body.get(ies.offset()..)?);
+            return Some(rest);
+        }
+    }
+}
+
+fn is_named(ie: &RawIe<'_>, rejected: Rejected) -> bool {
+    match rejected.failed_rule {
+        Some(FailedRuleId::Pdr(id)) => {
+            let groups = [IeType::CREATE_PDR, IeType::UPDATE_PDR, IeType::REMOVE_PDR];
+            groups.contains(&ie.ie_type) && member::<PdrId>(ie.value) == Some(id)
+        }
+        Some(FailedRuleId::Far(id)) => {
+            let groups = [IeType::CREATE_FAR, IeType::UPDATE_FAR, IeType::REMOVE_FAR];
+            groups.contains(&ie.ie_type) && member::<FarId>(ie.value) == Some(id)
+        }
+        Some(FailedRuleId::Qer(id)) => {
+            let groups = [IeType::CREATE_QER, IeType::UPDATE_QER, IeType::REMOVE_QER];
+            groups.contains(&ie.ie_type) && member::<QerId>(ie.value) == Some(id)
+        }
+        Some(_) => false,
+        None => rejected.offending_ie == Some(ie.ie_type),
+    }
+}
+
+fn member<'a, T: Ie<'a>>(group: &'a [u8]) -> Option<T> {
+    let ie = IeIter::new(group).flatten().find(|ie| ie.ie_type == T::TYPE)?;
+    T::decode(ie.value).ok()
+}
+
+fn text(rejected: &Rejected) -> String {
+    let mut text = format!("{} ({})", rejected.cause.code(), rejected.cause);
+    // Writing to a string does not fail.
+    if let Some(ie) = rejected.offending_ie {
+        let _ = write!(text, ", IE {} {}", ie.0, ie.name());
+    }
+    if let Some(rule) = rejected.failed_rule {
+        let _ = write!(text, ", {rule:?}");
+    }
+    text
+}
