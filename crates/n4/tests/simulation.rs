@@ -15,10 +15,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use adit_n4::{Node, NodeConfig, Transmit};
 use adit_pfcp::grouped::RemoveFar;
-use adit_pfcp::ie::RecoveryTimeStamp;
-use adit_pfcp::message::HeartbeatResponse;
+use adit_pfcp::ie::{self, FqCsid, FqCsidNode, RecoveryTimeStamp};
+use adit_pfcp::message::{HeartbeatResponse, SessionSetDeletionRequest};
 use adit_pfcp::{Cause, Message, MessageType};
 use adit_rules::{DeltaId, RuleDelta, SessionRules};
+use adit_session::StoreConfig;
 use adit_testkit::clock::Clock;
 use adit_testkit::link::{Datagram, Link, LinkConfig};
 use adit_types::{Direction, FarId, Nanos, Seid, SessionIndex, Teid};
@@ -28,6 +29,9 @@ use rand::{Rng, SeedableRng};
 use smf::*;
 
 const UPF_SOCKET: SocketAddr = SocketAddr::new(IpAddr::V4(UPF), 8805);
+/// The set that every session is in.
+const CSID: FqCsid<'static> =
+    FqCsid::new(FqCsidNode::Ipv4(Ipv4Addr::new(192, 0, 2, 99)), &[0, 5], None).unwrap();
 const RETRY: Nanos = Nanos::from_secs(1);
 /// With a tenth of the datagrams lost, nine attempts fail once in some 3 million requests.
 const ATTEMPTS: u32 = 9;
@@ -65,6 +69,8 @@ enum Purpose {
     Move(usize, Teid),
     Refused(usize),
     Delete(usize),
+    DeleteSet,
+    Release,
 }
 
 #[derive(Debug)]
@@ -202,7 +208,12 @@ impl Smf {
             return;
         }
         let (purpose, bytes) = match view.up_seid {
-            None => (Purpose::Establish(at), establish(sequence, &view.script)),
+            None => {
+                let request = establish_with(sequence, &view.script, |body| {
+                    body.fq_csids = list([CSID]).into();
+                });
+                (Purpose::Establish(at), request)
+            }
             Some(up_seid) if view.moves_left > 0 && rng.random_bool(0.2) => {
                 let bytes = modify_with(sequence, up_seid, |body| {
                     body.remove_fars = list([RemoveFar::new(FarId(999))]).into();
@@ -255,6 +266,16 @@ impl Smf {
                 self.associated = true;
                 return;
             }
+            (Purpose::DeleteSet, Message::SessionSetDeletionResponse(body)) => {
+                assert_eq!(body.cause, Cause::RequestAccepted);
+                self.views.iter_mut().for_each(|view| view.gone = true);
+                return;
+            }
+            (Purpose::Release, Message::AssociationReleaseResponse(body)) => {
+                assert_eq!(body.cause, Cause::RequestAccepted);
+                self.views.iter_mut().for_each(|view| view.gone = true);
+                return;
+            }
             (Purpose::Establish(at), Message::SessionEstablishmentResponse(body)) => {
                 assert_eq!(body.cause, Cause::RequestAccepted);
                 self.views[at].up_seid = Some(body.up_f_seid.unwrap().seid);
@@ -277,7 +298,7 @@ impl Smf {
             other => panic!("{other:?}"),
         }
         let at = match purpose {
-            Purpose::Setup => return,
+            Purpose::Setup | Purpose::DeleteSet | Purpose::Release => return,
             Purpose::Establish(at)
             | Purpose::Move(at, _)
             | Purpose::Refused(at)
@@ -341,7 +362,8 @@ struct Simulation {
 impl Simulation {
     fn new(seed: u64, sessions: u16) -> Self {
         let mut rng = SmallRng::seed_from_u64(seed);
-        let config = NodeConfig { t1: RETRY, n1: ATTEMPTS - 1, ..config() };
+        let store = StoreConfig { sessions_max: 4096, ..config().store };
+        let config = NodeConfig { t1: RETRY, n1: ATTEMPTS - 1, store, ..config() };
         Self {
             clock: Clock::new(),
             link: Link::new(seed, ROUGH),
@@ -416,7 +438,9 @@ impl Simulation {
             Purpose::Move(at, teid) => assert_eq!(running(at), Some(teid)),
             Purpose::Refused(at) => assert_eq!(running(at), Some(smf.views[at].teid)),
             Purpose::Delete(at) => assert_eq!(running(at), None),
-            Purpose::Setup => panic!("a session answer to a setup"),
+            Purpose::Setup | Purpose::DeleteSet | Purpose::Release => {
+                panic!("a session answer to a node related request")
+            }
         }
     }
 
@@ -526,6 +550,55 @@ fn restarted_peer_gets_a_clean_start_and_the_other_peer_notices_nothing() {
         let first = IpAddr::V4(simulation.smfs[0].ip);
         assert!(simulation.node.association(first).unwrap().since < now);
         simulation.delete_all();
+    }
+}
+
+#[test]
+fn restarted_upf_is_set_up_again_and_both_sides_agree() {
+    for seed in seeds() {
+        let _seed = Seed(seed);
+        let mut simulation = Simulation::new(seed, 60);
+        while simulation.smfs[1].told.established < 30 {
+            simulation.step();
+        }
+        let config = simulation.node.config().clone();
+        let recovery_time_stamp = config.recovery_time_stamp + 1;
+        simulation.node = Node::new(NodeConfig { recovery_time_stamp, ..config });
+        simulation.workers = Workers::default();
+        let now = simulation.clock.now();
+        for smf in &mut simulation.smfs {
+            smf.told = Told::default();
+            smf.restart(now, 60, &mut simulation.rng);
+        }
+        simulation.run_until_done();
+        simulation.check_agreement();
+        simulation.check_exactly_once();
+        simulation.delete_all();
+    }
+}
+
+/// Spec: TS 29.244 §6.2.8, §6.2.9.
+#[test]
+fn thousands_of_sessions_go_with_one_set_deletion_or_one_release() {
+    for seed in seeds().into_iter().take(3) {
+        let _seed = Seed(seed);
+        let mut simulation = Simulation::new(seed, 1000);
+        simulation.run_until_done();
+        simulation.check_agreement();
+        assert!(simulation.node.store().len() > 500);
+        let now = simulation.clock.now();
+        let [first, second] = &mut simulation.smfs[..] else { panic!() };
+        let mut body = SessionSetDeletionRequest::new(ie::NodeId::Ipv4(first.ip));
+        body.fq_csids = list([CSID]).into();
+        let bytes = encode(None, first.next_sequence, &body);
+        first.ask(now, Purpose::DeleteSet, bytes);
+        let bytes = release(second.next_sequence, second.ip);
+        second.ask(now, Purpose::Release, bytes);
+        simulation.run_until_done();
+        assert_eq!(simulation.node.store().reserved(), Default::default());
+        assert_eq!(simulation.node.sessions_in_sets(), 0);
+        assert!(simulation.workers.running.is_empty());
+        assert_eq!(simulation.node.associations().count(), 1);
     }
 }
 
