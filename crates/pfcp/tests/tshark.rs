@@ -1,9 +1,9 @@
 //! An independent dissector reads what the encoder writes.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod capture;
 mod samples;
 
-use std::io::Write;
 use std::process::Command;
 
 use adit_pfcp::ie::{
@@ -11,46 +11,14 @@ use adit_pfcp::ie::{
     OuterHeaderCreation, OuterHeaderDescription, PfdContents, RedirectAddressType,
     RedirectInformation, RemoteGtpuPeer, UpFunctionFeatures, UserId, VlanTag,
 };
-use adit_pfcp::{MessageType, NoRoom, PFCP_PORT, Writer};
+use adit_pfcp::{MessageType, NoRoom, Writer};
 use adit_types::{BarId, PdrId};
-
-const LINKTYPE_RAW: u32 = 101;
-
-/// A capture of UDP datagrams over IPv4.
-fn pcap(datagrams: &[Vec<u8>]) -> Vec<u8> {
-    let mut file = Vec::new();
-    file.extend(0xa1b2_c3d4_u32.to_le_bytes());
-    file.extend(2_u16.to_le_bytes());
-    file.extend(4_u16.to_le_bytes());
-    file.extend([0; 8]);
-    file.extend(65_535_u32.to_le_bytes());
-    file.extend(LINKTYPE_RAW.to_le_bytes());
-    for datagram in datagrams {
-        let total = u16::try_from(28 + datagram.len()).unwrap();
-        file.extend([0; 8]);
-        file.extend(u32::from(total).to_le_bytes());
-        file.extend(u32::from(total).to_le_bytes());
-        let [hi, lo] = total.to_be_bytes();
-        file.extend([0x45, 0, hi, lo, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2]);
-        file.extend(PFCP_PORT.to_be_bytes());
-        file.extend(PFCP_PORT.to_be_bytes());
-        file.extend((total - 20).to_be_bytes());
-        file.extend([0, 0]);
-        file.extend(datagram);
-    }
-    file
-}
 
 /// The dissection of each datagram as text, `None` where there is no tshark.
 fn dissect(datagrams: &[Vec<u8>]) -> Option<Vec<String>> {
-    let name = format!("adit-pfcp-{}-{}.pcap", std::process::id(), datagrams.len());
-    let path = std::env::temp_dir().join(name);
-    std::fs::File::create(&path).unwrap().write_all(&pcap(datagrams)).unwrap();
-    let output = Command::new("tshark").arg("-r").arg(&path).arg("-V").output();
-    std::fs::remove_file(&path).unwrap();
-    let output = output.ok()?;
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).unwrap();
+    let mut tshark = Command::new("tshark");
+    tshark.arg("-V");
+    let text = capture::read_with(tshark, datagrams)?;
     let frames: Vec<_> = text.split("\nFrame ").map(str::to_owned).collect();
     assert_eq!(frames.len(), datagrams.len());
     Some(frames)
@@ -110,10 +78,7 @@ const EXPECTED: &[&str] = &[
 fn tshark_dissects_every_message_without_a_mark() {
     let mut datagrams = Vec::new();
     samples::each(|octets| datagrams.push(octets));
-    let Some(frames) = dissect(&datagrams) else {
-        println!("skipped: tshark not found");
-        return;
-    };
+    let Some(frames) = dissect(&datagrams) else { return };
     for frame in &frames {
         for mark in MARKS {
             assert!(!frame.contains(mark), "{mark} in {frame}");
@@ -188,10 +153,7 @@ fn tshark_dissects_variants_of_leaf_ies_without_a_mark() {
             })
         }),
     ];
-    let Some(frames) = dissect(&datagrams) else {
-        println!("skipped: tshark not found");
-        return;
-    };
+    let Some(frames) = dissect(&datagrams) else { return };
     for frame in &frames {
         for mark in MARKS {
             assert!(!frame.contains(mark), "{mark} in {frame}");

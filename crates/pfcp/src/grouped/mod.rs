@@ -12,6 +12,9 @@ mod report;
 mod traffic_endpoint;
 mod urr;
 
+use crate::body::Member;
+use crate::ie::IeType;
+
 pub use far::{
     CreateBar, CreateFar, DuplicatingParameters, ForwardingParameters, RemoveBar, RemoveFar,
     UpdateBar, UpdateDuplicatingParameters, UpdateFar, UpdateForwardingParameters,
@@ -34,3 +37,61 @@ pub use traffic_endpoint::{
 pub use urr::{
     AdditionalMonitoringTime, AggregatedUrrs, CreateUrr, QueryUrr, RemoveUrr, UpdateUrr,
 };
+
+/// What a grouped IE may contain; empty for leaves and for groups without a typed form here.
+#[must_use]
+pub fn members(ie_type: IeType) -> &'static [Member] {
+    match ie_type {
+        IeType::CREATE_FAR => CreateFar::MEMBERS,
+        IeType::FORWARDING_PARAMETERS => ForwardingParameters::MEMBERS,
+        IeType::DUPLICATING_PARAMETERS => DuplicatingParameters::MEMBERS,
+        IeType::UPDATE_FAR => UpdateFar::MEMBERS,
+        IeType::UPDATE_FORWARDING_PARAMETERS => UpdateForwardingParameters::MEMBERS,
+        IeType::UPDATE_DUPLICATING_PARAMETERS => UpdateDuplicatingParameters::MEMBERS,
+        IeType::REMOVE_FAR => RemoveFar::MEMBERS,
+        IeType::CREATE_BAR => CreateBar::MEMBERS,
+        IeType::UPDATE_BAR_SESSION_MODIFICATION_REQUEST
+        | IeType::UPDATE_BAR_SESSION_REPORT_RESPONSE => UpdateBar::MEMBERS,
+        IeType::REMOVE_BAR => RemoveBar::MEMBERS,
+        IeType::LOAD_CONTROL_INFORMATION => LoadControlInformation::MEMBERS,
+        IeType::OVERLOAD_CONTROL_INFORMATION => OverloadControlInformation::MEMBERS,
+        IeType::PARTIAL_FAILURE_INFORMATION => PartialFailureInformation::MEMBERS,
+        IeType::PFCP_SESSION_RETENTION_INFORMATION => SessionRetentionInformation::MEMBERS,
+        IeType::UE_IP_ADDRESS_POOL_INFORMATION => UeIpAddressPoolInformation::MEMBERS,
+        IeType::UE_IP_ADDRESS_USAGE_INFORMATION => UeIpAddressUsageInformation::MEMBERS,
+        IeType::USER_PLANE_PATH_FAILURE_REPORT => UserPlanePathFailureReport::MEMBERS,
+        IeType::USER_PLANE_PATH_RECOVERY_REPORT => UserPlanePathRecoveryReport::MEMBERS,
+        IeType::PEER_UP_RESTART_REPORT => PeerUpRestartReport::MEMBERS,
+        IeType::APPLICATION_IDS_PFDS => ApplicationIdsPfds::MEMBERS,
+        IeType::PFD_CONTEXT => PfdContext::MEMBERS,
+        IeType::PFCP_SESSION_CHANGE_INFO => SessionChangeInfo::MEMBERS,
+        IeType::CREATE_PDR => CreatePdr::MEMBERS,
+        IeType::PDI => Pdi::MEMBERS,
+        IeType::ETHERNET_PACKET_FILTER => EthernetPacketFilter::MEMBERS,
+        IeType::UPDATE_PDR => UpdatePdr::MEMBERS,
+        IeType::REMOVE_PDR => RemovePdr::MEMBERS,
+        IeType::CREATED_PDR => CreatedPdr::MEMBERS,
+        IeType::UPDATED_PDR => UpdatedPdr::MEMBERS,
+        IeType::CREATE_QER => CreateQer::MEMBERS,
+        IeType::UPDATE_QER => UpdateQer::MEMBERS,
+        IeType::REMOVE_QER => RemoveQer::MEMBERS,
+        IeType::USAGE_REPORT_SESSION_REPORT_REQUEST
+        | IeType::USAGE_REPORT_SESSION_MODIFICATION_RESPONSE
+        | IeType::USAGE_REPORT_SESSION_DELETION_RESPONSE => UsageReport::MEMBERS,
+        IeType::APPLICATION_DETECTION_INFORMATION => ApplicationDetectionInformation::MEMBERS,
+        IeType::DOWNLINK_DATA_REPORT => DownlinkDataReport::MEMBERS,
+        IeType::ERROR_INDICATION_REPORT => ErrorIndicationReport::MEMBERS,
+        IeType::PACKET_RATE_STATUS_REPORT => PacketRateStatusReport::MEMBERS,
+        IeType::CREATE_TRAFFIC_ENDPOINT => CreateTrafficEndpoint::MEMBERS,
+        IeType::CREATED_TRAFFIC_ENDPOINT => CreatedTrafficEndpoint::MEMBERS,
+        IeType::UPDATE_TRAFFIC_ENDPOINT => UpdateTrafficEndpoint::MEMBERS,
+        IeType::REMOVE_TRAFFIC_ENDPOINT => RemoveTrafficEndpoint::MEMBERS,
+        IeType::CREATE_URR => CreateUrr::MEMBERS,
+        IeType::UPDATE_URR => UpdateUrr::MEMBERS,
+        IeType::REMOVE_URR => RemoveUrr::MEMBERS,
+        IeType::QUERY_URR => QueryUrr::MEMBERS,
+        IeType::AGGREGATED_URRS => AggregatedUrrs::MEMBERS,
+        IeType::ADDITIONAL_MONITORING_TIME => AdditionalMonitoringTime::MEMBERS,
+        _ => &[],
+    }
+}

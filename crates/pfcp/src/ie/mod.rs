@@ -21,6 +21,7 @@ mod reader;
 mod rule_id;
 mod scalar;
 mod table;
+mod trace;
 mod user_id;
 mod volume;
 
@@ -54,8 +55,7 @@ pub use node_id::{Fqdn, NodeId};
 pub use octets::{
     ActivatePredefinedRules, ApnDnn, ApplicationId, ApplicationInstanceId,
     DataNetworkAccessIdentifier, DeactivatePredefinedRules, FramedIpv6Route, FramedRoute, GroupId,
-    NetworkInstance, NfInstanceId, SmfSetId, TraceInformation, UeIpAddressPoolIdentity,
-    VendorSpecificNodeReportType,
+    NetworkInstance, NfInstanceId, SmfSetId, UeIpAddressPoolIdentity, VendorSpecificNodeReportType,
 };
 pub use pfd::PfdContents;
 pub use policy::{ForwardingPolicy, HeaderEnrichment, RedirectAddressType, RedirectInformation};
@@ -80,6 +80,7 @@ pub use scalar::{
     UserPlaneInactivityTimer, ValidityTimer,
 };
 pub use table::{IE_TABLE, IeInfo, IeType, NullLength, Shape, Status};
+pub use trace::TraceInformation;
 pub use user_id::UserId;
 pub use volume::{
     DroppedDlTrafficThreshold, SubsequentVolumeQuota, SubsequentVolumeThreshold, VolumeMeasurement,

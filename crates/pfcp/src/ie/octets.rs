@@ -43,8 +43,6 @@ octet_strings! {
     FramedIpv6Route, FRAMED_IPV6_ROUTE, 0;
     /// APN or DNN as labels of RFC 1035. Spec: TS 29.244 §8.2.117.
     ApnDnn, APN_DNN, 0;
-    /// Trace parameters, undecoded. Spec: TS 29.244 §8.2.108.
-    TraceInformation, TRACE_INFORMATION, 3;
     /// Identifier of a group of sessions. Spec: TS 29.244 §8.2.198.
     GroupId, GROUP_ID, 0;
     /// Data Network Access Identifier. Spec: TS 29.244 §8.2.161.

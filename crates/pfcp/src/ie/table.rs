@@ -243,7 +243,7 @@ ie_table! {
     149 EVENT_THRESHOLD "Event Threshold" "8.2.113" leaf 4 never_empty full;
     150 SUBSEQUENT_EVENT_QUOTA "Subsequent Event Quota" "8.2.106" leaf 4 never_empty full;
     151 SUBSEQUENT_EVENT_THRESHOLD "Subsequent Event Threshold" "8.2.107" leaf 4 never_empty full;
-    152 TRACE_INFORMATION "Trace Information" "8.2.108" leaf 0 maybe_empty full;
+    152 TRACE_INFORMATION "Trace Information" "8.2.108" leaf 10 never_empty full;
     153 FRAMED_ROUTE "Framed-Route" "8.2.109" leaf 0 maybe_empty full;
     154 FRAMED_ROUTING "Framed-Routing" "8.2.110" leaf 4 never_empty full;
     155 FRAMED_IPV6_ROUTE "Framed-IPv6-Route" "8.2.111" leaf 0 maybe_empty full;

@@ -1,6 +1,8 @@
 //! Every typed leaf IE under one check: for any octets decoding never panics, what decodes
 //! survives encoding, and prefixes shorter than the table's minimum are refused.
 
+#![allow(dead_code, reason = "each user takes its part")]
+
 use adit_pfcp::ie::*;
 use adit_pfcp::{Cause, Writer};
 use adit_types::{BarId, FarId, PdrId, Precedence, QerId, Qfi, UrrId};
@@ -52,6 +54,17 @@ macro_rules! leaves {
                 count += 1;
             )*
             count
+        }
+
+        /// A valid value of the leaf IE `ie_type` made from `octets`, if they are one.
+        pub fn canonical(ie_type: IeType, octets: &[u8]) -> Option<Vec<u8>> {
+            $( if ie_type == <$owned as Ie<'_>>::TYPE {
+                return <$owned>::decode(octets).ok().map(|ie| encoded(&ie));
+            } )*
+            $( if ie_type == <$borrowed<'_> as Ie<'_>>::TYPE {
+                return $borrowed::decode(octets).ok().map(|ie| encoded(&ie));
+            } )*
+            None
         }
     };
 }
