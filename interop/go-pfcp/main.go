@@ -6,6 +6,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -16,7 +17,14 @@ type Result struct {
 	Name  string `json:"name"`
 	OK    bool   `json:"ok"`
 	Error string `json:"error,omitempty"`
+	// Skipped says what the UPF does not offer.
+	Skipped string `json:"skipped,omitempty"`
 }
+
+// notOffered is the error of a case whose rules the UPF refuses as not supported.
+type notOffered string
+
+func (n notOffered) Error() string { return string(n) }
 
 // scenario is one case. What it returns as error is what the UPF did wrong.
 type scenario struct {
@@ -36,7 +44,10 @@ func main() {
 	var results []Result
 	for _, scenario := range append(nodeScenarios, sessionScenarios...) {
 		result := Result{Name: scenario.name, OK: true}
-		if err := scenario.run(upf); err != nil {
+		var missing notOffered
+		if err := scenario.run(upf); errors.As(err, &missing) {
+			result.Skipped = missing.Error()
+		} else if err != nil {
 			result.OK, result.Error = false, err.Error()
 		}
 		results = append(results, result)

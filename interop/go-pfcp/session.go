@@ -201,6 +201,37 @@ var sessionScenarios = []scenario{
 			})
 		})
 	}},
+	{"URR: immediate report on query, last report on deletion", func(upf *UPF) error {
+		return associated(upf, "127.0.2.14", func(smf *SMF) error {
+			urr := []*ie.IE{ie.NewURRID(5)}
+			rules := []*ie.IE{
+				uplink(1, removeGTPU, 1, urr, choosing()),
+				downlink(2, 2, net.IPv4(10, 61, 14, 1), urr),
+				toCore(1, forw), toAccess(2, 0xe00),
+				ie.NewCreateURR(ie.NewURRID(5), ie.NewMeasurementMethod(0, 1, 0),
+					ie.NewReportingTriggers(2, 0), ie.NewVolumeThreshold(1, 1_000_000, 0, 0)),
+			}
+			session, err := smf.establish(0x1003, rules...)
+			if err != nil {
+				return err
+			}
+			queried, err := smf.modify(session.seid, ie.NewQueryURR(ie.NewURRID(5)))
+			if err != nil {
+				return err
+			}
+			if err := wantReport(queried.UsageReport, 0); err != nil {
+				return fmt.Errorf("query: %w", err)
+			}
+			deleted, err := smf.delete(session.seid)
+			if err != nil {
+				return err
+			}
+			if err := wantReport(deleted.UsageReport, 1); err != nil {
+				return fmt.Errorf("deletion: %w", err)
+			}
+			return nil
+		})
+	}},
 	{"unknown and vendor-specific IEs are passed over", func(upf *UPF) error {
 		return associated(upf, "127.0.2.11", func(smf *SMF) error {
 			rules := append(basic(net.IPv4(10, 61, 11, 1)),
@@ -220,6 +251,24 @@ var sessionScenarios = []scenario{
 			})
 		})
 	}},
+}
+
+// wantReport wants one Usage Report of URR 5 with a sequence number and no volume.
+func wantReport(reports []*ie.IE, sequence uint32) error {
+	if len(reports) != 1 {
+		return fmt.Errorf("%d Usage Reports", len(reports))
+	}
+	if id, err := reports[0].URRID(); err != nil || id != 5 {
+		return fmt.Errorf("URR ID %d (%v)", id, err)
+	}
+	if number, err := reports[0].URSEQN(); err != nil || number != sequence {
+		return fmt.Errorf("UR-SEQN %d (%v), not %d", number, err, sequence)
+	}
+	volume, err := reports[0].VolumeMeasurement()
+	if err != nil || volume.TotalVolume != 0 {
+		return fmt.Errorf("volume %+v (%v)", volume, err)
+	}
+	return nil
 }
 
 // refused wants an establishment refused for a PDR.

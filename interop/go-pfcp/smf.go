@@ -11,6 +11,9 @@ import (
 
 const answerTimeout = 2 * time.Second
 
+// Service not supported. Spec: TS 29.244 §8.2.1.
+const causeServiceNotSupported = 76
+
 // UPF is the user plane function under test.
 type UPF struct {
 	Addr *net.UDPAddr
@@ -195,6 +198,11 @@ func accepted(cause, offending, failed *ie.IE) error {
 	}
 	if got == ie.CauseRequestAccepted {
 		return nil
+	}
+	if got == causeServiceNotSupported && offending != nil {
+		if offender, err := offending.OffendingIE(); err == nil {
+			return notOffered(fmt.Sprintf("IE %d is not supported", offender))
+		}
 	}
 	text := fmt.Sprintf("refused with Cause %d", got)
 	if offending != nil {

@@ -1,0 +1,91 @@
+//! `pfcpsim`, the control plane simulator of the omec-project, against a running `adit`.
+//!
+//! It sends what control functions of that family send: TEIDs of its own choice, two QERs on a PDR,
+//! FARs that drop and have a tunnel of zeros, flow descriptions with protocol names, two URRs per
+//! PDR.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use adit_tests::daemon::{Daemon, N3, N4};
+use adit_tests::process::{Running, run, skip};
+
+const SESSIONS: usize = 1000;
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The simulator beside the daemon, and the command line that drives it.
+struct Simulator<'a> {
+    daemon: &'a Daemon,
+    control: PathBuf,
+    /// Ends with this value.
+    _process: Running,
+}
+
+impl<'a> Simulator<'a> {
+    fn start(daemon: &'a Daemon, binaries: &Path) -> Self {
+        // It logs more than a pipe holds, and nobody reads.
+        let quiet = "exec \"$0\" --interface lo >/dev/null 2>&1";
+        let mut command = daemon.command(Path::new("sh"));
+        let process = Running::start(command.args(["-c", quiet]).arg(binaries.join("pfcpsim")));
+        let simulator = Self { daemon, control: binaries.join("pfcpctl"), _process: process };
+        let end = Instant::now() + Duration::from_secs(10);
+        let configure = ["service", "configure", "--remote-peer-addr", N4, "--n3-addr", N3];
+        while let Err(said) = simulator.try_run(&configure) {
+            assert!(Instant::now() < end, "{said}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        simulator
+    }
+
+    fn try_run(&self, arguments: &[&str]) -> Result<(), String> {
+        let mut command = self.daemon.command(&self.control);
+        let output = run(command.args(arguments), LIMIT);
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        if output.status.success() { Ok(()) } else { Err(said) }
+    }
+
+    #[track_caller]
+    fn run(&self, arguments: &[&str]) {
+        self.try_run(arguments).unwrap_or_else(|said| panic!("{arguments:?}: {said}"));
+    }
+
+    fn session(&self, verb: &str, more: &[&str]) -> Result<(), String> {
+        let count = SESSIONS.to_string();
+        let common = ["session", verb, "--count", &count, "--baseID", "1"];
+        self.try_run(&[&common, more].concat())
+    }
+}
+
+#[test]
+fn pfcpsim_associates_and_creates_modifies_and_deletes_a_thousand_sessions() {
+    let tools = [
+        "github.com/omec-project/pfcpsim/cmd/pfcpsim",
+        "github.com/omec-project/pfcpsim/cmd/pfcpctl",
+    ];
+    let Some(binaries) = adit_tests::go::build("pfcpsim", &tools) else { return };
+    let Some(daemon) = Daemon::start("pfcpsim", 2 * SESSIONS) else { return };
+    let simulator = Simulator::start(&daemon, &binaries);
+    simulator.run(&["service", "associate"]);
+
+    // INTEROP: one filter only, since pfcpsim gives all filters of a session the identifier 1.
+    let filter = ["--app-filter", "udp:10.0.0.0/8:80-88:allow:100"];
+    let pool = ["--ue-pool", "10.60.0.0/16", "--gnb-addr", "10.0.3.1"];
+    let created = simulator.session("create", &[&pool[..], &filter[..], &["--qfi", "9"]].concat());
+    if created.is_err() && daemon.show("counters")["n4"]["refused_cause_76"] != 0 {
+        skip("this adit refuses URRs, which pfcpsim always sends");
+        return;
+    }
+    created.unwrap();
+    assert_eq!(daemon.sessions(), SESSIONS);
+    simulator.session("modify", &[&pool[..], &filter[..]].concat()).unwrap();
+    assert_eq!(daemon.sessions(), SESSIONS);
+    simulator.session("delete", &[]).unwrap();
+    assert_eq!(daemon.sessions(), 0);
+    // INTEROP: pfcpsim names the Node ID 0.0.0.0 in its release and takes any answer.
+    simulator.run(&["service", "disassociate"]);
+
+    let output = daemon.end();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
