@@ -139,6 +139,9 @@ impl Control {
         while let Some(command) = self.neighbours.poll_command() {
             self.send_command(command);
         }
+        while let Some(command) = self.parts.node.poll_command() {
+            self.send_command(command);
+        }
     }
 
     /// The first worker speaks for all: every worker has a transmit queue on every port.

@@ -258,8 +258,12 @@ fn start_worker(
     mut io: WorkerIo,
 ) -> anyhow::Result<WorkerThread> {
     let ports = (0..config.ports.len()).filter_map(|port| u16::try_from(port).ok().map(PortId));
-    let worker_config =
-        WorkerConfig { id: parts.id, ports: ports.collect(), burst: config.datapath.burst_pkts };
+    let worker_config = WorkerConfig {
+        id: parts.id,
+        ports: ports.collect(),
+        burst: config.datapath.burst_pkts,
+        buffer_pkts_max: config.buffer_pkts_per_worker(),
+    };
     // A worker that shares its core with the control thread must leave it time.
     let shares_core = parts.core == config.datapath.main_core;
     let (eal, stop) = (eal.clone(), Arc::clone(stop));

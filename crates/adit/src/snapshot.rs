@@ -71,6 +71,7 @@ fn session(control: &Control, session: &Session) -> Value {
         "pdrs": session.pdrs().iter().map(pdr).collect::<Vec<_>>(),
         "fars": session.fars().iter().map(far).collect::<Vec<_>>(),
         "qers": session.qers().iter().map(qer).collect::<Vec<_>>(),
+        "bars": session.bars().iter().map(bar).collect::<Vec<_>>(),
     })
 }
 
@@ -92,12 +93,32 @@ fn far(far: &adit_session::Far) -> Value {
     let outer = far.forwarding.as_ref().and_then(|forwarding| forwarding.outer_header_creation);
     json!({
         "id": far.id.0,
-        "action": if far.action.contains(ApplyAction::FORW) { "forward" } else { "drop" },
+        "action": action_name(far.action),
+        "apply_action": far.action.iter_names().map(|(name, _)| name).collect::<Vec<_>>(),
+        "bar": far.bar.map(|id| id.0),
         "destination_interface":
             far.forwarding.as_ref().map(|forwarding| format!("{:?}", forwarding.destination)),
         "tunnel": outer.and_then(|outer| outer.tunnel()).map(|tunnel| {
             json!({ "teid": tunnel.teid.to_string(), "addr": tunnel.addr.to_string() })
         }),
+    })
+}
+
+const fn action_name(action: ApplyAction) -> &'static str {
+    if action.contains(ApplyAction::FORW) {
+        "forward"
+    } else if action.contains(ApplyAction::BUFF) {
+        "buffer"
+    } else {
+        "drop"
+    }
+}
+
+fn bar(bar: &adit_session::Bar) -> Value {
+    json!({
+        "id": bar.id.0,
+        "notification_delay_ms": u32::from(bar.notification_delay) * 50,
+        "suggested_pkts": bar.suggested_pkts,
     })
 }
 

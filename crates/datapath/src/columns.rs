@@ -87,8 +87,21 @@ pub(crate) struct Matched<'v> {
 pub(crate) enum Verdict<'v> {
     /// It is treated by these rules.
     Pass(Matched<'v>),
+    /// Its FAR does not forward it, but does more than drop it: `buffering` knows.
+    Divert(Matched<'v>),
     /// It goes no further.
     Drop(DropReason),
+}
+
+/// Which lane a packet was in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LaneKind {
+    /// [`Tunneled`].
+    Tunneled,
+    /// [`DownlinkV4`].
+    DownlinkV4,
+    /// [`DownlinkV6`].
+    DownlinkV6,
 }
 
 /// One way through the pipeline; chosen outside the packet loops.
@@ -97,6 +110,8 @@ pub(crate) trait Side {
     type Key: Copy;
     /// Packets arrive in GTP-U tunnels; else as plain IP from a data network.
     const IS_TUNNELED: bool;
+    /// Its name at run time.
+    const KIND: LaneKind;
     /// Why a packet without a session is dropped.
     const UNKNOWN: DropReason;
     /// Finds the sessions of `keys`; `SessionIndex::NONE` on a miss.
@@ -118,6 +133,7 @@ pub(crate) struct DownlinkV6;
 impl Side for Tunneled {
     type Key = Teid;
     const IS_TUNNELED: bool = true;
+    const KIND: LaneKind = LaneKind::Tunneled;
     const UNKNOWN: DropReason = DropReason::TeidUnknown;
 
     #[inline]
@@ -129,6 +145,7 @@ impl Side for Tunneled {
 impl Side for DownlinkV4 {
     type Key = u32;
     const IS_TUNNELED: bool = false;
+    const KIND: LaneKind = LaneKind::DownlinkV4;
     const UNKNOWN: DropReason = DropReason::UeUnknown;
 
     #[inline]
@@ -140,6 +157,7 @@ impl Side for DownlinkV4 {
 impl Side for DownlinkV6 {
     type Key = u64;
     const IS_TUNNELED: bool = false;
+    const KIND: LaneKind = LaneKind::DownlinkV6;
     const UNKNOWN: DropReason = DropReason::UeUnknown;
 
     #[inline]

@@ -4,6 +4,7 @@ use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::WorkerEvent;
 use rtrb::Producer;
 
+use crate::buffering::Buffering;
 use crate::pending::Pending;
 use crate::slow::SlowQueue;
 use crate::stage::egress::{Env, Way};
@@ -34,6 +35,8 @@ pub(crate) struct Outbound<B> {
     pub queues: TxQueues<B>,
     /// Frames that wait for a link-layer address.
     pub pending: Pending<B>,
+    /// Packets that wait for other rules.
+    pub buffering: Buffering<B>,
     /// Packets for the slow path.
     pub slow: SlowQueue<B>,
     /// Events to the control thread.
@@ -44,14 +47,20 @@ pub(crate) struct Outbound<B> {
 
 impl<B: PacketBuf> Outbound<B> {
     /// Nothing handed over yet. `ports` is one more than the highest port.
-    pub fn new(ports: usize, events: Producer<WorkerEvent>) -> Self {
+    pub fn new(ports: usize, events: Producer<WorkerEvent>, buffering: Buffering<B>) -> Self {
         Self {
             queues: TxQueues::new(ports),
             pending: Pending::new(),
+            buffering,
             slow: SlowQueue::new(),
             events: Events::new(events),
             tally: Tally::new(),
         }
+    }
+
+    /// Packets that wait, for whatever they wait.
+    pub fn waiting(&self) -> usize {
+        self.pending.len() + self.buffering.len()
     }
 
     /// Sends the frame in `buf` on `way`, or holds it until the station's address is known. What

@@ -131,12 +131,13 @@ impl Tally {
     }
 
     /// Adds everything to the worker's counters, of which `buffered` packets are waiting now, and
-    /// starts again. Readers see all of it or nothing.
+    /// starts again; `by_far` of them wait for other rules. Readers see all of it or nothing.
     ///
     /// Cost: once per step that did something; skips what is zero.
-    pub fn flush(&mut self, counters: &WorkerCounters, buffered: usize) {
+    pub fn flush(&mut self, counters: &WorkerCounters, buffered: usize, by_far: usize) {
         counters.update(|counters| {
             counters.buffered_pkts.set(buffered as u64);
+            counters.buffered_by_far_pkts.set(by_far as u64);
             self.add_to(counters);
         });
         *self = Self::new();

@@ -11,6 +11,7 @@ use adit_types::limits::BURST_MAX;
 use adit_types::{Nanos, PortId, WorkerId};
 use rtrb::{Consumer, Producer};
 
+use crate::buffering::{self, Buffering};
 use crate::columns::{Lane, Lanes, Side};
 use crate::interfaces::Interfaces;
 use crate::outbound::Outbound;
@@ -35,6 +36,9 @@ pub struct WorkerConfig {
     pub ports: Vec<PortId>,
     /// Packets asked from a port per step, 1..=`BURST_MAX`; other values are cut to that range.
     pub burst: usize,
+    /// Packets that are held at most while their FARs buffer; cut to `limits::BUFFER_PKTS_MAX`.
+    /// Each occupies a whole buffer of the driver's pool.
+    pub buffer_pkts_max: usize,
 }
 
 /// What one step did.
@@ -49,7 +53,7 @@ pub struct StepReport {
 /// One worker of the packet path: run-to-completion from receive to transmit.
 ///
 /// Every received packet ends in exactly one outcome: transmitted, one drop reason, one punt reason,
-/// or held for a link-layer address (the gauge `buffered_pkts`). Packets that Adit makes itself are
+/// or held for a link-layer address or by a FAR that buffers (the gauge `buffered_pkts`). Packets that Adit makes itself are
 /// counted apart: `originated_pkts`, and `originated_lost_pkts` when they could not be transmitted.
 ///
 /// Threads: owned by one thread; control thread and worker meet in the reader and the two rings.
@@ -81,7 +85,9 @@ impl<Io: PacketIo> Worker<Io> {
         config.burst = config.burst.clamp(1, BURST_MAX);
         let interfaces = Interfaces::new(reader.interfaces());
         let errors = TokenBucket::new();
-        let out = Outbound::new(interfaces.port_count(), events);
+        let sessions_max = reader.sessions_max();
+        let buffering = Buffering::new(config.buffer_pkts_max, sessions_max);
+        let out = Outbound::new(interfaces.port_count(), events, buffering);
         Self { config, reader, commands, interfaces, errors, rx: Burst::new(), out }
     }
 
@@ -101,13 +107,15 @@ impl<Io: PacketIo> Worker<Io> {
     pub fn step(&mut self, now: Nanos, io: &mut Io) -> StepReport {
         let Self { config, reader, commands, interfaces, errors, rx, out } = self;
         let env = Env { view: reader.observe(), interfaces, now };
-        let waiting = out.pending.len();
+        let waiting = out.waiting();
         let commanded = command(&env, io, commands, out);
-        if waiting > 0 {
+        let unresolved = out.pending.len() > 0;
+        if unresolved {
             let Outbound { queues, pending, events, tally, .. } = out;
             pending.release(&env, io, queues, events, tally);
         }
-        if waiting > 0 || commanded {
+        let released = !out.buffering.is_empty() && buffering::review(&env, io, out);
+        if unresolved || commanded || released {
             out.queues.flush(io, &mut out.tally);
         }
         let mut received = 0;
@@ -122,7 +130,7 @@ impl<Io: PacketIo> Worker<Io> {
             slow::run(&env, io, errors, out);
             out.queues.flush(io, &mut out.tally);
         }
-        let idle = received == 0 && waiting == 0 && !commanded;
+        let idle = received == 0 && !unresolved && !commanded && !released;
         if !idle {
             finish(&env, waiting, out);
         }
@@ -133,9 +141,10 @@ impl<Io: PacketIo> Worker<Io> {
     /// and the tables need not wait for this worker any more. Nothing is transmitted.
     pub fn drain(&mut self, _io: &mut Io) {
         let Self { reader, interfaces, out, .. } = self;
-        let waiting = out.pending.len();
+        let waiting = out.waiting();
         let env = Env { view: reader.observe(), interfaces, now: Nanos(0) };
         out.pending.drain(&mut out.tally);
+        out.buffering.drain(&mut out.tally);
         finish(&env, waiting, out);
         reader.go_offline();
     }
@@ -150,7 +159,7 @@ fn command<Io: PacketIo>(
 ) -> bool {
     for done in 0..COMMANDS_PER_STEP_MAX {
         let Ok(command) = commands.pop() else { return done > 0 };
-        slow::execute(env.interfaces, io, out, &command);
+        slow::execute(env, io, out, &command);
     }
     true
 }
@@ -186,6 +195,7 @@ fn forward<'v, Io: PacketIo, S: Side>(
     debug_assert_eq!(lane.len(), lane.bufs.len());
     s2_lookup(&env.view, lane);
     s3_classify(&env.view, lane);
+    buffering::catch_up(env, io, lane, out);
     s4_enforce(lane);
     s5_account(&env.view, lane);
     s6_apply(env, io, lane, out);
@@ -193,11 +203,11 @@ fn forward<'v, Io: PacketIo, S: Side>(
 
 /// Adds the step's counts to the worker's counters.
 fn finish<B: adit_pktio::PacketBuf>(env: &Env<'_>, waited: usize, out: &mut Outbound<B>) {
-    let waiting = out.pending.len();
+    let waiting = out.waiting();
     debug_assert!(
         out.tally.identity_holds(waited, waiting),
         "a packet has no outcome, or two: {:?}",
         out.tally
     );
-    out.tally.flush(env.view.counters(), waiting);
+    out.tally.flush(env.view.counters(), waiting, out.buffering.len());
 }

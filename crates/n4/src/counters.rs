@@ -104,8 +104,15 @@ scalars! {
     reports_lost_no_response,
     /// Report items about sessions that were gone.
     reports_of_gone_sessions,
+    /// Downlink data that was reported already, or is not to be reported any more.
+    notifications_spared,
     /// Session Report Requests that the CP function did not accept.
     reports_refused,
+    /// Parts of Session Report Responses that could not be carried out: an unknown BAR, or a
+    /// buffering duration, which we do not offer.
+    report_responses_not_applied,
+    /// End Markers handed to a worker.
+    end_markers_commanded,
 }
 
 /// Types that get a counter of their own by name, received and sent.

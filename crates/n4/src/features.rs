@@ -3,10 +3,16 @@
 use adit_pfcp::ie::UpFunctionFeatures;
 
 /// F-TEID allocation (FTUP), reading of bundled messages (BUNDL), sessions controlled by an SMF set
-/// through one association (SSET) or several (MPAS). Spec: TS 29.244 §8.2.25.
+/// through one association (SSET) or several (MPAS), a delay of notifications (DDND), suggested
+/// numbers of buffered packets (UDBC), data delivery status (DDDS), and End Markers (EMPU).
+/// Spec: TS 29.244 §8.2.25.
 pub(crate) fn up_function_features() -> UpFunctionFeatures {
     UpFunctionFeatures::FTUP
         | UpFunctionFeatures::BUNDL
         | UpFunctionFeatures::SSET
         | UpFunctionFeatures::MPAS
+        | UpFunctionFeatures::DDND
+        | UpFunctionFeatures::UDBC
+        | UpFunctionFeatures::DDDS
+        | UpFunctionFeatures::EMPU
 }

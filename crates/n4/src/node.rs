@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::hash::DefaultHasher;
 
 use adit_pfcp::{Cause, Datagram, Header, HeaderError, MessageBody, MessageType, RawMessage};
-use adit_rules::{DeltaId, RuleDelta};
+use adit_rules::{DeltaId, GtpuTunnel, RuleDelta, WorkerCommand};
 use adit_session::{SessionStore, StoreConfig};
 use adit_types::limits::PENDING_MAX;
 use adit_types::{Nanos, Seid, SessionIndex};
@@ -110,6 +110,8 @@ pub(crate) struct Answer {
 pub(crate) struct Pending {
     session: SessionIndex,
     pub answer: Option<Answer>,
+    /// Tunnels that no worker uses any more once the change is published.
+    pub end_markers: Vec<GtpuTunnel>,
 }
 
 /// An address by which a peer is known: IPv4 even if a dual-stack socket mapped it.
@@ -146,6 +148,7 @@ pub struct Node {
     pub(crate) fault_kinds: FaultKinds,
     admission: Admission,
     last_delta: u64,
+    commands: VecDeque<WorkerCommand>,
     transmits: VecDeque<Transmit>,
     deltas: VecDeque<(DeltaId, RuleDelta)>,
     scratch: Vec<u8>,
@@ -177,6 +180,7 @@ impl Node {
             fault_kinds: FaultKinds::new(),
             admission,
             last_delta: 0,
+            commands: VecDeque::new(),
             transmits: VecDeque::new(),
             deltas: VecDeque::new(),
             scratch: vec![0; OWN_MESSAGE_BYTES_MAX],
@@ -219,6 +223,10 @@ impl Node {
     pub fn handle_published(&mut self, now: Nanos, id: DeltaId) {
         let Some(pending) = self.pending.remove(&id) else { return };
         self.store.reclaim(pending.session);
+        for tunnel in pending.end_markers {
+            self.counters.scalars.end_markers_commanded += 1;
+            self.commands.push_back(WorkerCommand::SendEndMarker { tunnel });
+        }
         if let Some(answer) = pending.answer {
             self.answers_waiting -= 1;
             self.deliver(now, answer);
@@ -243,6 +251,7 @@ impl Node {
             }
         }
         self.send_due_heartbeats(now);
+        self.send_due_notifications(now);
         while !self.is_stopping
             && let Some((position, to)) = self.setups.poll_due(now)
         {
@@ -254,6 +263,11 @@ impl Node {
     /// The next datagram to send.
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
         self.transmits.pop_front()
+    }
+
+    /// The next command, for any one worker.
+    pub fn poll_command(&mut self) -> Option<WorkerCommand> {
+        self.commands.pop_front()
     }
 
     /// The next change to publish, in order.
@@ -276,6 +290,7 @@ impl Node {
             self.transactions.poll_timeout(),
             self.setups.poll_timeout().filter(|_| !self.is_stopping),
             self.next_heartbeat(),
+            self.reports.next_notification(),
             forget,
         ]
         .into_iter()
@@ -438,9 +453,18 @@ impl Node {
         }
         self.last_delta += 1;
         let id = DeltaId(self.last_delta);
-        self.pending.insert(id, Pending { session: delta.session, answer: None });
+        self.pending
+            .insert(id, Pending { session: delta.session, answer: None, end_markers: Vec::new() });
         self.deltas.push_back((id, delta));
         id
+    }
+
+    /// Closes `tunnels` with End Markers when the change `id` is published: every worker has sent
+    /// its last packet through them by then. Spec: TS 29.244 §5.2.3.3; TS 23.501 §5.8.2.9.
+    pub(crate) fn send_end_markers_after(&mut self, id: DeltaId, tunnels: Vec<GtpuTunnel>) {
+        if let Some(pending) = self.pending.get_mut(&id) {
+            pending.end_markers = tunnels;
+        }
     }
 
     /// Answers a request: at once, or when the change `after` is published.

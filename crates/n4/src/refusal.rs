@@ -57,6 +57,7 @@ const fn failed_rule(rule: RuleId) -> FailedRuleId {
         RuleId::Pdr(id) => FailedRuleId::Pdr(id),
         RuleId::Far(id) => FailedRuleId::Far(id),
         RuleId::Qer(id) => FailedRuleId::Qer(id),
+        RuleId::Bar(id) => FailedRuleId::Bar(id),
     }
 }
 
@@ -65,6 +66,7 @@ const fn rule_id_ie(rule: RuleId) -> IeType {
         RuleId::Pdr(_) => IeType::PDR_ID,
         RuleId::Far(_) => IeType::FAR_ID,
         RuleId::Qer(_) => IeType::QER_ID,
+        RuleId::Bar(_) => IeType::BAR_ID,
     }
 }
 
@@ -82,6 +84,7 @@ fn cause_and_ie(refusal: &Refusal) -> (Cause, Option<IeType>) {
         }
         Refusal::FarMissing { .. } => (missing, Some(IeType::FAR_ID)),
         Refusal::UnknownFar { .. } => (rule, Some(IeType::FAR_ID)),
+        Refusal::UnknownBar { .. } => (rule, Some(IeType::BAR_ID)),
         Refusal::TooManyQers { .. } | Refusal::UnknownQer { .. } => (rule, Some(IeType::QER_ID)),
         Refusal::UnsupportedInterface { rule: RuleId::Far(_) } => {
             (rule, Some(IeType::DESTINATION_INTERFACE))

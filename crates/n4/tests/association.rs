@@ -45,7 +45,11 @@ fn setup_is_accepted_with_node_id_time_stamp_and_true_features() {
     let features = UpFunctionFeatures::FTUP
         | UpFunctionFeatures::BUNDL
         | UpFunctionFeatures::SSET
-        | UpFunctionFeatures::MPAS;
+        | UpFunctionFeatures::MPAS
+        | UpFunctionFeatures::DDND
+        | UpFunctionFeatures::UDBC
+        | UpFunctionFeatures::DDDS
+        | UpFunctionFeatures::EMPU;
     assert_eq!(body.up_function_features, Some(features));
     let association = bench.node.association(IpAddr::V4(TEN)).unwrap();
     assert_eq!(association.node_id, NodeId::Ipv4(TEN));

@@ -11,12 +11,17 @@ mod smf;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use adit_n4::Transmit;
-use adit_pfcp::ie::{DataStatus, FSeid, ReportType};
+use adit_pfcp::grouped::{CreateBar, CreatePdr, Pdi, UpdateBar, UpdateFar};
+use adit_pfcp::ie::{
+    ApplyAction, DataStatus, DlBufferingDuration, DownlinkDataNotificationDelay, FSeid, Nullable,
+    OuterHeaderCreation, PfcpSmReqFlags, PfcpSrRspFlags, ReportType, SourceInterface,
+    SuggestedBufferingPacketsCount,
+};
 use adit_pfcp::message::SessionReportResponse;
-use adit_pfcp::{Cause, Message, MessageType};
-use adit_rules::{DataDelivery, WorkerEvent};
-use adit_types::limits::{REPORT_ITEMS_PER_REQUEST_MAX, REPORT_ITEMS_PER_SESSION_MAX};
-use adit_types::{Nanos, PdrId, Qfi, Seid};
+use adit_pfcp::{Cause, Ie, Message, MessageType};
+use adit_rules::{DataDelivery, GtpuTunnel, WorkerCommand, WorkerEvent};
+use adit_types::limits::REPORT_ITEMS_PER_REQUEST_MAX;
+use adit_types::{BarId, FarId, Nanos, PdrId, Precedence, Qfi, Seid, Teid};
 
 use smf::*;
 
@@ -25,11 +30,47 @@ fn data_on(session: Seid, pdr: u16) -> WorkerEvent {
     WorkerEvent::DownlinkData { session, pdr: PdrId(pdr), dscp, qfi, delivery: None }
 }
 
-fn bench() -> (Bench, Seid) {
+/// FAR 2 buffers and tells of everything; PDRs 2 to 40 use it.
+fn bench_with(delay: u8) -> (Bench, Seid) {
     let mut bench = Bench::associated();
-    let up_seid = bench.session(smf(10), 2, &SessionScript::new(0xc1, 1));
+    let request = establish_with(2, &SessionScript::new(0xc1, 1), |body| {
+        let more = (3..=40).map(|id| {
+            let pdi = Pdi::new(SourceInterface::Core);
+            let mut pdr = CreatePdr::new(PdrId(id), Precedence(200), pdi);
+            pdr.far_id = Some(FarId(2));
+            pdr
+        });
+        let pdrs: Vec<_> = body.create_pdrs.iter().chain(more).collect();
+        let pdrs: &'static [_] = Box::leak(pdrs.into_boxed_slice());
+        body.create_pdrs = pdrs.into();
+        let mut fars: Vec<_> = body.create_fars.iter().collect();
+        fars[1].apply_action = ALL;
+        fars[1].bar_id = Some(BarId(1));
+        let fars: &'static [_] = Box::leak(fars.into_boxed_slice());
+        body.create_fars = fars.into();
+        let mut bar = CreateBar::new(BarId(1));
+        bar.downlink_data_notification_delay = Some(DownlinkDataNotificationDelay(delay));
+        body.create_bars = list([bar]).into();
+    });
+    let bytes = bench.answer(smf(10), &request);
+    let Message::SessionEstablishmentResponse(body) = decode(&bytes) else { panic!() };
+    let up_seid = body.up_f_seid.unwrap().seid;
     (bench, up_seid)
 }
+
+fn bench() -> (Bench, Seid) {
+    bench_with(0)
+}
+
+/// A modification that gives FAR 2 an action.
+fn act(sequence: u32, up_seid: Seid, action: ApplyAction) -> Vec<u8> {
+    let mut far = UpdateFar::new(FarId(2));
+    far.apply_action = Some(action);
+    modify_with(sequence, up_seid, |body| body.update_fars = list([far]).into())
+}
+
+const ALL: ApplyAction =
+    ApplyAction::BUFF.union(ApplyAction::NOCP).union(ApplyAction::BDPN).union(ApplyAction::DDPN);
 
 impl Bench {
     fn tell(&mut self, event: WorkerEvent) -> Vec<Transmit> {
@@ -89,9 +130,10 @@ fn one_report_is_in_flight_and_the_rest_leaves_together_after_its_response() {
     for pdr in [3, 4, 3] {
         assert_eq!(bench.tell(data_on(up_seid, pdr)), []);
     }
+    assert_eq!(bench.node.counters().scalars.notifications_spared, 1);
     let second = bench.respond(smf(10), &first[0], Cause::RequestAccepted);
     assert_eq!(second.len(), 1);
-    assert_eq!(pdrs(&second[0]), [3, 4], "equal items are merged");
+    assert_eq!(pdrs(&second[0]), [3, 4], "each once");
     assert_eq!(bench.respond(smf(10), &second[0], Cause::RequestAccepted), []);
     assert_eq!(bench.respond(smf(10), &second[0], Cause::RequestAccepted), []);
     assert_eq!(bench.node.counters().scalars.discarded_unmatched_response, 1);
@@ -169,18 +211,16 @@ fn other_refusal_is_counted_and_the_session_stays() {
     bench.respond(smf(10), &first[0], Cause::RequestRejected);
     assert_eq!(bench.node.counters().scalars.reports_refused, 1);
     assert_eq!(bench.node.store().len(), 1);
-    assert_eq!(bench.tell(data_on(up_seid, 2)).len(), 1);
+    assert_eq!(bench.tell(data_on(up_seid, 3)).len(), 1);
 }
 
 #[test]
-fn waiting_items_are_bounded_and_leave_in_requests_of_bounded_size() {
+fn many_items_leave_in_requests_of_bounded_size() {
     let (mut bench, up_seid) = bench();
-    let mut request = bench.tell(data_on(up_seid, 1));
-    let max = u16::try_from(REPORT_ITEMS_PER_SESSION_MAX).unwrap();
-    for pdr in 0..max + 5 {
-        bench.tell(data_on(up_seid, 100 + pdr));
+    let mut request = bench.tell(data_on(up_seid, 2));
+    for pdr in 3..=40 {
+        assert_eq!(bench.tell(data_on(up_seid, pdr)), []);
     }
-    assert_eq!(bench.node.counters().scalars.reports_lost_queue_full, 5);
     let mut reported = Vec::new();
     loop {
         request = bench.respond(smf(10), &request[0], Cause::RequestAccepted);
@@ -188,7 +228,104 @@ fn waiting_items_are_bounded_and_leave_in_requests_of_bounded_size() {
         assert!(pdrs(next).len() <= REPORT_ITEMS_PER_REQUEST_MAX);
         reported.extend(pdrs(next));
     }
-    assert_eq!(reported, (100..100 + max).collect::<Vec<_>>(), "in order, each once");
+    assert_eq!(reported, (3..=40).collect::<Vec<_>>(), "in order, each once");
+}
+
+#[test]
+fn data_is_reported_once_until_its_far_is_activated_again() {
+    let (mut bench, up_seid) = bench();
+    let first = bench.tell(data_on(up_seid, 2));
+    bench.respond(smf(10), &first[0], Cause::RequestAccepted);
+    assert_eq!(bench.tell(data_on(up_seid, 2)), []);
+    bench.answer(smf(10), &act(3, up_seid, ApplyAction::FORW));
+    assert_eq!(bench.tell(data_on(up_seid, 2)), [], "a late event of rules that are gone");
+    bench.answer(smf(10), &act(4, up_seid, ALL));
+    assert_eq!(bench.tell(data_on(up_seid, 2)).len(), 1);
+    assert_eq!(bench.node.counters().scalars.notifications_spared, 2);
+}
+
+#[test]
+fn bar_delays_the_report_which_is_spared_when_data_flows_again() {
+    let (mut bench, up_seid) = bench_with(4);
+    assert_eq!(bench.tell(data_on(up_seid, 2)), []);
+    assert_eq!(bench.node.poll_timeout(), Some(Nanos::from_millis(200)));
+    assert_eq!(bench.run_until(Nanos::from_millis(199)), []);
+    let sent = bench.run_until(Nanos::from_millis(200));
+    assert_eq!(pdrs(&sent[0]), [2]);
+    bench.respond(smf(10), &sent[0], Cause::RequestAccepted);
+    bench.tell(data_on(up_seid, 3));
+    bench.answer(smf(10), &act(3, up_seid, ApplyAction::FORW));
+    assert_eq!(bench.run_until(Nanos::from_secs(1)), []);
+}
+
+#[test]
+fn response_changes_the_bar_and_drops_what_is_buffered() {
+    let (mut bench, up_seid) = bench();
+    let request = bench.tell(data_on(up_seid, 2));
+    let mut bar = UpdateBar::new(BarId(1));
+    bar.suggested_buffering_packets_count = Some(SuggestedBufferingPacketsCount(3));
+    let mut body = SessionReportResponse::new(Cause::RequestAccepted);
+    body.update_bar = Some(bar);
+    body.pfcp_sr_rsp_flags = Some(PfcpSrRspFlags::DROBU);
+    let sequence = raw(&request[0].bytes).header.sequence;
+    let response = encode(Some(up_seid), sequence, &body);
+    bench.node.handle_datagram(bench.now, smf(10), &response);
+    let (_, delta) = bench.node.poll_delta().unwrap();
+    let rules = delta.rules.unwrap();
+    assert_eq!((rules.buffer_epoch, rules.fars[1].buffer_pkts_max), (1, 3));
+    assert_eq!(bench.node.counters().scalars.report_responses_not_applied, 0);
+}
+
+#[test]
+fn response_with_what_we_do_not_offer_is_counted_and_changes_nothing() {
+    let (mut bench, up_seid) = bench();
+    let before = bench.node.store().clone();
+    for (pdr, bar_id, duration) in
+        [(2, 9, None), (3, 1, Some(DlBufferingDuration::decode(&[1]).unwrap()))]
+    {
+        let request = bench.tell(data_on(up_seid, pdr));
+        let mut bar = UpdateBar::new(BarId(bar_id));
+        bar.downlink_data_notification_delay = Some(DownlinkDataNotificationDelay(1));
+        bar.dl_buffering_duration = duration;
+        let mut body = SessionReportResponse::new(Cause::RequestAccepted);
+        body.update_bar = Some(bar);
+        let sequence = raw(&request[0].bytes).header.sequence;
+        bench.ask(smf(10), &encode(Some(up_seid), sequence, &body));
+    }
+    assert_eq!(bench.node.counters().scalars.report_responses_not_applied, 2);
+    assert!(*bench.node.store() == before);
+}
+
+#[test]
+fn drobu_of_a_modification_is_published() {
+    let (mut bench, up_seid) = bench();
+    let request = modify_with(3, up_seid, |body| {
+        body.pfcp_sm_req_flags = Some(PfcpSmReqFlags::DROBU);
+    });
+    bench.node.handle_datagram(bench.now, smf(10), &request);
+    let (_, delta) = bench.node.poll_delta().unwrap();
+    assert_eq!(delta.rules.unwrap().buffer_epoch, 1);
+}
+
+#[test]
+fn end_marker_is_commanded_when_all_workers_left_the_tunnel() {
+    let mut bench = Bench::associated();
+    let script = SessionScript::new(0xc1, 1);
+    let up_seid = bench.session(smf(10), 2, &script);
+    let mut parameters = adit_pfcp::grouped::UpdateForwardingParameters::new();
+    let header = OuterHeaderCreation::gtpu_ipv4(Teid(77), GNB);
+    parameters.outer_header_creation = Some(Nullable::Value(header));
+    parameters.pfcp_sm_req_flags = Some(PfcpSmReqFlags::SNDEM);
+    let mut far = UpdateFar::new(FarId(2));
+    far.update_forwarding_parameters = Some(parameters);
+    let request = modify_with(3, up_seid, |body| body.update_fars = list([far]).into());
+    bench.node.handle_datagram(bench.now, smf(10), &request);
+    let (id, _) = bench.node.poll_delta().unwrap();
+    assert_eq!(bench.node.poll_command(), None, "workers may still use the tunnel");
+    bench.node.handle_published(bench.now, id);
+    let tunnel = GtpuTunnel { teid: script.gnb_teid, addr: IpAddr::V4(GNB) };
+    assert_eq!(bench.node.poll_command(), Some(WorkerCommand::SendEndMarker { tunnel }));
+    assert_eq!(bench.node.poll_command(), None);
 }
 
 #[test]
@@ -197,7 +334,8 @@ fn deletion_and_release_give_up_reports_in_flight() {
     bench.tell(data_on(up_seid, 2));
     bench.answer(smf(10), &delete(3, up_seid));
     let other = bench.session(smf(10), 4, &SessionScript::new(0xc2, 2));
-    bench.tell(data_on(other, 2));
+    bench.answer(smf(10), &act(6, other, ALL));
+    assert_eq!(bench.tell(data_on(other, 2)).len(), 1);
     bench.answer(smf(10), &release(5, Ipv4Addr::new(192, 0, 2, 10)));
     assert_eq!(bench.run_until(Nanos::from_secs(60)), []);
     assert_eq!(bench.node.counters().scalars.own_retransmissions, 0);

@@ -11,8 +11,8 @@ mod smf;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use adit_pfcp::grouped::{
-    CreateBar, CreateFar, CreatePdr, CreateQer, CreateTrafficEndpoint, CreateUrr, Pdi, RemoveFar,
-    UpdateFar, UpdateForwardingParameters, UpdateQer,
+    CreateFar, CreatePdr, CreateQer, CreateTrafficEndpoint, CreateUrr, Pdi, RemoveFar, UpdateFar,
+    UpdateForwardingParameters, UpdateQer,
 };
 use adit_pfcp::ie::{
     ActivatePredefinedRules, ApplicationId, ApplyAction, FSeid, FTeid, FailedRuleId, GateState,
@@ -24,7 +24,7 @@ use adit_pfcp::{Cause, IeType, Message};
 use adit_rules::{Gate, GtpuTunnel, OuterHeaderCreation as CompiledHeader};
 use adit_types::limits::PENDING_PER_PEER_MAX;
 use adit_types::{
-    BarId, BitRate, Direction, FarId, Nanos, PdrId, Precedence, QerId, Qfi, Seid, Teid, UrrId,
+    BitRate, Direction, FarId, Nanos, PdrId, Precedence, QerId, Qfi, Seid, Teid, UrrId,
 };
 
 use smf::*;
@@ -288,9 +288,6 @@ fn demands_that_cannot_be_met_get_cause_76_and_their_ie() {
     let urrs = list([CreateUrr::new(UrrId(1), MeasurementMethod::VOLUM, ReportingTriggers::VOLTH)]);
     let request = establish_with(2, &script, |body| body.create_urrs = urrs.into());
     assert_eq!(refused_establishment(&request), unsupported(IeType::CREATE_URR));
-    let bars = list([CreateBar::new(BarId(1))]);
-    let request = establish_with(2, &script, |body| body.create_bars = bars.into());
-    assert_eq!(refused_establishment(&request), unsupported(IeType::CREATE_BAR));
     let endpoints = list([CreateTrafficEndpoint::new(TrafficEndpointId(1))]);
     let request =
         establish_with(2, &script, |body| body.create_traffic_endpoints = endpoints.into());
@@ -338,7 +335,7 @@ fn rules_that_cannot_be_made_get_cause_73_or_67_and_the_failed_rule() {
     let pdrs = list([pdr_3]);
     let request = establish_with(2, &script(), |body| body.create_pdrs = pdrs.into());
     assert_eq!(refused_establishment(&request), (failure, Some(IeType::SDF_FILTER), pdr));
-    let fars = list([CreateFar::new(FarId(1), ApplyAction::BUFF | ApplyAction::NOCP)]);
+    let fars = list([CreateFar::new(FarId(1), ApplyAction::FORW | ApplyAction::NOCP)]);
     let request = establish_with(2, &script(), |body| body.create_fars = fars.into());
     let far = Some(FailedRuleId::Far(FarId(1)));
     assert_eq!(refused_establishment(&request), (failure, Some(IeType::APPLY_ACTION), far));
@@ -372,7 +369,7 @@ fn failed_modification_leaves_the_session_as_it_was() {
 }
 
 #[test]
-fn end_markers_and_other_outer_headers_are_refused_with_their_far() {
+fn end_markers_of_a_whole_session_and_other_outer_headers_are_refused_with_their_far() {
     let mut bench = Bench::associated();
     let up_seid = bench.session(smf(10), 2, &script());
     let request = modify_with(3, up_seid, |body| {

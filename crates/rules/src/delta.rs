@@ -7,7 +7,7 @@ use adit_types::{SessionIndex, Teid};
 use crate::rule::SessionRules;
 
 /// Names one published change until all workers run it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct DeltaId(pub u64);
 
 /// A key under which packets of a session are found.

@@ -2,6 +2,7 @@
 
 use core::net::IpAddr;
 
+use crate::rule::GtpuTunnel;
 use adit_types::{InterfaceId, MacAddr, PdrId, Qfi, Seid, SessionIndex, Teid};
 
 /// Worker → control thread, over a bounded ring; overflow is counted, never waited for.
@@ -73,6 +74,11 @@ pub enum WorkerCommand {
         addr: IpAddr,
         /// Ask this station only (a probe of a known neighbor) instead of everyone.
         unicast: Option<MacAddr>,
+    },
+    /// Tell a GTP-U peer that nothing more comes through this tunnel. Spec: TS 29.281 §7.3.2.
+    SendEndMarker {
+        /// The tunnel.
+        tunnel: GtpuTunnel,
     },
     /// Announce our own addresses on `interface`: gratuitous ARP, unsolicited advertisement.
     Announce {

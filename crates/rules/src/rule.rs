@@ -13,6 +13,7 @@ use adit_types::{
 use arrayvec::ArrayVec;
 use bitflags::bitflags;
 
+use crate::delta::DeltaId;
 use crate::sdf::SdfFilter;
 
 /// Where a PDR's packets come from. Spec: TS 29.244 §8.2.2.
@@ -157,6 +158,17 @@ pub struct FarEntry {
     /// Next hop towards the outer destination. Written by the publisher, which knows the routes;
     /// [`NextHopIndex::NONE`] until then, when there is no route, and without an outer header.
     pub next_hop: NextHopIndex,
+    /// Packets that a worker holds for the session while this FAR buffers.
+    pub buffer_pkts_max: u16,
+}
+
+impl FarEntry {
+    /// True when packets are held instead of forwarded.
+    #[inline]
+    #[must_use]
+    pub const fn buffers(&self) -> bool {
+        self.action.contains(ApplyAction::BUFF)
+    }
 }
 
 bitflags! {
@@ -173,7 +185,18 @@ bitflags! {
         const NOCP = 1 << 3;
         /// Duplicate the packet.
         const DUPL = 1 << 4;
+        /// Notify the control plane of the first buffered downlink packet, with its status.
+        const BDPN = 1 << 9;
+        /// Notify the control plane of the first discarded downlink packet, with its status.
+        const DDPN = 1 << 10;
     }
+}
+
+impl ApplyAction {
+    /// What becomes of a packet: exactly one of them is set.
+    pub const FATES: Self = Self::DROP.union(Self::FORW).union(Self::BUFF);
+    /// Whatever the control plane is told of.
+    pub const NOTICES: Self = Self::NOCP.union(Self::BDPN).union(Self::DDPN);
 }
 
 /// Outer header that a FAR creates. Spec: TS 29.244 §8.2.56.
@@ -271,6 +294,12 @@ impl QerEntry {
 pub struct SessionRules {
     /// Our own session endpoint identifier, for reports and traces.
     pub up_seid: Seid,
+    /// The publication that these rules came with, so that a worker sees that rules changed.
+    /// Written by the publisher; zero until then.
+    pub generation: DeltaId,
+    /// Packets that were buffered under another value are discarded. Spec: TS 29.244 §8.2.31
+    /// (DROBU).
+    pub buffer_epoch: u32,
     /// All UE addresses that the session's PDRs name; sources outside them are spoofed.
     /// Empty when no PDR names one: then any source passes.
     pub ue: Vec<UeAddresses>,

@@ -67,6 +67,8 @@ reasons! {
         PdrUnmatched, "pdr_unmatched", "No PDR of the PFCP session matches the packet.";
         GateClosed, "gate_closed", "A QER of the matched PDR has its gate closed.";
         FarDrop, "far_drop", "The FAR of the matched PDR drops.";
+        BufferFull, "buffer_full", "The FAR buffers, but as many packets are held as its BAR or our limits allow.";
+        BufferDiscarded, "buffer_discarded", "A buffered packet was discarded: its rules drop it now or are gone, the control plane said so, or it waited too long.";
         OuterHeaderMismatch, "outer_header_mismatch", "The PDR removes an outer header that the packet does not have.";
         TtlExceeded, "ttl_exceeded", "The inner TTL or hop limit ran out.";
         RouteUnknown, "route_unknown", "No route leads to the destination.";

@@ -9,9 +9,9 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use adit_rules::{
     ApplyAction, DestinationInterface, OuterHeaderCreation, OuterHeaderRemoval, SourceInterface,
 };
-use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, Teid};
+use adit_types::{BarId, FarId, PdrId, Precedence, QerId, Qfi, Teid};
 
-use crate::record::{Far, GateStatus, Qer, Rates, UeMatch};
+use crate::record::{Bar, Far, GateStatus, Qer, Rates, UeMatch};
 use crate::session::CpFSeid;
 
 /// Everything that one request changes in a session. Establishment is a change of an empty session.
@@ -35,6 +35,14 @@ pub struct Change {
     pub update_qers: Vec<QerUpdate>,
     /// QERs to remove.
     pub remove_qers: Vec<QerId>,
+    /// BARs to create.
+    pub create_bars: Vec<Bar>,
+    /// BARs to update.
+    pub update_bars: Vec<BarUpdate>,
+    /// BARs to remove.
+    pub remove_bars: Vec<BarId>,
+    /// Buffered packets are to be discarded. Spec: TS 29.244 §8.2.31 (DROBU).
+    pub drop_buffered: bool,
     /// The control plane's new endpoint; ignored by an establishment, which names it separately.
     pub cp_f_seid: Option<CpFSeid>,
 }
@@ -142,6 +150,8 @@ pub struct FarUpdate {
     pub id: FarId,
     /// Replaces the action.
     pub action: Option<ApplyAction>,
+    /// Replaces the BAR.
+    pub bar: Option<BarId>,
     /// Changes parts of the forwarding parameters, or provides them.
     pub forwarding: Option<ForwardingUpdate>,
 }
@@ -155,6 +165,10 @@ pub struct ForwardingUpdate {
     pub network_instance: Option<Box<str>>,
     /// Replaces the outer header.
     pub outer_header_creation: Option<OuterHeaderCreation>,
+    /// Withdraws the outer header; a new one wins.
+    pub withdraw_outer_header: bool,
+    /// An End Marker closes the tunnel that the change leaves. Spec: TS 29.244 §8.2.31 (SNDEM).
+    pub send_end_marker: bool,
     /// Replaces the traffic class octet of the outer header.
     pub transport_level_marking: Option<u8>,
 }
@@ -178,4 +192,15 @@ pub struct QerUpdate {
     pub rqi: Option<bool>,
     /// Replaces the paging policy indicator.
     pub ppi: Option<u8>,
+}
+
+/// A BAR to update. Spec: TS 29.244 §7.5.4.11, §7.5.9.2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BarUpdate {
+    /// The BAR.
+    pub id: BarId,
+    /// Replaces the delay. Unit: 50 ms.
+    pub notification_delay: Option<u8>,
+    /// Replaces the number of packets.
+    pub suggested_pkts: Option<u16>,
 }

@@ -46,7 +46,8 @@ impl SessionStore {
                 let index = self.indices.peek().ok_or(Refusal::SessionTableFull)?;
                 let (owner, cp) = (OwnerId::default(), CpFSeid::default());
                 let records = Records::default();
-                let session = Session { up_seid: Seid(0), index, owner, cp, records };
+                let session =
+                    Session { up_seid: Seid(0), index, owner, cp, records, buffer_epoch: 0 };
                 update::prepare(self, &session, change)
             }
         }

@@ -21,11 +21,12 @@ mod store;
 mod update;
 
 pub use change::{
-    Change, FTeidSpec, FarUpdate, ForwardingUpdate, PdiSpec, PdrSpec, PdrUpdate, QerUpdate, SdfSpec,
+    BarUpdate, Change, FTeidSpec, FarUpdate, ForwardingUpdate, PdiSpec, PdrSpec, PdrUpdate,
+    QerUpdate, SdfSpec,
 };
 pub use provisioning::{LocalInterface, Provisioning};
 pub use record::{
-    FTeid, Far, Forwarding, GateStatus, Pdi, Pdr, Qer, Rates, Records, Sdf, UeMatch, UeSide,
+    Bar, FTeid, Far, Forwarding, GateStatus, Pdi, Pdr, Qer, Rates, Records, Sdf, UeMatch, UeSide,
 };
 pub use refusal::{Refusal, RuleId, RuleKind};
 pub use sdf_text::{PORT_RANGES_MAX, SdfTextError, parse as parse_flow_description};

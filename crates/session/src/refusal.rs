@@ -7,7 +7,7 @@ use core::fmt;
 use core::net::IpAddr;
 
 use adit_rules::{ApplyAction, OuterHeaderRemoval, UeAddresses};
-use adit_types::{FarId, Ipv6Prefix, PdrId, QerId, Seid, Teid};
+use adit_types::{BarId, FarId, Ipv6Prefix, PdrId, QerId, Seid, Teid};
 
 use crate::sdf_text::SdfTextError;
 
@@ -20,6 +20,8 @@ pub enum RuleKind {
     Far,
     /// QoS Enforcement Rule.
     Qer,
+    /// Buffering Action Rule.
+    Bar,
 }
 
 /// A rule of a session.
@@ -31,6 +33,8 @@ pub enum RuleId {
     Far(FarId),
     /// A QER.
     Qer(QerId),
+    /// A BAR.
+    Bar(BarId),
 }
 
 impl RuleId {
@@ -41,6 +45,7 @@ impl RuleId {
             Self::Pdr(_) => RuleKind::Pdr,
             Self::Far(_) => RuleKind::Far,
             Self::Qer(_) => RuleKind::Qer,
+            Self::Bar(_) => RuleKind::Bar,
         }
     }
 }
@@ -226,7 +231,14 @@ pub enum Refusal {
         /// The identifier.
         filter_id: u32,
     },
-    /// The action sets a flag that is not supported yet (BUFF, NOCP, DUPL, or an unknown one).
+    /// The FAR names a BAR that does not exist after the change.
+    UnknownBar {
+        /// The FAR.
+        far: FarId,
+        /// The BAR.
+        bar: BarId,
+    },
+    /// The action sets a flag that is not supported yet, or an unknown one.
     UnsupportedAction {
         /// The FAR.
         far: FarId,
@@ -305,6 +317,7 @@ impl Refusal {
             | Self::DuplicateSdfFilter { pdr, .. }
             | Self::UnknownSdfFilter { pdr, .. } => Some(RuleId::Pdr(pdr)),
             Self::UnsupportedAction { far, .. }
+            | Self::UnknownBar { far, .. }
             | Self::ContradictoryAction { far, .. }
             | Self::FarWithoutForwardingParameters { far }
             | Self::FarWithoutDestination { far }
@@ -350,8 +363,11 @@ impl Refusal {
             Self::SdfWithoutId { .. } => "the bidirectional SDF filter has no identifier",
             Self::DuplicateSdfFilter { .. } => "the SDF filter identifier is defined twice",
             Self::UnknownSdfFilter { .. } => "no bidirectional SDF filter has this identifier",
+            Self::UnknownBar { .. } => "the FAR names an unknown BAR",
             Self::UnsupportedAction { .. } => "the apply action is not supported",
-            Self::ContradictoryAction { .. } => "not exactly one of DROP and FORW",
+            Self::ContradictoryAction { .. } => {
+                "the flags of the apply action contradict each other"
+            }
             Self::FarWithoutForwardingParameters { .. } => "FORW without forwarding parameters",
             Self::FarWithoutDestination { .. } => "forwarding parameters without a destination",
             Self::FarWithoutOuterHeader { .. } => "FORW to Access without an outer header",
@@ -367,6 +383,7 @@ impl fmt::Display for RuleId {
             Self::Pdr(id) => write!(f, "PDR {id}"),
             Self::Far(id) => write!(f, "FAR {id}"),
             Self::Qer(id) => write!(f, "QER {id}"),
+            Self::Bar(id) => write!(f, "BAR {id}"),
         }
     }
 }

@@ -4,7 +4,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 use adit_types::{Seid, SessionIndex};
 
-use crate::record::{Far, Pdr, Qer, Records};
+use crate::record::{Bar, Far, Pdr, Qer, Records};
 
 /// Names the association (or any other owner) that a session belongs to; chosen by the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -29,6 +29,8 @@ pub struct Session {
     pub(crate) owner: OwnerId,
     pub(crate) cp: CpFSeid,
     pub(crate) records: Records,
+    /// Raised when buffered packets are to be discarded.
+    pub(crate) buffer_epoch: u32,
 }
 
 impl Session {
@@ -66,6 +68,12 @@ impl Session {
     #[must_use]
     pub fn fars(&self) -> &[Far] {
         &self.records.fars
+    }
+
+    /// BARs in the order of creation.
+    #[must_use]
+    pub fn bars(&self) -> &[Bar] {
+        &self.records.bars
     }
 
     /// QERs in the order of creation.

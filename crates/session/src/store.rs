@@ -3,13 +3,13 @@
 use core::net::{Ipv4Addr, Ipv6Addr};
 use std::collections::{HashMap, VecDeque};
 
-use adit_rules::RuleDelta;
-use adit_types::{PdrId, Seid, SessionIndex, Teid};
+use adit_rules::{ApplyAction, GtpuTunnel, RuleDelta};
+use adit_types::{FarId, PdrId, Seid, SessionIndex, Teid};
 
 use crate::alloc::{SeidAllocator, SessionIndexAllocator, TeidAllocator};
-use crate::change::Change;
+use crate::change::{Change, FarUpdate};
 use crate::provisioning::Provisioning;
-use crate::record::{FTeid, Records};
+use crate::record::{FTeid, Far, Records};
 use crate::recovery::OpenCommit;
 use crate::refusal::Refusal;
 use crate::session::{CpFSeid, OwnerId, Session};
@@ -59,6 +59,8 @@ pub struct Modified {
     pub delta: Option<RuleDelta>,
     /// PDRs, created or updated, whose F-TEID was chosen here, in the order of the change.
     pub created: Vec<CreatedPdr>,
+    /// Tunnels that the change leaves and that an End Marker closes, once all workers run it.
+    pub end_markers: Vec<GtpuTunnel>,
 }
 
 /// An F-TEID that was chosen here. Spec: TS 29.244 §7.5.3.2.
@@ -153,7 +155,8 @@ impl SessionStore {
         let index = self.indices.peek().ok_or(Refusal::SessionTableFull)?;
         let seid = self.seids.plan(|seid| self.by_seid.contains_key(&seid));
         let up_seid = seid.seid();
-        let session = Session { up_seid, index, owner, cp, records: Records::default() };
+        let records = Records::default();
+        let session = Session { up_seid, index, owner, cp, records, buffer_epoch: 0 };
         let resolved = update::prepare(self, &session, change)?;
         let created = resolved.created.clone();
         let compiled = update::compile_change(self, &session, &resolved, Fate::Establish);
@@ -176,13 +179,15 @@ impl SessionStore {
     pub fn modify(&mut self, up_seid: Seid, change: Change) -> Result<Modified, Refusal> {
         let session = self.session(up_seid).ok_or(Refusal::UnknownSession { up_seid })?;
         let cp = change.cp_f_seid;
+        let leaving = tunnels_to_close(session, &change);
         let resolved = update::prepare(self, session, change)?;
+        let end_markers = closed(leaving, &resolved.records.fars);
         let created = resolved.created.clone();
         let compiled = update::compile_change(self, session, &resolved, Fate::Modify);
         let mut session = self.take_for(up_seid, &compiled)?;
         session.cp = cp.unwrap_or(session.cp);
         let delta = update::commit(self, session, resolved, compiled);
-        Ok(Modified { delta, created })
+        Ok(Modified { delta, created, end_markers })
     }
 
     /// Deletes the session `up_seid`.
@@ -311,6 +316,34 @@ impl SessionStore {
         }
         Some(*session)
     }
+}
+
+/// The tunnels of FARs whose update asks for an End Marker.
+fn tunnels_to_close(session: &Session, change: &Change) -> Vec<(FarId, GtpuTunnel)> {
+    let asks = |update: &&FarUpdate| {
+        update.forwarding.as_ref().is_some_and(|forwarding| forwarding.send_end_marker)
+    };
+    let updates = change.update_fars.iter().filter(asks);
+    updates
+        .filter_map(|update| {
+            let mut fars = session.fars().iter();
+            let far =
+                fars.find(|far| far.id == update.id && far.action.contains(ApplyAction::FORW))?;
+            Some((far.id, far.tunnel()?))
+        })
+        .collect()
+}
+
+/// Those of `leaving` that their FARs do not have any more, each once.
+fn closed(leaving: Vec<(FarId, GtpuTunnel)>, fars: &[Far]) -> Vec<GtpuTunnel> {
+    let mut closed = Vec::new();
+    for (id, tunnel) in leaving {
+        let far = fars.iter().find(|far| far.id == id);
+        if far.and_then(Far::tunnel) != Some(tunnel) && !closed.contains(&tunnel) {
+            closed.push(tunnel);
+        }
+    }
+    closed
 }
 
 /// How many identifiers are in use or wait for their reclaim.

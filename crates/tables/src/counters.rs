@@ -152,7 +152,8 @@ counters! {
     transmitted_downlink_bytes, "Octets of them as transmitted, from the Ethernet header on.";
     originated_pkts, "Packets that Adit made itself and transmitted: ARP, ICMP, GTP-U echo.";
     originated_lost_pkts, "Packets that Adit made itself and could not transmit.";
-    buffered_pkts, "Packets held now, waiting for a link-layer address.";
+    buffered_pkts, "Packets held now, waiting for a link-layer address or other rules.";
+    buffered_by_far_pkts, "Those of them that wait because their FAR buffers.";
     bursts, "Bursts received that held at least one packet.";
     events_lost, "Events that found the ring to the control thread full.";
 }
@@ -303,6 +304,12 @@ impl SessionCounters {
         };
         pkts_counter.add(pkts);
         bytes_counter.add(bytes);
+    }
+
+    /// Sessions that there is room for.
+    #[must_use]
+    pub fn sessions_max(&self) -> usize {
+        self.0.len()
     }
 
     /// Asks for the cache line of a session's counters.

@@ -126,6 +126,7 @@ impl Publisher {
             return;
         }
         if let Some(rules) = rules.as_deref_mut() {
+            rules.generation = id;
             self.resolve_next_hops(rules);
         }
         for change in &keys {

@@ -70,6 +70,12 @@ impl Reader {
         &self.counters
     }
 
+    /// Sessions at most; every index is below.
+    #[must_use]
+    pub fn sessions_max(&self) -> usize {
+        self.sessions.sessions_max()
+    }
+
     /// Our logical interfaces, by id.
     #[must_use]
     pub fn interfaces(&self) -> &[Interface] {

@@ -62,6 +62,7 @@ impl Bench {
             .map(|command| match command {
                 WorkerCommand::Solicit { unicast, .. } => (at, unicast),
                 WorkerCommand::Announce { .. } => panic!("announced again"),
+                WorkerCommand::SendEndMarker { .. } => panic!("not about neighbors"),
             })
             .collect()
     }

@@ -7,10 +7,10 @@ use adit_rules::{
     SourceInterface, UeAddresses,
 };
 use adit_session::{
-    Change, FTeidSpec, Far, FarUpdate, Forwarding, ForwardingUpdate, GateStatus, PdiSpec, PdrSpec,
-    PdrUpdate, Qer, QerUpdate, SdfSpec, UeMatch, UeSide,
+    Bar, BarUpdate, Change, FTeidSpec, Far, FarUpdate, Forwarding, ForwardingUpdate, GateStatus,
+    PdiSpec, PdrSpec, PdrUpdate, Qer, QerUpdate, SdfSpec, UeMatch, UeSide,
 };
-use adit_types::{FarId, Ipv6Prefix, PdrId, Precedence, QerId, Qfi, Teid};
+use adit_types::{BarId, FarId, Ipv6Prefix, PdrId, Precedence, QerId, Qfi, Teid};
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -154,6 +154,7 @@ pub fn plain_session(host: u8, peer: &str) -> Change {
         qers: vec![QerId(1)],
     };
     let far = |id: u32, tunnel: Option<GtpuTunnel>| Far {
+        bar: None,
         id: FarId(id),
         action: ApplyAction::FORW,
         forwarding: Some(Forwarding {
@@ -334,13 +335,15 @@ fn marking(rng: &mut StdRng) -> Option<u8> {
 
 fn far(rng: &mut StdRng, id: u32, is_uplink: bool) -> Far {
     if one_in(rng, 8) {
-        return Far { id: FarId(id), action: ApplyAction::DROP, forwarding: None };
+        return Far { id: FarId(id), action: ApplyAction::DROP, bar: None, forwarding: None };
     }
     let to_n9 = is_uplink && one_in(rng, 5);
+    let action = if one_in(rng, 6) { buffering(rng) } else { ApplyAction::FORW };
     let n6 = [DestinationInterface::Core, DestinationInterface::SgiLanN6Lan];
     Far {
+        bar: one_in(rng, 2).then_some(BarId(1)),
         id: FarId(id),
-        action: ApplyAction::FORW,
+        action,
         forwarding: Some(Forwarding {
             destination: if is_uplink {
                 n6[rng.random_range(0..2)]
@@ -358,6 +361,17 @@ fn far(rng: &mut StdRng, id: u32, is_uplink: bool) -> Far {
     }
 }
 
+/// An action that buffers, with or without notices.
+fn buffering(rng: &mut StdRng) -> ApplyAction {
+    let notices = ApplyAction::from_bits_truncate(rng.random()) & ApplyAction::NOTICES;
+    ApplyAction::BUFF | notices
+}
+
+fn bar(rng: &mut StdRng) -> Bar {
+    let suggested_pkts = one_in(rng, 2).then(|| rng.random_range(0..6));
+    Bar { id: BarId(1), notification_delay: rng.random(), suggested_pkts }
+}
+
 fn qer(rng: &mut StdRng, id: u32) -> Qer {
     let qfi = one_in(rng, 2).then(|| Qfi::new(rng.random_range(0..=63)).unwrap());
     let ppi = one_in(rng, 4).then(|| rng.random_range(0..8));
@@ -372,6 +386,7 @@ pub fn establishment(rng: &mut StdRng) -> Change {
         create_pdrs: (1..=up).map(|id| pdr(rng, id, true, ue)).collect(),
         create_fars: (1..=6).map(|id| far(rng, id, id <= 3)).collect(),
         create_qers: (1..=3).map(|id| qer(rng, id)).collect(),
+        create_bars: vec![bar(rng)],
         ..Change::default()
     };
     change.create_pdrs.extend((11..11 + down).map(|id| pdr(rng, id, false, ue)));
@@ -404,7 +419,13 @@ pub fn modification(rng: &mut StdRng, session: &Session) -> Change {
         .iter()
         .find_map(|pdr| pdr.pdi.ue)
         .map_or_else(|| ue(rng), |known| known.addresses);
-    match rng.random_range(0..8) {
+    change.drop_buffered = one_in(rng, 12);
+    match rng.random_range(0..9) {
+        8 => change.update_bars.push(BarUpdate {
+            id: BarId(1),
+            notification_delay: None,
+            suggested_pkts: Some(rng.random_range(0..6)),
+        }),
         0 | 1 => change.update_qers.push(QerUpdate {
             id: QerId(rng.random_range(1..=3)),
             gates: Some(gates(rng)),
@@ -439,12 +460,19 @@ fn far_update(rng: &mut StdRng) -> FarUpdate {
     let access = DestinationInterface::Access;
     FarUpdate {
         id: FarId(id),
-        action: one_in(rng, 2)
-            .then(|| if one_in(rng, 3) { ApplyAction::DROP } else { ApplyAction::FORW }),
+        action: one_in(rng, 2).then(|| match rng.random_range(0..6) {
+            0 => ApplyAction::DROP,
+            1 => ApplyAction::DROP | ApplyAction::DDPN,
+            2 => buffering(rng),
+            _ => ApplyAction::FORW,
+        }),
+        bar: one_in(rng, 4).then_some(BarId(1)),
         forwarding: rng.random_ratio(3, 4).then(|| ForwardingUpdate {
             destination: Some(if is_uplink { DestinationInterface::Core } else { access }),
             network_instance: None,
             outer_header_creation: (!is_uplink || one_in(rng, 6)).then(|| tunnel(rng)),
+            withdraw_outer_header: one_in(rng, 3),
+            send_end_marker: one_in(rng, 2),
             transport_level_marking: marking(rng),
         }),
     }

@@ -26,6 +26,9 @@ use adit_types::{
 use self::expected::Expected;
 use crate::oracle::{self, Lane, Oracle, Outcome, Session};
 
+/// Packets that a worker holds while FARs buffer.
+const BUFFER_PKTS: usize = 256;
+
 /// How a world is laid out.
 #[derive(Debug, Clone)]
 pub struct Layout {
@@ -61,6 +64,15 @@ struct Held {
     frame: Vec<u8>,
 }
 
+/// A packet that waits because its FAR buffers.
+#[derive(Debug, Clone)]
+struct Buffered {
+    seid: Seid,
+    arrival: Arrival,
+    lane: Lane,
+    since: Nanos,
+}
+
 /// Both sides.
 pub struct World {
     /// The oracle.
@@ -80,6 +92,10 @@ pub struct World {
     unobserved: VecDeque<(DeltaId, SessionIndex)>,
     deltas: u64,
     held: Vec<Held>,
+    buffered: Vec<Buffered>,
+    /// The session whose packets wait and whose rules changed since the last step, and whether its
+    /// packets are to be dropped.
+    changed: Option<(Seid, bool)>,
 }
 
 impl core::fmt::Debug for World {
@@ -126,6 +142,8 @@ impl World {
             unobserved: VecDeque::new(),
             deltas: 0,
             held: Vec::new(),
+            buffered: Vec::new(),
+            changed: None,
         };
         for reader in readers {
             let (event_tx, event_rx) = rtrb::RingBuffer::new(EVENT_RING_LEN);
@@ -134,6 +152,7 @@ impl World {
                 id: reader.worker(),
                 ports: (0..).take(macs.len()).map(PortId).collect(),
                 burst: 64,
+                buffer_pkts_max: BUFFER_PKTS,
             };
             world.workers.push(Worker::new(config, reader, event_tx, command_rx));
             world.events.push(event_rx);
@@ -180,6 +199,7 @@ impl World {
         let session = self.oracle.sessions.iter_mut().find(|(known, _)| *known == seid);
         session.unwrap().1.apply(change, &modified.created);
         if let Some(delta) = modified.delta {
+            self.change_waiting(seid, change.drop_buffered);
             self.publish(delta);
         }
         Ok(())
@@ -192,8 +212,27 @@ impl World {
     pub fn delete(&mut self, seid: Seid) -> Result<(), Refusal> {
         let delta = self.store.delete(seid)?;
         self.oracle.sessions.retain(|(known, _)| *known != seid);
+        self.change_waiting(seid, true);
         self.publish(delta);
         Ok(())
+    }
+
+    /// The rules of a session change. At most one session with packets that wait changes between
+    /// two steps, because the order of several is the worker's choice.
+    fn change_waiting(&mut self, seid: Seid, drop: bool) {
+        let waits = self.buffered.iter().any(|packet| packet.seid == seid);
+        if let Some((other, dropped)) = self.changed.filter(|_| waits) {
+            assert_eq!(other, seid, "settle the other first");
+            self.changed = Some((seid, drop || dropped));
+        } else if waits {
+            self.changed = Some((seid, drop));
+        }
+    }
+
+    /// True when a step must come before `seid` may change.
+    #[must_use]
+    pub fn must_step_before(&self, seid: Seid) -> bool {
+        self.changed.is_some_and(|(other, _)| other != seid)
     }
 
     fn publish(&mut self, delta: RuleDelta) {
@@ -245,6 +284,7 @@ impl World {
         let Err(difference) = self.exchange_once(arrivals) else { return Ok(()) };
         self.held.clear();
         self.now += Nanos::from_secs(10);
+        self.forget_late();
         self.settle();
         self.forget_events();
         self.trust_session_counters();
@@ -257,7 +297,7 @@ impl World {
             let verdict = self.oracle.judge(arrival.port, &arrival.frame);
             if let Err(alone) = self.exchange_once(core::slice::from_ref(arrival)) {
                 return Err(format!(
-                    "{alone}\nport {} frame {}\noracle: {}",
+                    "{difference}\nalone: {alone}\nport {} frame {}\noracle: {}",
                     arrival.port,
                     hex(&arrival.frame),
                     describe(&verdict.outcome),
@@ -272,21 +312,18 @@ impl World {
         let mut expected: Vec<Expected> =
             self.workers.iter().map(|_| Expected::default()).collect();
         self.expect_release(&mut expected);
+        self.expect_reviewed(&mut expected);
         let mut judged: Vec<(&Arrival, Outcome)> = Vec::new();
         for arrival in arrivals {
             let verdict = self.oracle.judge(arrival.port, &arrival.frame);
-            if let Some((position, is_uplink, octets)) = verdict.counted {
-                let session = &mut self.oracle.sessions[position].1;
-                let traffic = if is_uplink { &mut session.uplink } else { &mut session.downlink };
-                *traffic = (traffic.0 + 1, traffic.1 + octets);
-            }
+            self.count(&verdict);
             judged.push((arrival, verdict.outcome));
             self.ios[arrival.worker].inject(PortId(arrival.port), &arrival.frame);
         }
         // Workers poll ports in order and take the lanes of each burst one after the other.
         judged.sort_by_key(|(arrival, outcome)| (arrival.port, lane(outcome)));
         for (arrival, outcome) in judged {
-            self.expect(&mut expected[arrival.worker], arrival, outcome);
+            self.expect(&mut expected[arrival.worker], arrival, outcome, None);
         }
         let before = self.snapshots();
         self.settle();
@@ -298,13 +335,47 @@ impl World {
                 .map(|port| io.take_sent(PortId(u16::try_from(port).unwrap())))
                 .map(|bufs| bufs.iter().map(|buf| buf.data().to_vec()).collect())
                 .collect();
-            let buffered = self.held.iter().filter(|held| held.worker == worker).count();
+            let buffered = self.held.iter().filter(|held| held.worker == worker).count()
+                + self.buffered.iter().filter(|packet| packet.arrival.worker == worker).count();
             expected
                 .compare(&before[worker], &after[worker], received, buffered, sent)
                 .map_err(|difference| format!("worker {worker}: {difference}"))?;
         }
         self.check_wanted()?;
         self.check_traffic()
+    }
+
+    /// Packets that waited for the session that changed are judged again; others may have waited
+    /// too long.
+    fn expect_reviewed(&mut self, expected: &mut [Expected]) {
+        let changed = self.changed.take();
+        let discarded = DropReason::BufferDiscarded.index();
+        let mut again = Vec::new();
+        for packet in core::mem::take(&mut self.buffered) {
+            let worker = packet.arrival.worker;
+            match changed.filter(|(seid, _)| *seid == packet.seid) {
+                Some((_, true)) => expected[worker].drops[discarded] += 1,
+                Some((_, false)) => again.push(packet),
+                None if self.now.since(packet.since) >= Nanos::from_secs(60) => {
+                    expected[worker].drops[discarded] += 1;
+                }
+                None => self.buffered.push(packet),
+            }
+        }
+        again.sort_by_key(|packet| packet.lane);
+        for Buffered { seid, arrival, lane, .. } in again {
+            let verdict = self.oracle.judge_again(seid, arrival.port, &arrival.frame);
+            self.count(&verdict);
+            let order = Some((seid.0, lane));
+            self.expect(&mut expected[arrival.worker], &arrival, verdict.outcome, order);
+        }
+    }
+
+    fn count(&mut self, verdict: &oracle::Verdict) {
+        let Some((position, is_uplink, octets)) = verdict.counted else { return };
+        let session = &mut self.oracle.sessions[position].1;
+        let traffic = if is_uplink { &mut session.uplink } else { &mut session.downlink };
+        *traffic = (traffic.0 + 1, traffic.1 + octets);
     }
 
     /// Packets that waited for a station which is known by now, or that waited too long.
@@ -329,6 +400,7 @@ impl World {
     /// What differs from dropping it.
     pub fn give_up_waiting(&mut self) -> Result<(), String> {
         self.now += Nanos::from_secs(3);
+        self.forget_late();
         let mut late = [0; 64];
         for held in core::mem::take(&mut self.held) {
             late[held.worker] += 1;
@@ -338,7 +410,8 @@ impl World {
         for (worker, after) in self.snapshots().iter().enumerate() {
             let unresolved = DropReason::NeighbourUnresolved.index();
             let dropped = after.drops[unresolved] - before[worker].drops[unresolved];
-            if (dropped, after.buffered_pkts) != (late[worker], 0) || !after.identity_holds() {
+            let waiting = after.buffered_pkts - after.buffered_by_far_pkts;
+            if (dropped, waiting) != (late[worker], 0) || !after.identity_holds() {
                 return Err(format!("{} waited too long, {dropped} dropped", late[worker]));
             }
         }
@@ -346,14 +419,39 @@ impl World {
         Ok(())
     }
 
+    /// Packets that waited too long for other rules are gone after the next step.
+    fn forget_late(&mut self) {
+        let now = self.now;
+        self.buffered.retain(|packet| now.since(packet.since) < Nanos::from_secs(60));
+    }
+
     fn forget_events(&mut self) {
         self.events.iter_mut().for_each(|ring| while ring.pop().is_ok() {});
     }
 
-    fn expect(&mut self, expected: &mut Expected, arrival: &Arrival, outcome: Outcome) {
+    /// `order` names what a packet that waited keeps its order with.
+    fn expect(
+        &mut self,
+        expected: &mut Expected,
+        arrival: &Arrival,
+        outcome: Outcome,
+        order: Option<(u64, Lane)>,
+    ) {
         match outcome {
             Outcome::Forward { port, frame, lane } => {
-                expected.forwarded.push((port, Some((arrival.port, lane)), frame));
+                let order = order.unwrap_or((u64::from(arrival.port), lane));
+                expected.forwarded.push((port, Some(order), frame));
+            }
+            Outcome::Buffer { seid, room, lane } => {
+                let here = |packet: &&Buffered| packet.arrival.worker == arrival.worker;
+                let all = self.buffered.iter().filter(here).count();
+                let of_session = |packet: &&Buffered| here(packet) && packet.seid == seid;
+                if self.buffered.iter().filter(of_session).count() < room && all < BUFFER_PKTS {
+                    let arrival = arrival.clone();
+                    self.buffered.push(Buffered { seid, arrival, lane, since: self.now });
+                } else {
+                    expected.drops[DropReason::BufferFull.index()] += 1;
+                }
             }
             Outcome::Drop(reason) => expected.drops[reason.index()] += 1,
             Outcome::Punt(reason) => expected.punts[reason.index()] += 1,
@@ -469,7 +567,9 @@ fn role(interface: &oracle::Interface) -> InterfaceRole {
 
 fn lane(outcome: &Outcome) -> Option<Lane> {
     match outcome {
-        Outcome::Forward { lane, .. } | Outcome::Hold { lane, .. } => Some(*lane),
+        Outcome::Forward { lane, .. }
+        | Outcome::Hold { lane, .. }
+        | Outcome::Buffer { lane, .. } => Some(*lane),
         Outcome::Drop(_) | Outcome::Punt(_) | Outcome::Consumed => None,
     }
 }

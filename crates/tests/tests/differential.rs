@@ -72,7 +72,7 @@ fn run(seed: u64, coverage: &mut Coverage) -> Result<(), String> {
     let mut packets = 0;
     while packets < PACKETS_PER_SCENARIO {
         for _ in 0..rng.random_range(0..4) {
-            change(&mut rng, &mut world, coverage);
+            change(&mut rng, &mut world, coverage)?;
         }
         let arrivals = burst(&mut rng, &world);
         packets += arrivals.len();
@@ -81,6 +81,7 @@ fn run(seed: u64, coverage: &mut Coverage) -> Result<(), String> {
     }
     while let Some((seid, _)) = world.oracle.sessions.first() {
         let seid = *seid;
+        step_before(&mut world, seid)?;
         world.delete(seid).map_err(|refusal| format!("{refusal:?}"))?;
     }
     let arrivals = burst(&mut rng, &world);
@@ -96,19 +97,26 @@ fn run(seed: u64, coverage: &mut Coverage) -> Result<(), String> {
     Ok(())
 }
 
-fn change(rng: &mut StdRng, world: &mut World, coverage: &mut Coverage) {
+fn step_before(world: &mut World, seid: adit_types::Seid) -> Result<(), String> {
+    if world.must_step_before(seid) { world.exchange(&[]) } else { Ok(()) }
+}
+
+fn change(rng: &mut StdRng, world: &mut World, coverage: &mut Coverage) -> Result<(), String> {
     let accepted = match (rng.random_range(0..10), world.oracle.sessions.choose(rng)) {
         (0, Some((seid, _))) => {
             let seid = *seid;
+            step_before(world, seid)?;
             world.delete(seid).is_ok()
         }
         (1 | 2, _) | (_, None) => world.establish(&scenario::establishment(rng)).is_ok(),
         (_, Some((seid, session))) => {
             let (seid, change) = (*seid, scenario::modification(rng, session));
+            step_before(world, seid)?;
             world.modify(seid, &change).is_ok()
         }
     };
     count(coverage, accepted);
+    Ok(())
 }
 
 fn burst(rng: &mut StdRng, world: &World) -> Vec<Arrival> {

@@ -73,7 +73,12 @@ impl Bench {
         publisher.apply(DeltaId(1), made.delta);
         let (event_tx, events) = rtrb::RingBuffer::new(1024);
         let (commands, command_rx) = rtrb::RingBuffer::new(64);
-        let config = WorkerConfig { id: WorkerId(0), ports: vec![PortId(0), PortId(1)], burst: 32 };
+        let config = WorkerConfig {
+            id: WorkerId(0),
+            ports: vec![PortId(0), PortId(1)],
+            burst: 32,
+            buffer_pkts_max: 512,
+        };
         let worker = Worker::new(config, readers.remove(0), event_tx, command_rx);
         let io = PoolIo {
             rx: [Vec::with_capacity(64), Vec::with_capacity(64)],

@@ -91,6 +91,15 @@ pub const NEIGHBOUR_PENDING_PKTS_MAX: usize = 256;
 /// Of those, packets for one next hop.
 pub const NEIGHBOUR_PENDING_PER_HOP_MAX: usize = 16;
 
+/// Packets that one worker holds for one PFCP session while a FAR buffers.
+pub const BUFFER_PKTS_PER_SESSION_MAX: u16 = 1024;
+
+/// Of those, as many as are held when no BAR suggests a number.
+pub const BUFFER_PKTS_DEFAULT: u16 = 64;
+
+/// Packets that one worker holds while FARs buffer, whatever the configuration says.
+pub const BUFFER_PKTS_MAX: usize = 1 << 20;
+
 /// Slow-path packets that one worker handles after one burst; further ones are dropped and counted.
 pub const SLOW_PER_STEP_MAX: usize = BURST_MAX;
 

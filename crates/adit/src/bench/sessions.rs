@@ -143,6 +143,7 @@ fn change(ue: Ipv4Addr, gnb_teid: u32) -> Change {
         qers: vec![qer],
     };
     let far = |id, destination, tunnel: Option<GtpuTunnel>| Far {
+        bar: None,
         id: FarId(id),
         action: ApplyAction::FORW,
         forwarding: Some(Forwarding {

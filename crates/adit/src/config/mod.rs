@@ -23,6 +23,8 @@ pub struct Config {
     pub n4: N4,
     /// PFCP sessions at most, 1 to `limits::SESSIONS_MAX`.
     pub sessions_max: usize,
+    /// Packets that all workers together hold while FARs buffer; 0 to `limits::BUFFER_PKTS_MAX`.
+    pub buffer_pkts_max: usize,
     pub datapath: Datapath,
     pub dpdk: Dpdk,
     /// Ports, by `PortId`.
@@ -150,6 +152,12 @@ impl Config {
             let noun = if count == 1 { "mistake" } else { "mistakes" };
             anyhow::anyhow!("{}: {count} {noun}\n{}", path.display(), lines.join("\n"))
         })
+    }
+
+    /// Packets that one worker holds at most while FARs buffer: an equal share.
+    #[must_use]
+    pub fn buffer_pkts_per_worker(&self) -> usize {
+        self.buffer_pkts_max / self.datapath.workers.len().max(1)
     }
 
     /// The only N3 interface and its position.

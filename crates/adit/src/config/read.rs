@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use adit_dpdk::{Device, HugepageMode};
 use adit_types::limits::{
-    BURST_DEFAULT, BURST_MAX, INTERFACES_MAX, PORTS_MAX, ROUTES_MAX, SESSIONS_MAX, WORKERS_MAX,
+    BUFFER_PKTS_MAX, BURST_DEFAULT, BURST_MAX, INTERFACES_MAX, PORTS_MAX, ROUTES_MAX, SESSIONS_MAX,
+    WORKERS_MAX,
 };
 use adit_types::{InterfaceRole, Ipv4Prefix, Ipv6Prefix, Nanos, PortId, VlanId};
 use toml::de::DeTable;
@@ -34,9 +35,16 @@ fn read(document: &Document<'_>, table: &DeTable<'_>) -> Config {
     let n4 = read_n4(root.table("n4"));
     let mut sessions = root.table("sessions");
     let sessions_max = sessions.integer("sessions_max", 1..=SESSIONS_MAX, Some(100_000));
-    sessions.finish();
+    let buffer_pkts_max = sessions.integer("buffer_pkts_max", 0..=BUFFER_PKTS_MAX, Some(4096));
     let datapath = read_datapath(root.table("datapath"));
     let dpdk = read_dpdk(root.table("dpdk"));
+    let half = dpdk.mempool_mbufs / 2;
+    if u32::try_from(buffer_pkts_max).is_ok_and(|max| max > half) {
+        let what =
+            format!("takes at most {half}, half of dpdk.mempool_mbufs: traffic needs the rest");
+        sessions.problem("buffer_pkts_max", what);
+    }
+    sessions.finish();
     let (port_names, ports) = read_ports(&mut root);
     let interfaces = read_interfaces(&mut root, &port_names);
     let routes = read_routes(&mut root, &interfaces);
@@ -46,7 +54,18 @@ fn read(document: &Document<'_>, table: &DeTable<'_>) -> Config {
         .unwrap_or_else(|| PathBuf::from(crate::cli::ADMIN_SOCKET_DEFAULT));
     admin.finish();
     root.finish();
-    Config { node_id, n4, sessions_max, datapath, dpdk, ports, interfaces, routes, admin_socket }
+    Config {
+        node_id,
+        n4,
+        sessions_max,
+        buffer_pkts_max,
+        datapath,
+        dpdk,
+        ports,
+        interfaces,
+        routes,
+        admin_socket,
+    }
 }
 
 fn read_node(mut node: Section<'_, '_>) -> NodeId {

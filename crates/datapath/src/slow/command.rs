@@ -1,23 +1,25 @@
-//! Commands of the control thread: ask for a neighbor, announce ourselves.
+//! Commands of the control thread: ask for a neighbor, announce ourselves, close a tunnel.
 
 use core::net::IpAddr;
 
 use adit_pktio::PacketIo;
 use adit_rules::WorkerCommand;
 
-use crate::interfaces::Interfaces;
 use crate::outbound::Outbound;
-use crate::slow::{arp, neighbour_discovery};
+use crate::slow::{arp, end_marker, neighbour_discovery};
+use crate::stage::egress::Env;
 
 /// Carries out one command. What cannot be sent is counted as lost; whoever asked asks again.
 #[cold]
 pub(crate) fn execute<Io: PacketIo>(
-    interfaces: &Interfaces,
+    env: &Env<'_>,
     io: &mut Io,
     out: &mut Outbound<Io::Buf>,
     command: &WorkerCommand,
 ) {
+    let interfaces = env.interfaces;
     match *command {
+        WorkerCommand::SendEndMarker { tunnel } => end_marker::send(env, io, out, tunnel),
         WorkerCommand::Solicit { interface, addr, unicast } => {
             let Some(interface) = interfaces.get(interface) else {
                 out.tally.lose_originated();

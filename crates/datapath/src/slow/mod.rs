@@ -5,6 +5,7 @@
 
 mod arp;
 mod command;
+mod end_marker;
 mod gtpu_echo;
 mod gtpu_signalling;
 mod icmp;

@@ -5,6 +5,7 @@ use adit_rules::{DestinationInterface, DropReason, OuterHeaderCreation, QerEntry
 use adit_types::{Direction, InterfaceRole, InterfaceSet};
 use adit_wire::{IpPacket, PduSessionContainer, PduType, ipv4, ipv6};
 
+use crate::buffering;
 use crate::columns::{Arrival, Lane, Matched, Side, Verdict};
 use crate::outbound::{Origin, Outbound};
 use crate::slow::{IcmpError, IcmpErrorKind};
@@ -43,12 +44,16 @@ pub(crate) fn s6_apply<Io: PacketIo, S: Side>(
             env.view.prefetch_next_hop(matched.far.next_hop);
         }
     }
-    let Lane { bufs, arrivals, ips, verdicts, .. } = lane;
-    for (((mut buf, arrival), ip), verdict) in
-        bufs.drain(..).zip(&*arrivals).zip(&*ips).zip(&*verdicts)
+    let Lane { bufs, arrivals, ips, verdicts, sessions, .. } = lane;
+    for ((((mut buf, arrival), ip), verdict), session) in
+        bufs.drain(..).zip(&*arrivals).zip(&*ips).zip(&*verdicts).zip(&*sessions)
     {
         let matched = match verdict {
             Verdict::Pass(matched) => matched,
+            Verdict::Divert(matched) => {
+                buffering::divert::<_, S>(env, out, buf, (*session, arrival, ip), matched);
+                continue;
+            }
             Verdict::Drop(reason) => {
                 out.tally.drop(*reason);
                 continue;

@@ -125,7 +125,7 @@ fn downlink_gate_far_and_removal_drop_by_name() {
     let mut closed = rules();
     closed.qers[0].gate_downlink = Gate::Closed;
     Scene::with(closed).assert_drops(N6, &frame, DropReason::GateClosed);
-    for action in [ApplyAction::DROP, ApplyAction::BUFF, ApplyAction::FORW | ApplyAction::DROP] {
+    for action in [ApplyAction::DROP, ApplyAction::FORW | ApplyAction::DROP] {
         let mut rules = rules();
         rules.fars[1].action = action;
         Scene::with(rules).assert_drops(N6, &frame, DropReason::FarDrop);

@@ -4,6 +4,7 @@
 //! compared with expected octets, so that an octet nobody wrote shows.
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
+mod buffering;
 mod downlink;
 mod errors;
 mod frames;

@@ -57,7 +57,7 @@ pub struct Scene {
     pub events: Consumer<WorkerEvent>,
     pub commands: Producer<WorkerCommand>,
     pub now: Nanos,
-    deltas: u64,
+    pub deltas: u64,
 }
 
 fn interface(
@@ -147,6 +147,7 @@ pub fn rules() -> SessionRules {
         outer_header_creation: None,
         transport_level_marking: None,
         next_hop: NextHopIndex::NONE,
+        buffer_pkts_max: 64,
     };
     let to_gnb = FarEntry {
         id: FarId(2),
@@ -163,6 +164,8 @@ pub fn rules() -> SessionRules {
         ppi: None,
     };
     SessionRules {
+        generation: DeltaId::default(),
+        buffer_epoch: 0,
         up_seid: Seid(1),
         ue: vec![ue],
         tunnel_sides: vec![],
@@ -199,7 +202,12 @@ impl Scene {
         let (publisher, mut readers) = build(config()).unwrap();
         let (event_tx, events) = RingBuffer::new(256);
         let (commands, command_rx) = RingBuffer::new(64);
-        let config = WorkerConfig { id: WorkerId(0), ports: vec![N3, N6, MIXED], burst: 32 };
+        let config = WorkerConfig {
+            id: WorkerId(0),
+            ports: vec![N3, N6, MIXED],
+            burst: 32,
+            buffer_pkts_max: 512,
+        };
         let worker = Worker::new(config, readers.remove(0), event_tx, command_rx);
         let io = MemIo::new(&[N3_MAC, N6_MAC, MIXED_MAC]);
         let now = Nanos::from_secs(1000);

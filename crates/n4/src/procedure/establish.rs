@@ -62,6 +62,8 @@ impl Node {
         for group in message.create_fars {
             change.create_fars.push(rule_decode::create_far(&group, local)?);
         }
+        change.create_bars =
+            message.create_bars.iter().map(|group| rule_decode::create_bar(&group)).collect();
         for group in message.create_qers {
             change.create_qers.push(rule_decode::create_qer(&group));
         }

@@ -5,7 +5,7 @@ use adit_pfcp::message::{SessionModificationRequest, SessionModificationResponse
 use adit_pfcp::{Cause, IeType, MessageBody};
 use adit_rules::DeltaId;
 use adit_session::{Change, CpFSeid, Modified};
-use adit_types::Seid;
+use adit_types::{FarId, Seid};
 
 use crate::containment::FaultPoint;
 use crate::node::{Node, Request};
@@ -37,8 +37,11 @@ impl Node {
             return Err(Rejected::unsupported(IeType::PFCPSMREQ_FLAGS));
         }
         let sets = session_set::keys(message.fq_csids, message.group_id)?;
-        let change = self.change_of_modification(&message)?;
+        let mut change = self.change_of_modification(&message)?;
+        change.drop_buffered = flags.contains(PfcpSmReqFlags::DROBU);
+        let activated = activated_fars(&change);
         let modified = self.store.modify(up_seid, change)?;
+        self.rearm_notifications(up_seid, &activated);
         if message.cp_f_seid.is_some() || message.node_id.is_some() {
             self.take_control(request, up_seid);
         }
@@ -90,6 +93,12 @@ impl Node {
         for group in message.update_fars {
             change.update_fars.push(rule_decode::update_far(&group, local)?);
         }
+        change.remove_bars = message.remove_bars.iter().map(|group| group.bar_id).collect();
+        change.create_bars =
+            message.create_bars.iter().map(|group| rule_decode::create_bar(&group)).collect();
+        for group in message.update_bars {
+            change.update_bars.push(rule_decode::update_bar(&group)?);
+        }
         change.update_qers =
             message.update_qers.iter().map(|g| rule_decode::update_qer(&g)).collect();
         Ok(change)
@@ -97,6 +106,9 @@ impl Node {
 
     fn accept_modification(&mut self, request: &Request<'_>, up_seid: Seid, modified: Modified) {
         let after = modified.delta.map(|delta| self.publish(delta));
+        if let Some(id) = after {
+            self.send_end_markers_after(id, modified.end_markers);
+        }
         self.fail_if_injected(FaultPoint::Answer);
         self.counters.scalars.sessions_modified += 1;
         // A new CP F-SEID counts from this response on. Spec: TS 29.244 §7.5.4.1.
@@ -126,4 +138,11 @@ impl Node {
         body.failed_rule_id = rejected.failed_rule;
         self.respond(request, Some(seid), &body, after);
     }
+}
+
+/// FARs whose action the change states anew: their first packet is told of again.
+fn activated_fars(change: &Change) -> Vec<FarId> {
+    let updated = change.update_fars.iter().filter(|update| update.action.is_some());
+    let updated = updated.map(|update| update.id);
+    change.create_fars.iter().map(|far| far.id).chain(updated).collect()
 }

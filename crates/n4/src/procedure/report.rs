@@ -9,19 +9,20 @@ use core::net::{IpAddr, SocketAddr};
 use std::collections::{BTreeMap, VecDeque};
 
 use adit_pfcp::grouped::DownlinkDataReport;
-use adit_pfcp::ie::{DataStatus, DownlinkDataServiceInformation, ReportType};
+use adit_pfcp::ie::{DataStatus, DownlinkDataServiceInformation, PfcpSrRspFlags, ReportType};
 use adit_pfcp::message::{SessionReportRequest, SessionReportResponse};
 use adit_pfcp::{Cause, MessageBody};
-use adit_rules::{DataDelivery, WorkerEvent};
-use adit_session::{OwnerId, Session};
+use adit_rules::{ApplyAction, DataDelivery, WorkerEvent};
+use adit_session::{Change, Far, OwnerId, Session};
 use adit_types::limits::{
     REPORT_ITEMS_MAX, REPORT_ITEMS_PER_REQUEST_MAX, REPORT_ITEMS_PER_SESSION_MAX,
     REPORTS_IN_FLIGHT_MAX,
 };
-use adit_types::{Nanos, PdrId, Seid};
+use adit_types::{FarId, Nanos, PdrId, Seid};
 
 use crate::association::as_count;
 use crate::node::{Node, Request};
+use crate::procedure::rule_decode;
 use crate::transaction::Purpose;
 
 /// UDP port of PFCP. Spec: TS 29.244 §6.4.1.
@@ -61,6 +62,26 @@ pub(crate) struct Reports {
     ready: VecDeque<Seid>,
     in_flight_count: usize,
     waiting_count: usize,
+    /// What was told since its FAR was activated.
+    told: BTreeMap<Seid, Vec<Told>>,
+    /// Notifications that their BAR delays, by time and in the order of their arrival.
+    delayed: BTreeMap<(Nanos, u64), (Seid, Notification)>,
+    delayed_total: u64,
+}
+
+/// One notification of downlink data, so that the next one is known to be the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Told {
+    far: FarId,
+    pdr: PdrId,
+    delivery: Option<DataDelivery>,
+}
+
+/// Downlink data as a worker told of it.
+#[derive(Debug, Clone, Copy)]
+struct Notification {
+    told: Told,
+    service: DownlinkDataServiceInformation,
 }
 
 impl Reports {
@@ -127,11 +148,39 @@ impl Reports {
         }
     }
 
-    /// Forgets what `which` names.
-    fn forget(&mut self, which: impl Fn(Seid, OwnerId) -> bool) {
-        let Self { queues, in_flight_count, waiting_count, .. } = self;
-        queues.retain(|&up_seid, queue| {
-            let goes = which(up_seid, queue.owner);
+    /// Remembers a notification; false when it was told before, or when there is no room.
+    fn tell(&mut self, up_seid: Seid, told: Told) -> bool {
+        let known = self.told.entry(up_seid).or_default();
+        let is_new = !known.contains(&told) && known.len() < REPORT_ITEMS_PER_SESSION_MAX;
+        if is_new {
+            known.push(told);
+        }
+        is_new
+    }
+
+    /// Holds a notification back until `at`. What finds no room is told at once.
+    fn delay(&mut self, at: Nanos, up_seid: Seid, notification: Notification) {
+        let at = if self.delayed.len() < REPORT_ITEMS_MAX { at } else { Nanos(0) };
+        self.delayed_total += 1;
+        self.delayed.insert((at, self.delayed_total), (up_seid, notification));
+    }
+
+    fn take_delayed(&mut self, now: Nanos) -> Option<(Seid, Notification)> {
+        let entry = self.delayed.first_entry().filter(|entry| entry.key().0 <= now)?;
+        Some(entry.remove())
+    }
+
+    /// When the next delayed notification is due.
+    pub fn next_notification(&self) -> Option<Nanos> {
+        self.delayed.first_key_value().map(|(&(at, _), _)| at)
+    }
+
+    /// Forgets the reports of `owner`; `is_gone` tells which sessions are.
+    fn forget(&mut self, owner: OwnerId, is_gone: impl Fn(Seid) -> bool) {
+        let Self { queues, in_flight_count, waiting_count, told, .. } = self;
+        told.retain(|&up_seid, _| !is_gone(up_seid));
+        queues.retain(|_, queue| {
+            let goes = queue.owner == owner;
             if goes {
                 *in_flight_count -= usize::from(queue.in_flight);
                 *waiting_count -= queue.waiting.len();
@@ -142,11 +191,29 @@ impl Reports {
 
     /// Forgets one session; returns the sequence number of its request in flight.
     fn remove(&mut self, up_seid: Seid) -> Option<u32> {
+        self.told.remove(&up_seid);
         let queue = self.queues.remove(&up_seid)?;
         self.in_flight_count -= usize::from(queue.in_flight);
         self.waiting_count -= queue.waiting.len();
         queue.sequence
     }
+}
+
+/// The FAR of `pdr` if it asks to be told of such data. Spec: TS 29.244 §8.2.26.
+fn wanting_far(session: &Session, pdr: PdrId, delivery: Option<DataDelivery>) -> Option<&Far> {
+    let pdr = session.pdrs().iter().find(|known| known.id == pdr)?;
+    let far = session.fars().iter().find(|far| Some(far.id) == pdr.far)?;
+    let notice = match delivery {
+        None => ApplyAction::NOCP,
+        Some(DataDelivery::Buffered) => ApplyAction::BDPN,
+        Some(DataDelivery::Discarded) => ApplyAction::DDPN,
+    };
+    Some(far).filter(|far| far.action.contains(notice))
+}
+
+fn notification_delay(session: &Session, far: &Far) -> Nanos {
+    let bar = session.bars().iter().find(|bar| Some(bar.id) == far.bar);
+    bar.map_or(Nanos(0), |bar| Nanos::from_millis(50 * u64::from(bar.notification_delay)))
 }
 
 /// The items at the front that fit one request: one Downlink Data Report has one data status.
@@ -213,16 +280,69 @@ impl Node {
             WorkerEvent::DownlinkData { session, pdr, dscp, qfi, delivery } => {
                 let service =
                     DownlinkDataServiceInformation { paging_policy_indication: dscp, qfi };
-                let status = delivery.map(|delivery| match delivery {
-                    DataDelivery::Buffered => DataStatus::BUFF,
-                    DataDelivery::Discarded => DataStatus::DROP,
-                });
-                self.report(now, session, ReportItem::DownlinkData { pdr, service, status });
+                self.handle_downlink_data(now, session, pdr, service, delivery);
             }
             WorkerEvent::NeighbourWanted { .. }
             | WorkerEvent::NeighbourSeen { .. }
             | WorkerEvent::ErrorIndication { .. }
             | WorkerEvent::EndMarker { .. } => {}
+        }
+    }
+
+    /// Tells the CP function of downlink data once per activation of its FAR, after the delay that
+    /// the FAR's BAR asks for. Spec: TS 29.244 §5.2.3.1, §8.2.26, §8.2.28.
+    fn handle_downlink_data(
+        &mut self,
+        now: Nanos,
+        up_seid: Seid,
+        pdr: PdrId,
+        service: DownlinkDataServiceInformation,
+        delivery: Option<DataDelivery>,
+    ) {
+        let Some(session) = self.store.session(up_seid) else {
+            self.counters.scalars.reports_of_gone_sessions += 1;
+            return;
+        };
+        let far = wanting_far(session, pdr, delivery);
+        let told = far.map(|far| Told { far: far.id, pdr, delivery });
+        let Some(told) = told.filter(|&told| self.reports.tell(up_seid, told)) else {
+            self.counters.scalars.notifications_spared += 1;
+            return;
+        };
+        let notification = Notification { told, service };
+        match far.map_or(Nanos(0), |far| notification_delay(session, far)) {
+            Nanos(0) => self.notify(now, up_seid, notification),
+            delay => self.reports.delay(now + delay, up_seid, notification),
+        }
+    }
+
+    /// Reports downlink data, unless nobody wants to know any more.
+    fn notify(&mut self, now: Nanos, up_seid: Seid, notification: Notification) {
+        let Notification { told: Told { far, pdr, delivery }, service } = notification;
+        let session = self.store.session(up_seid);
+        let wanting = session.and_then(|session| wanting_far(session, pdr, delivery));
+        if wanting.is_none_or(|wanting| wanting.id != far) {
+            self.counters.scalars.notifications_spared += 1;
+            return;
+        }
+        let status = delivery.map(|delivery| match delivery {
+            DataDelivery::Buffered => DataStatus::BUFF,
+            DataDelivery::Discarded => DataStatus::DROP,
+        });
+        self.report(now, up_seid, ReportItem::DownlinkData { pdr, service, status });
+    }
+
+    /// Sends notifications whose delay is over.
+    pub(crate) fn send_due_notifications(&mut self, now: Nanos) {
+        while let Some((up_seid, notification)) = self.reports.take_delayed(now) {
+            self.notify(now, up_seid, notification);
+        }
+    }
+
+    /// The next packet of these FARs is told of, whatever was told before.
+    pub(crate) fn rearm_notifications(&mut self, up_seid: Seid, fars: &[FarId]) {
+        if let Some(told) = self.reports.told.get_mut(&up_seid) {
+            told.retain(|told| !fars.contains(&told.far));
         }
     }
 
@@ -285,11 +405,38 @@ impl Node {
         };
         if message.cause == Cause::SessionContextNotFound {
             self.remove_unknown_session(up_seid);
-        } else if !message.cause.is_accepted() {
+        } else if message.cause.is_accepted() {
+            self.follow_response(up_seid, &message);
+        } else {
             self.counters.scalars.reports_refused += 1;
         }
         self.reports.finish(up_seid);
         self.send_reports(response.now);
+    }
+
+    /// Does what an accepting response asks for: a changed BAR, buffered packets discarded.
+    /// Spec: TS 29.244 §7.5.9.1, §7.5.9.2.
+    fn follow_response(&mut self, up_seid: Seid, message: &SessionReportResponse<'_>) {
+        let flags = message.pfcp_sr_rsp_flags.unwrap_or_default();
+        let update = message.update_bar.as_ref().map(rule_decode::update_bar);
+        let mut change =
+            Change { drop_buffered: flags.contains(PfcpSrRspFlags::DROBU), ..Change::default() };
+        match update {
+            Some(Ok(update)) => change.update_bars.push(update),
+            Some(Err(_)) => self.counters.scalars.report_responses_not_applied += 1,
+            None => {}
+        }
+        if change == Change::default() {
+            return;
+        }
+        match self.store.modify(up_seid, change) {
+            Ok(modified) => {
+                if let Some(delta) = modified.delta {
+                    self.publish(delta);
+                }
+            }
+            Err(_) => self.counters.scalars.report_responses_not_applied += 1,
+        }
     }
 
     /// The CP function does not know the session: it goes. Spec: TS 29.244 §6.3.5.
@@ -304,6 +451,8 @@ impl Node {
     /// Takes notice that a report stayed without a response.
     pub(crate) fn lose_report(&mut self, now: Nanos, up_seid: Seid, items: usize) {
         self.counters.scalars.reports_lost_no_response += as_count(items);
+        // Whoever missed the report is told again when more data comes.
+        self.reports.told.remove(&up_seid);
         self.reports.finish(up_seid);
         self.send_reports(now);
     }
@@ -317,8 +466,48 @@ impl Node {
 
     /// Gives up the reports of an association that ends.
     pub(crate) fn forget_reports_of_owner(&mut self, owner: OwnerId) {
-        self.reports.forget(|_, of| of == owner);
+        let store = &self.store;
+        self.reports.forget(owner, |up_seid| store.session(up_seid).is_none());
         self.transactions
             .cancel(|p| matches!(p, Purpose::SessionReport { owner: of, .. } if *of == owner));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(pdr: u16) -> ReportItem {
+        let service = DownlinkDataServiceInformation::default();
+        ReportItem::DownlinkData { pdr: PdrId(pdr), service, status: None }
+    }
+
+    #[test]
+    fn waiting_items_of_a_session_are_bounded_and_equal_ones_merged() {
+        let mut reports = Reports::default();
+        let max = u16::try_from(REPORT_ITEMS_PER_SESSION_MAX).unwrap();
+        for pdr in 0..max {
+            assert!(reports.push(Seid(1), OwnerId(1), item(pdr)));
+        }
+        assert!(reports.push(Seid(1), OwnerId(1), item(0)), "waits already");
+        assert!(!reports.push(Seid(1), OwnerId(1), item(max)));
+        assert!(reports.push(Seid(2), OwnerId(1), item(max)), "another session has room");
+        assert_eq!(reports.waiting_count, REPORT_ITEMS_PER_SESSION_MAX + 1);
+    }
+
+    #[test]
+    fn requests_in_flight_are_bounded_and_the_next_session_gets_the_room() {
+        let mut reports = Reports::default();
+        let max = u64::try_from(REPORTS_IN_FLIGHT_MAX).unwrap();
+        for seid in 0..=max {
+            assert!(reports.push(Seid(seid), OwnerId(1), item(1)));
+        }
+        let started = core::iter::from_fn(|| reports.start()).count();
+        assert_eq!(started, REPORTS_IN_FLIGHT_MAX);
+        reports.finish(Seid(0));
+        assert_eq!(reports.start().map(|(seid, _)| seid), Some(Seid(max)));
+        reports.forget(OwnerId(1), |_| true);
+        assert_eq!((reports.in_flight_count, reports.waiting_count), (0, 0));
+        assert!(reports.queues.is_empty());
     }
 }

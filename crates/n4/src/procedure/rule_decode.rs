@@ -6,7 +6,7 @@
 use core::net::IpAddr;
 
 use adit_pfcp::grouped::{
-    CreateFar, CreatePdr, CreateQer, ForwardingParameters, Pdi, UpdateFar,
+    CreateBar, CreateFar, CreatePdr, CreateQer, ForwardingParameters, Pdi, UpdateBar, UpdateFar,
     UpdateForwardingParameters, UpdatePdr, UpdateQer,
 };
 use adit_pfcp::ie::{
@@ -18,8 +18,9 @@ use adit_rules::{
     SourceInterface, UeAddresses,
 };
 use adit_session::{
-    FTeidSpec, Far, FarUpdate, Forwarding, ForwardingUpdate, GateStatus, LocalAddresses, PdiSpec,
-    PdrSpec, PdrUpdate, Qer, QerUpdate, Rates, RuleId, SdfSpec, UeMatch, UeSide,
+    Bar, BarUpdate, FTeidSpec, Far, FarUpdate, Forwarding, ForwardingUpdate, GateStatus,
+    LocalAddresses, PdiSpec, PdrSpec, PdrUpdate, Qer, QerUpdate, Rates, RuleId, SdfSpec, UeMatch,
+    UeSide,
 };
 use adit_types::Ipv6Prefix;
 
@@ -146,7 +147,7 @@ pub(super) fn create_far(group: &CreateFar<'_>, local: LocalAddresses) -> Result
     let parameters = group.forwarding_parameters.as_ref();
     let forwarding = parameters.map(|parameters| forwarding(parameters, local)).transpose();
     let forwarding = forwarding.map_err(|rejected| rejected.in_rule(RuleId::Far(id)))?;
-    Ok(Far { id, action: action(group.apply_action), forwarding })
+    Ok(Far { id, action: action(group.apply_action), bar: group.bar_id, forwarding })
 }
 
 pub(super) fn update_far(
@@ -157,7 +158,8 @@ pub(super) fn update_far(
     let parameters = group.update_forwarding_parameters.as_ref();
     let forwarding = parameters.map(|parameters| forwarding_update(parameters, local)).transpose();
     let forwarding = forwarding.map_err(|rejected| rejected.in_rule(RuleId::Far(id)))?;
-    Ok(FarUpdate { id, action: group.apply_action.map(action), forwarding })
+    let action = group.apply_action.map(action);
+    Ok(FarUpdate { id, action, bar: group.bar_id, forwarding })
 }
 
 /// The store refuses flags that it does not know.
@@ -185,20 +187,15 @@ fn forwarding_update(
     local: LocalAddresses,
 ) -> Result<ForwardingUpdate, Rejected> {
     let flags = group.pfcp_sm_req_flags.unwrap_or_default();
-    // End Markers are not sent yet, and EMPU is not offered. Spec: TS 29.244 §5.2.3.3.
-    if flags.contains(ie::PfcpSmReqFlags::SNDEM) {
-        return Err(Rejected::unsupported(IeType::PFCPSMREQ_FLAGS));
-    }
-    let outer_header_creation = match group.outer_header_creation {
-        None => None,
-        Some(Nullable::Value(ie)) => Some(creation(ie, local)?),
-        // The store has no way to take an outer header away from a FAR.
-        Some(Nullable::Null) => return Err(unusable(IeType::OUTER_HEADER_CREATION)),
-    };
+    let header = group.outer_header_creation;
+    let outer_header_creation =
+        header.and_then(|ie| ie.value()).map(|ie| creation(ie, local)).transpose()?;
     Ok(ForwardingUpdate {
         destination: group.destination_interface.map(destination).transpose()?,
         network_instance: group.network_instance.map(name::network_instance),
         outer_header_creation,
+        withdraw_outer_header: header == Some(Nullable::Null),
+        send_end_marker: flags.contains(ie::PfcpSmReqFlags::SNDEM),
         // Without a marking the octet is zero.
         transport_level_marking: group
             .transport_level_marking
@@ -250,6 +247,29 @@ fn creation(
 fn marking(ie: ie::TransportLevelMarking) -> u8 {
     let [value, mask] = ie.0.to_be_bytes();
     value & mask
+}
+
+pub(super) fn create_bar(group: &CreateBar<'_>) -> Bar {
+    Bar {
+        id: group.bar_id,
+        notification_delay: group.downlink_data_notification_delay.map_or(0, |delay| delay.0),
+        suggested_pkts: group.suggested_buffering_packets_count.map(|count| count.0.into()),
+    }
+}
+
+/// A BAR's update. A buffering duration is for peers that we told that we support it.
+/// Spec: TS 29.244 §8.2.25 (DLBD).
+pub(super) fn update_bar(group: &UpdateBar<'_>) -> Result<BarUpdate, Rejected> {
+    if group.dl_buffering_duration.is_some() {
+        let rejected = Rejected::unsupported(IeType::DL_BUFFERING_DURATION);
+        return Err(rejected.in_rule(RuleId::Bar(group.bar_id)));
+    }
+    let count = group.suggested_buffering_packets_count.map(|count| count.0.into());
+    Ok(BarUpdate {
+        id: group.bar_id,
+        notification_delay: group.downlink_data_notification_delay.map(|delay| delay.0),
+        suggested_pkts: group.dl_buffering_suggested_packet_count.map(|n| n.0).or(count),
+    })
 }
 
 pub(super) fn create_qer(group: &CreateQer<'_>) -> Qer {

@@ -1,15 +1,18 @@
 //! Forwarding action rules.
 
-use adit_rules::{ApplyAction, DestinationInterface, OuterHeaderCreation};
-use adit_types::FarId;
+use adit_rules::{ApplyAction, DestinationInterface, GtpuTunnel, OuterHeaderCreation};
+use adit_types::{BarId, FarId};
 
 /// A FAR. Spec: TS 29.244 §7.5.2.3.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Far {
     /// Identifier, unique within the session.
     pub id: FarId,
-    /// What to do: exactly one of DROP and FORW, nothing else yet.
+    /// What to do: exactly one of DROP, FORW and BUFF; NOCP and BDPN with BUFF, DDPN with DROP or
+    /// BUFF.
     pub action: ApplyAction,
+    /// How to buffer.
+    pub bar: Option<BarId>,
     /// Where and how to forward; required while the action forwards.
     pub forwarding: Option<Forwarding>,
 }
@@ -25,4 +28,15 @@ pub struct Forwarding {
     pub outer_header_creation: Option<OuterHeaderCreation>,
     /// Traffic class octet of the outer header.
     pub transport_level_marking: Option<u8>,
+}
+
+impl Far {
+    /// The tunnel that packets are sent through, if the FAR creates a GTP-U header.
+    #[must_use]
+    pub fn tunnel(&self) -> Option<GtpuTunnel> {
+        match self.forwarding.as_ref()?.outer_header_creation? {
+            OuterHeaderCreation::Gtpu(tunnel) => Some(tunnel),
+            _ => None,
+        }
+    }
 }

@@ -3,10 +3,12 @@
 //! The control plane's view, kept for modification and display. Workers never see it; they run what
 //! `update::s3_compile` makes of it.
 
+mod bar;
 mod far;
 mod pdr;
 mod qer;
 
+pub use bar::Bar;
 pub use far::{Far, Forwarding};
 pub use pdr::{FTeid, Pdi, Pdr, Sdf, UeMatch, UeSide};
 pub use qer::{GateStatus, Qer, Rates};
@@ -20,4 +22,6 @@ pub struct Records {
     pub fars: Vec<Far>,
     /// QERs.
     pub qers: Vec<Qer>,
+    /// BARs.
+    pub bars: Vec<Bar>,
 }

@@ -114,17 +114,12 @@ fn is_ue_prefix(local: &LocalAddresses, prefix: Ipv6Prefix) -> bool {
 /// Checks what a FAR says by itself. Spec: TS 29.244 §7.5.2.3, §8.2.26.
 pub(super) fn far(local: &LocalAddresses, far: &Far) -> Result<(), Refusal> {
     let Far { id, action, .. } = *far;
-    let supported = ApplyAction::DROP.union(ApplyAction::FORW);
-    if action.bits() & !supported.bits() != 0 {
-        return Err(Refusal::UnsupportedAction { far: id, action });
-    }
-    if action != ApplyAction::DROP && action != ApplyAction::FORW {
-        return Err(Refusal::ContradictoryAction { far: id, action });
-    }
+    apply_action(id, action)?;
+    let forwards = action.contains(ApplyAction::FORW);
     let Some(forwarding) = &far.forwarding else {
-        return match action {
-            ApplyAction::FORW => Err(Refusal::FarWithoutForwardingParameters { far: id }),
-            _ => Ok(()),
+        return match forwards {
+            true => Err(Refusal::FarWithoutForwardingParameters { far: id }),
+            false => Ok(()),
         };
     };
     if forwarding.destination == DestinationInterface::CpFunction {
@@ -132,12 +127,30 @@ pub(super) fn far(local: &LocalAddresses, far: &Far) -> Result<(), Refusal> {
     }
     match &forwarding.outer_header_creation {
         // INTEROP: pfcpsim 1.2.0, like SMFs of its family, gives a FAR that drops a tunnel of zeros.
-        _ if !action.contains(ApplyAction::FORW) => Ok(()),
+        _ if !forwards => Ok(()),
         Some(outer) => outer_header_creation(local, id, forwarding.destination, outer),
         None if forwarding.destination == DestinationInterface::Access => {
             Err(Refusal::FarWithoutOuterHeader { far: id })
         }
         None => Ok(()),
+    }
+}
+
+/// One of DROP, FORW and BUFF; NOCP and BDPN tell of buffering, DDPN of discarding.
+/// Spec: TS 29.244 §8.2.26.
+fn apply_action(far: FarId, action: ApplyAction) -> Result<(), Refusal> {
+    if action.bits() & !ApplyAction::all().difference(ApplyAction::DUPL).bits() != 0 {
+        return Err(Refusal::UnsupportedAction { far, action });
+    }
+    let allowed = match action.intersection(ApplyAction::FATES) {
+        ApplyAction::FORW => ApplyAction::FORW,
+        ApplyAction::DROP => ApplyAction::DROP.union(ApplyAction::DDPN),
+        ApplyAction::BUFF => ApplyAction::BUFF.union(ApplyAction::NOTICES),
+        _ => ApplyAction::empty(),
+    };
+    match allowed.contains(action) && !action.is_empty() {
+        true => Ok(()),
+        false => Err(Refusal::ContradictoryAction { far, action }),
     }
 }
 

@@ -4,12 +4,13 @@
 //! rules mean to each other and to other sessions is the next stage's.
 
 use adit_rules::SdfFilter;
-use adit_types::{FarId, PdrId, QerId};
+use adit_types::{BarId, FarId, PdrId, QerId};
 
 use crate::change::{
-    Change, FTeidSpec, FarUpdate, ForwardingUpdate, PdiSpec, PdrSpec, PdrUpdate, QerUpdate, SdfSpec,
+    BarUpdate, Change, FTeidSpec, FarUpdate, ForwardingUpdate, PdiSpec, PdrSpec, PdrUpdate,
+    QerUpdate, SdfSpec,
 };
-use crate::record::{FTeid, Far, Forwarding, Pdi, Pdr, Qer, Records, Sdf};
+use crate::record::{Bar, FTeid, Far, Forwarding, Pdi, Pdr, Qer, Records, Sdf};
 use crate::refusal::{Refusal, RuleId};
 use crate::sdf_text;
 
@@ -22,6 +23,8 @@ pub(super) struct Draft {
     pub records: Records,
     /// In the order of the change, at most one per PDR.
     pub wanted: Vec<Wanted>,
+    /// Buffered packets are to be discarded.
+    pub drop_buffered: bool,
 }
 
 /// A PDR that wants a TEID of us.
@@ -35,10 +38,11 @@ pub(super) struct Wanted {
 
 /// Applies removals, then creations, then updates.
 pub(super) fn provide(records: Records, change: Change) -> Result<Draft, Refusal> {
-    let mut draft = Draft { records, wanted: Vec::new() };
+    let mut draft = Draft { records, wanted: Vec::new(), drop_buffered: change.drop_buffered };
     remove_all(&mut draft.records.pdrs, &change.remove_pdrs)?;
     remove_all(&mut draft.records.fars, &change.remove_fars)?;
     remove_all(&mut draft.records.qers, &change.remove_qers)?;
+    remove_all(&mut draft.records.bars, &change.remove_bars)?;
     for spec in change.create_pdrs {
         let pdr = create_pdr(&mut draft.wanted, spec)?;
         insert(&mut draft.records.pdrs, pdr)?;
@@ -48,6 +52,13 @@ pub(super) fn provide(records: Records, change: Change) -> Result<Draft, Refusal
     }
     for qer in change.create_qers {
         insert(&mut draft.records.qers, qer)?;
+    }
+    for bar in change.create_bars {
+        insert(&mut draft.records.bars, bar)?;
+    }
+    refuse_repetition(change.update_bars.iter().map(|update| RuleId::Bar(update.id)))?;
+    for update in change.update_bars {
+        update_bar(find(&mut draft.records.bars, update.id)?, update);
     }
     refuse_repetition(change.update_pdrs.iter().map(|update| RuleId::Pdr(update.id)))?;
     refuse_repetition(change.update_fars.iter().map(|update| RuleId::Far(update.id)))?;
@@ -98,6 +109,16 @@ impl Rule for Qer {
     }
     fn rule(id: QerId) -> RuleId {
         RuleId::Qer(id)
+    }
+}
+
+impl Rule for Bar {
+    type Id = BarId;
+    fn id(&self) -> BarId {
+        self.id
+    }
+    fn rule(id: BarId) -> RuleId {
+        RuleId::Bar(id)
     }
 }
 
@@ -203,6 +224,7 @@ fn provide_sdf(pdr: PdrId, spec: SdfSpec) -> Result<Sdf, Refusal> {
 
 fn update_far(far: &mut Far, update: FarUpdate) -> Result<(), Refusal> {
     far.action = update.action.unwrap_or(far.action);
+    far.bar = update.bar.or(far.bar);
     let Some(parts) = update.forwarding else { return Ok(()) };
     let forwarding = update_forwarding(far.forwarding.take(), parts);
     far.forwarding = Some(forwarding.ok_or(Refusal::FarWithoutDestination { far: update.id })?);
@@ -225,9 +247,16 @@ fn update_forwarding(before: Option<Forwarding>, parts: ForwardingUpdate) -> Opt
             .network_instance
             .or(before.network_instance)
             .filter(|name| !name.is_empty()),
-        outer_header_creation: parts.outer_header_creation.or(before.outer_header_creation),
+        outer_header_creation: parts
+            .outer_header_creation
+            .or(before.outer_header_creation.filter(|_| !parts.withdraw_outer_header)),
         transport_level_marking: parts.transport_level_marking.or(before.transport_level_marking),
     })
+}
+
+fn update_bar(bar: &mut Bar, update: BarUpdate) {
+    bar.notification_delay = update.notification_delay.unwrap_or(bar.notification_delay);
+    bar.suggested_pkts = update.suggested_pkts.or(bar.suggested_pkts);
 }
 
 fn update_qer(qer: &mut Qer, update: &QerUpdate) {

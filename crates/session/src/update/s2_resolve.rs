@@ -11,7 +11,7 @@ use super::s1_provide::{Draft, Wanted};
 use super::{check, provisioned};
 use crate::alloc::{Holder, TeidPlan};
 use crate::keys;
-use crate::record::{FTeid, Pdr, Records};
+use crate::record::{FTeid, Far, Pdr, Records};
 use crate::refusal::{Refusal, RuleKind};
 use crate::store::{CreatedPdr, LocalAddresses, SessionStore};
 
@@ -24,6 +24,8 @@ pub(crate) struct Resolved {
     pub teids: TeidPlan,
     /// Which PDR got which of them.
     pub created: Vec<CreatedPdr>,
+    /// Buffered packets are discarded.
+    pub drop_buffered: bool,
 }
 
 /// Resolves the draft of session `index`.
@@ -32,11 +34,12 @@ pub(super) fn resolve(
     index: SessionIndex,
     draft: Draft,
 ) -> Result<Resolved, Refusal> {
-    let Draft { mut records, wanted } = draft;
+    let Draft { mut records, wanted, drop_buffered } = draft;
     check_counts(&records)?;
     for far in &records.fars {
         check::far(&store.local, far)?;
         provisioned::far(&store.provisioning, far)?;
+        check_bar(&records, far)?;
     }
     for pdr in &records.pdrs {
         check::pdr(&store.local, pdr)?;
@@ -56,7 +59,7 @@ pub(super) fn resolve(
     if keys::claims(&records).len() > KEYS_PER_SESSION_MAX {
         return Err(Refusal::TooManyKeys);
     }
-    Ok(Resolved { records, teids, created })
+    Ok(Resolved { records, teids, created, drop_buffered })
 }
 
 /// True when packets of the PDR arrive in a tunnel.
@@ -92,9 +95,17 @@ fn check_counts(records: &Records) -> Result<(), Refusal> {
         (RuleKind::Pdr, records.pdrs.len()),
         (RuleKind::Far, records.fars.len()),
         (RuleKind::Qer, records.qers.len()),
+        (RuleKind::Bar, records.bars.len()),
     ];
     match counts.into_iter().find(|&(_, count)| count > RULES_PER_SESSION_MAX) {
         Some((kind, _)) => Err(Refusal::TooManyRules { kind }),
+        None => Ok(()),
+    }
+}
+
+fn check_bar(records: &Records, far: &Far) -> Result<(), Refusal> {
+    match far.bar.filter(|&bar| !records.bars.iter().any(|known| known.id == bar)) {
+        Some(bar) => Err(Refusal::UnknownBar { far: far.id, bar }),
         None => Ok(()),
     }
 }

@@ -1,9 +1,10 @@
 //! Stage 3: turn records into the rules that workers run. Cannot fail: references were resolved.
 
 use adit_rules::{
-    ApplyAction, DestinationInterface, FarEntry, PdrEntry, QerEntry, SessionRules, SourceInterface,
-    UeAddresses,
+    ApplyAction, DeltaId, DestinationInterface, FarEntry, PdrEntry, QerEntry, SessionRules,
+    SourceInterface, UeAddresses,
 };
+use adit_types::limits::{BUFFER_PKTS_DEFAULT, BUFFER_PKTS_PER_SESSION_MAX};
 use adit_types::{Direction, NextHopIndex, Seid, Teid};
 
 use crate::provisioning::Provisioning;
@@ -13,14 +14,20 @@ use crate::record::{Far, Pdr, Qer, Records};
 ///
 /// PDRs come out by direction, ascending precedence and identifier; FARs and QERs in the order of
 /// their records, which is what the positions in a [`PdrEntry`] count.
-pub(super) fn compile(known: &Provisioning, up_seid: Seid, records: &Records) -> SessionRules {
+pub(super) fn compile(
+    known: &Provisioning,
+    (up_seid, buffer_epoch): (Seid, u32),
+    records: &Records,
+) -> SessionRules {
     SessionRules {
         up_seid,
+        generation: DeltaId::default(),
+        buffer_epoch,
         ue: ue_addresses(records),
         tunnel_sides: tunnel_sides(records),
         uplink: pdrs(known, records, Direction::Uplink),
         downlink: pdrs(known, records, Direction::Downlink),
-        fars: records.fars.iter().map(|record| far(known, record)).collect(),
+        fars: records.fars.iter().map(|record| far(known, records, record)).collect(),
         qers: records.qers.iter().map(qer).collect(),
     }
 }
@@ -86,7 +93,9 @@ fn resolved(position: Option<usize>) -> u16 {
 
 /// A FAR that drops needs no destination; it gets one that no stage looks at. Its tunnel was not
 /// judged and stays behind.
-fn far(known: &Provisioning, far: &Far) -> FarEntry {
+fn far(known: &Provisioning, records: &Records, far: &Far) -> FarEntry {
+    let bar = records.bars.iter().find(|bar| Some(bar.id) == far.bar);
+    let suggested = bar.and_then(|bar| bar.suggested_pkts).unwrap_or(BUFFER_PKTS_DEFAULT);
     let forwarding = far.forwarding.as_ref();
     let network_instance = forwarding.and_then(|parts| parts.network_instance.as_deref());
     let forwards = far.action.contains(ApplyAction::FORW);
@@ -100,6 +109,7 @@ fn far(known: &Provisioning, far: &Far) -> FarEntry {
             .and_then(|parts| parts.outer_header_creation),
         transport_level_marking: forwarding.and_then(|parts| parts.transport_level_marking),
         next_hop: NextHopIndex::NONE,
+        buffer_pkts_max: suggested.min(BUFFER_PKTS_PER_SESSION_MAX),
     }
 }
 

@@ -49,15 +49,21 @@ pub(crate) fn compile_change(
     resolved: &Resolved,
     fate: Fate,
 ) -> Compiled {
-    let compile = |records| compile(&store.provisioning, session.up_seid, records);
+    let compile = |epoch, records| compile(&store.provisioning, (session.up_seid, epoch), records);
+    let epochs = (session.buffer_epoch, epoch_after(session, resolved.drop_buffered));
     let (before, after) = (&session.records, &resolved.records);
     let key_changes = changes(&keys::keys(before), &keys::keys(after));
-    let rules = (fate != Fate::Delete).then(|| Box::new(compile(after)));
+    let rules = (fate != Fate::Delete).then(|| Box::new(compile(epochs.1, after)));
     let unchanged = fate == Fate::Modify
         && key_changes.is_empty()
-        && rules.as_deref() == Some(&compile(before));
+        && rules.as_deref() == Some(&compile(epochs.0, before));
     let (claims_before, claims_after) = (keys::claims(before), keys::claims(after));
     Compiled { fate, claims_before, claims_after, key_changes, rules, unchanged }
+}
+
+/// Raised when buffered packets go.
+fn epoch_after(session: &Session, drop_buffered: bool) -> u32 {
+    session.buffer_epoch.wrapping_add(u32::from(drop_buffered))
 }
 
 /// Commits `resolved` as the new rules of `session`, which is not in its place meanwhile.
@@ -72,6 +78,7 @@ pub(crate) fn commit(
     let Compiled { fate, claims_before, claims_after, key_changes, rules, unchanged } = compiled;
     session.records = resolved.records;
     store.teids.commit(resolved.teids, index);
+    session.buffer_epoch = epoch_after(&session, resolved.drop_buffered);
     let retired = move_claims(store, index, &claims_before, &claims_after);
     if store.fault_in_commit {
         store.fault_in_commit = false;

@@ -87,6 +87,7 @@ pub fn downlink(last: u8) -> PdrSpec {
 pub fn far(id: u32, destination: DestinationInterface) -> Far {
     let outer_header_creation = (destination == DestinationInterface::Access).then(|| tunnel(5));
     Far {
+        bar: None,
         id: FarId(id),
         action: ApplyAction::FORW,
         forwarding: Some(Forwarding {

@@ -336,7 +336,7 @@ fn pdr_spec() -> impl Strategy<Value = PdrSpec> {
 
 fn far_spec() -> impl Strategy<Value = Far> {
     (1..4u32, 0..4u8).prop_map(|(id, kind)| match kind {
-        0 => Far { id: FarId(id), action: ApplyAction::DROP, forwarding: None },
+        0 => Far { id: FarId(id), action: ApplyAction::DROP, bar: None, forwarding: None },
         1 => far(id, DestinationInterface::Access),
         _ => far(id, DestinationInterface::Core),
     })
@@ -384,6 +384,7 @@ fn pdr_update() -> impl Strategy<Value = PdrUpdate> {
 fn far_update() -> impl Strategy<Value = FarUpdate> {
     let action = prop::option::of(prop::sample::select(vec![ApplyAction::DROP, ApplyAction::FORW]));
     (1..4u32, action, any::<bool>()).prop_map(|(id, action, has_tunnel)| FarUpdate {
+        bar: None,
         id: FarId(id),
         action,
         forwarding: has_tunnel.then(|| ForwardingUpdate {

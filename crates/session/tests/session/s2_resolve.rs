@@ -4,14 +4,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_rules::{
     ApplyAction, DestinationInterface, GtpuTunnel, OuterHeaderCreation, OuterHeaderRemoval,
-    SourceInterface, UeAddresses,
+    RuleDelta, SourceInterface, UeAddresses,
 };
 use adit_session::{
-    Change, FTeidSpec, FarUpdate, PdrSpec, PdrUpdate, Refusal, RuleId, RuleKind, SdfSpec,
-    SessionStore, UeMatch, UeSide,
+    Bar, BarUpdate, Change, FTeidSpec, FarUpdate, ForwardingUpdate, PdrSpec, PdrUpdate, Refusal,
+    RuleId, RuleKind, SdfSpec, SessionStore, UeMatch, UeSide,
 };
-use adit_types::limits::{QERS_PER_PDR_MAX, RULES_PER_SESSION_MAX, SDF_FILTERS_PER_PDR_MAX};
-use adit_types::{FarId, PdrId, QerId, Teid};
+use adit_types::limits::{
+    BUFFER_PKTS_PER_SESSION_MAX, QERS_PER_PDR_MAX, RULES_PER_SESSION_MAX, SDF_FILTERS_PER_PDR_MAX,
+};
+use adit_types::{BarId, FarId, PdrId, QerId, Teid};
 
 use crate::builders::*;
 
@@ -250,25 +252,117 @@ fn ue_address_as_destination_in_uplink_is_refused() {
 }
 
 #[test]
-fn far_action_must_be_either_drop_or_forward() {
+fn far_action_has_one_fate_and_the_notices_that_go_with_it() {
+    use ApplyAction as A;
     let far = FarId(1);
-    for action in [ApplyAction::BUFF, ApplyAction::FORW | ApplyAction::DUPL] {
+    for action in [A::FORW | A::DUPL, A::from_bits_retain(1 << 11 | 2)] {
         assert_eq!(
             refused(|c| c.create_fars[0].action = action),
             Refusal::UnsupportedAction { far, action }
         );
     }
-    let action = ApplyAction::from_bits_retain(1 << 9 | 2);
-    assert_eq!(
-        refused(|c| c.create_fars[0].action = action),
-        Refusal::UnsupportedAction { far, action }
-    );
-    for action in [ApplyAction::empty(), ApplyAction::DROP | ApplyAction::FORW] {
+    let contradictory = [
+        A::empty(),
+        A::DROP | A::FORW,
+        A::FORW | A::BUFF,
+        A::NOCP,
+        A::FORW | A::NOCP,
+        A::DROP | A::BDPN,
+    ];
+    for action in contradictory {
         assert_eq!(
             refused(|c| c.create_fars[0].action = action),
             Refusal::ContradictoryAction { far, action }
         );
     }
+    for action in [A::DROP | A::DDPN, A::BUFF, A::BUFF | A::NOTICES] {
+        let mut change = session(1);
+        change.create_fars[0].action = action;
+        change.create_fars[0].forwarding = None;
+        assert!(store(4).establish(OWNER, CP, change).is_ok(), "{action:?}");
+    }
+}
+
+#[test]
+fn far_names_a_bar_of_its_session() {
+    let (far, bar) = (FarId(1), BarId(7));
+    let refusal = refused(|c| c.create_fars[0].bar = Some(bar));
+    assert_eq!(refusal, Refusal::UnknownBar { far, bar });
+    let mut change = session(1);
+    change.create_fars[0].action = ApplyAction::BUFF;
+    change.create_fars[0].bar = Some(bar);
+    change.create_bars = vec![Bar { id: bar, notification_delay: 2, suggested_pkts: Some(9) }];
+    let mut store = store(4);
+    let established = store.establish(OWNER, CP, change).unwrap();
+    let held = |delta: &RuleDelta| delta.rules.as_ref().unwrap().fars[0].buffer_pkts_max;
+    assert_eq!(held(&established.delta), 9);
+    let update = BarUpdate { id: bar, notification_delay: None, suggested_pkts: Some(u16::MAX) };
+    let change = Change { update_bars: vec![update], ..Change::default() };
+    let modified = store.modify(established.up_seid, change).unwrap();
+    assert_eq!(held(&modified.delta.unwrap()), BUFFER_PKTS_PER_SESSION_MAX);
+    let removal = Change { remove_bars: vec![bar], ..Change::default() };
+    let refusal = store.modify(established.up_seid, removal).unwrap_err();
+    assert_eq!(refusal, Refusal::UnknownBar { far, bar });
+}
+
+#[test]
+fn buffered_packets_are_dropped_by_a_delta_though_no_rule_changes() {
+    let mut store = store(4);
+    let established = store.establish(OWNER, CP, session(1)).unwrap();
+    let change = Change { drop_buffered: true, ..Change::default() };
+    let delta = store.modify(established.up_seid, change).unwrap().delta.unwrap();
+    let before = established.delta.rules.unwrap().buffer_epoch;
+    assert_ne!(delta.rules.unwrap().buffer_epoch, before);
+    let unchanged = store.modify(established.up_seid, Change::default()).unwrap();
+    assert_eq!(unchanged.delta, None);
+}
+
+#[test]
+fn end_marker_closes_the_tunnel_that_a_far_leaves_once() {
+    let mut store = store(4);
+    let mut change = session(1);
+    let mut twin = change.create_fars[1].clone();
+    twin.id = FarId(3);
+    change.create_fars.push(twin);
+    let old = change.create_fars[1].tunnel().unwrap();
+    let up_seid = store.establish(OWNER, CP, change).unwrap().up_seid;
+    let to = |id, outer| FarUpdate {
+        id: FarId(id),
+        forwarding: Some(ForwardingUpdate {
+            outer_header_creation: Some(outer),
+            send_end_marker: true,
+            ..ForwardingUpdate::default()
+        }),
+        ..FarUpdate::default()
+    };
+    let same =
+        Change { update_fars: vec![to(2, OuterHeaderCreation::Gtpu(old))], ..Change::default() };
+    assert_eq!(store.modify(up_seid, same).unwrap().end_markers, []);
+    let moved =
+        Change { update_fars: vec![to(2, tunnel(9)), to(3, tunnel(9))], ..Change::default() };
+    assert_eq!(store.modify(up_seid, moved).unwrap().end_markers, [old]);
+}
+
+#[test]
+fn withdrawn_outer_header_is_legal_where_none_is_needed() {
+    let mut store = store(4);
+    let up_seid = store.establish(OWNER, CP, session(1)).unwrap().up_seid;
+    let withdraw = |destination| Change {
+        update_fars: vec![FarUpdate {
+            id: FarId(2),
+            forwarding: Some(ForwardingUpdate {
+                destination,
+                withdraw_outer_header: true,
+                ..ForwardingUpdate::default()
+            }),
+            ..FarUpdate::default()
+        }],
+        ..Change::default()
+    };
+    let refusal = store.modify(up_seid, withdraw(None)).unwrap_err();
+    assert_eq!(refusal, Refusal::FarWithoutOuterHeader { far: FarId(2) });
+    store.modify(up_seid, withdraw(Some(DestinationInterface::Core))).unwrap();
+    assert_eq!(store.session(up_seid).unwrap().fars()[1].tunnel(), None);
 }
 
 #[test]
@@ -302,7 +396,8 @@ fn far_that_drops_may_name_any_tunnel_until_it_forwards() {
     let established = store.establish(OWNER, CP, change).unwrap();
     let entry = &established.delta.rules.as_ref().unwrap().fars[1];
     assert_eq!(entry.outer_header_creation, None, "no worker sees it");
-    let forward = FarUpdate { id: FarId(2), action: Some(ApplyAction::FORW), forwarding: None };
+    let forward =
+        FarUpdate { id: FarId(2), action: Some(ApplyAction::FORW), bar: None, forwarding: None };
     let change = Change { update_fars: vec![forward], ..Change::default() };
     let refusal = store.modify(established.up_seid, change).unwrap_err();
     assert_eq!(refusal, Refusal::TunnelInvalid { far: FarId(2) });

@@ -73,8 +73,11 @@ pub fn rules(seid: u64, peers: &[&str]) -> SessionRules {
         })),
         transport_level_marking: None,
         next_hop: NextHopIndex::NONE,
+        buffer_pkts_max: 64,
     };
     SessionRules {
+        generation: adit_rules::DeltaId::default(),
+        buffer_epoch: 0,
         up_seid: Seid(seid),
         ue: Vec::new(),
         tunnel_sides: Vec::new(),

@@ -8,6 +8,7 @@ use adit_rules::{
     SourceInterface, UeAddresses,
 };
 use adit_session::{FTeidSpec, Far, PdrSpec, Qer};
+use adit_types::Seid;
 
 use super::frame::{Outer, checksum, link, next_hop_packet, tunnel, udp_sum};
 use super::packet::{BadIp, Container, Gtpu, Ip, gtpu, ip, is_forwardable, u16_at};
@@ -60,6 +61,15 @@ pub enum Outcome {
         /// The way it took through us.
         lane: Lane,
     },
+    /// Its FAR buffers.
+    Buffer {
+        /// The session.
+        seid: Seid,
+        /// Packets that the session may have waiting with it.
+        room: usize,
+        /// The way it took through us.
+        lane: Lane,
+    },
     /// Dropped.
     Drop(DropReason),
     /// Consumed by the slow path.
@@ -92,11 +102,38 @@ impl Oracle {
     #[must_use]
     pub fn judge(&self, port: u16, frame: &[u8]) -> Verdict {
         let mut counted = None;
-        let outcome = self.frame(port, frame, &mut counted).unwrap_or_else(Outcome::Drop);
+        let outcome = self.frame(port, frame, None, &mut counted).unwrap_or_else(Outcome::Drop);
         Verdict { outcome, counted }
     }
 
-    fn frame(&self, port: u16, frame: &[u8], counted: &mut Option<(usize, bool, u64)>) -> Exit {
+    /// Says what becomes of `frame`, which waited for the session `seid`, now that rules changed.
+    #[must_use]
+    pub fn judge_again(&self, seid: Seid, port: u16, frame: &[u8]) -> Verdict {
+        let mut counted = None;
+        let outcome = self.frame(port, frame, Some(seid), &mut counted);
+        let outcome = outcome.unwrap_or_else(|reason| {
+            // What rules stop; what lies on the way out has its own names.
+            Outcome::Drop(match reason {
+                DropReason::UeUnknown
+                | DropReason::TeidUnknown
+                | DropReason::UeSourceSpoofed
+                | DropReason::PdrUnmatched
+                | DropReason::OuterHeaderMismatch
+                | DropReason::GateClosed
+                | DropReason::FarDrop => DropReason::BufferDiscarded,
+                other => other,
+            })
+        });
+        Verdict { outcome, counted }
+    }
+
+    fn frame(
+        &self,
+        port: u16,
+        frame: &[u8],
+        waited_for: Option<Seid>,
+        counted: &mut Option<(usize, bool, u64)>,
+    ) -> Exit {
         if frame.len() < 14 {
             return Err(DropReason::FrameMalformed);
         }
@@ -131,7 +168,7 @@ impl Oracle {
                         Arrival { at, packet, ip, tunnel: None }
                     }
                 };
-                self.user_packet(&arrival, counted)
+                self.user_packet(&arrival, waited_for, counted)
             }
             0x0806 => arp(&frame[l3..]),
             _ => Err(DropReason::EtherTypeUnknown),
@@ -295,9 +332,23 @@ impl Oracle {
     }
 
     /// A user packet, whatever side it came from. Spec: TS 29.244 §5.2.1.
-    fn user_packet(&self, arrival: &Arrival<'_>, counted: &mut Option<(usize, bool, u64)>) -> Exit {
+    fn user_packet(
+        &self,
+        arrival: &Arrival<'_>,
+        waited_for: Option<Seid>,
+        counted: &mut Option<(usize, bool, u64)>,
+    ) -> Exit {
         let ip = &arrival.ip;
+        let named = |seid| self.sessions.iter().position(|(known, _)| *known == seid);
         let owner = match arrival.tunnel {
+            _ if waited_for.is_some() => {
+                let owner = waited_for.and_then(named).ok_or(DropReason::BufferDiscarded)?;
+                let teid = arrival.tunnel.map(|tunnel| tunnel.teid);
+                if teid.is_some_and(|teid| self.owner_of_teid(teid) != Some(owner)) {
+                    return Err(DropReason::BufferDiscarded);
+                }
+                owner
+            }
             Some(tunnel) => self.owner_of_teid(tunnel.teid).ok_or(DropReason::TeidUnknown)?,
             None => self.owner_of_ue(ip.dst).ok_or(DropReason::UeUnknown)?,
         };
@@ -322,6 +373,13 @@ impl Oracle {
         let gate = |qer: &&Qer| if from_ue { qer.gates.uplink } else { qer.gates.downlink };
         if qers.iter().any(|qer| gate(qer) == Gate::Closed) {
             return Err(DropReason::GateClosed);
+        }
+        if far.action.contains(ApplyAction::BUFF) {
+            let bar = session.bars.iter().find(|bar| Some(bar.id) == far.bar);
+            let room = bar.and_then(|bar| bar.suggested_pkts).unwrap_or(64);
+            let room = usize::from(room.min(1024));
+            let (seid, lane) = (self.sessions[owner].0, lane(arrival));
+            return Ok(Outcome::Buffer { seid, room, lane });
         }
         if far.action != ApplyAction::FORW {
             return Err(DropReason::FarDrop);
@@ -392,12 +450,7 @@ impl Oracle {
         }
         let inner = next_hop_packet(&packet[..ip.len]);
         let leaving = outer.map_or(inner.clone(), |outer| tunnel(interface, &outer, &inner));
-        let lane = match (from, ip.dst) {
-            (Some(_), _) => Lane::Tunneled,
-            (None, IpAddr::V4(_)) => Lane::DownlinkV4,
-            (None, IpAddr::V6(_)) => Lane::DownlinkV6,
-        };
-        Ok(self.leave(at, station, &leaving, lane))
+        Ok(self.leave(at, station, &leaving, lane(arrival)))
     }
 
     /// All conditions of the PDI. Spec: TS 29.244 §5.2.1A, §8.2.89.
@@ -438,6 +491,14 @@ impl Oracle {
                 Outcome::Hold { interface: at, station, frame, lane }
             }
         }
+    }
+}
+
+fn lane(arrival: &Arrival<'_>) -> Lane {
+    match (arrival.tunnel, arrival.ip.dst) {
+        (Some(_), _) => Lane::Tunneled,
+        (None, IpAddr::V4(_)) => Lane::DownlinkV4,
+        (None, IpAddr::V6(_)) => Lane::DownlinkV6,
     }
 }
 

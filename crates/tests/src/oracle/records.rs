@@ -1,8 +1,8 @@
 //! The rules as the control plane stated them.
 
 use adit_session::{
-    Change, CreatedPdr, FTeidSpec, Far, FarUpdate, Forwarding, PdrSpec, PdrUpdate, Qer, QerUpdate,
-    SdfSpec,
+    Bar, Change, CreatedPdr, FTeidSpec, Far, FarUpdate, Forwarding, PdrSpec, PdrUpdate, Qer,
+    QerUpdate, SdfSpec,
 };
 use adit_types::Seid;
 
@@ -15,6 +15,8 @@ pub struct Session {
     pub fars: Vec<Far>,
     /// QERs.
     pub qers: Vec<Qer>,
+    /// BARs.
+    pub bars: Vec<Bar>,
     /// Packets and octets that passed uplink.
     pub uplink: (u64, u64),
     /// Packets and octets that passed downlink.
@@ -31,6 +33,12 @@ impl Session {
         self.pdrs.retain(|pdr| !change.remove_pdrs.contains(&pdr.id));
         self.fars.retain(|far| !change.remove_fars.contains(&far.id));
         self.qers.retain(|qer| !change.remove_qers.contains(&qer.id));
+        self.bars.retain(|bar| !change.remove_bars.contains(&bar.id));
+        self.bars.extend(change.create_bars.iter().copied());
+        for update in &change.update_bars {
+            let bar = self.bars.iter_mut().find(|bar| bar.id == update.id).unwrap();
+            bar.suggested_pkts = update.suggested_pkts.or(bar.suggested_pkts);
+        }
         self.pdrs.extend(change.create_pdrs.iter().cloned());
         self.fars.extend(change.create_fars.iter().cloned());
         self.qers.extend(change.create_qers.iter().cloned());
@@ -84,6 +92,7 @@ fn update_pdr(pdr: &mut PdrSpec, update: &PdrUpdate) {
 
 fn update_far(far: &mut Far, update: &FarUpdate) {
     far.action = update.action.unwrap_or(far.action);
+    far.bar = update.bar.or(far.bar);
     let Some(parts) = update.forwarding.clone() else { return };
     let before = far.forwarding.clone();
     far.forwarding = Some(Forwarding {
@@ -92,9 +101,10 @@ fn update_far(far: &mut Far, update: &FarUpdate) {
             .network_instance
             .or(before.as_ref().and_then(|b| b.network_instance.clone()))
             .filter(|name| !name.is_empty()),
-        outer_header_creation: parts
-            .outer_header_creation
-            .or(before.as_ref().and_then(|b| b.outer_header_creation)),
+        outer_header_creation: parts.outer_header_creation.or(before
+            .as_ref()
+            .filter(|_| !parts.withdraw_outer_header)
+            .and_then(|b| b.outer_header_creation)),
         transport_level_marking: parts
             .transport_level_marking
             .or(before.as_ref().and_then(|b| b.transport_level_marking)),

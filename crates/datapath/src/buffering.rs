@@ -1,0 +1,457 @@
+//! Packets that wait because their FAR buffers.
+//!
+//! A packet waits as it came, and walks through classification and everything behind it again when
+//! the rules of its session change: it is then forwarded, held on, or discarded. Packets of one
+//! session leave in the order in which they came, before later ones of that session. The order is
+//! that of one worker: packets of one session that different workers received have none.
+//!
+//! Rules are compared by their generation: a few sessions per step in turn, and a session whose
+//! packet is in the burst at once.
+//! Spec: TS 29.244 §5.2.3 (buffering), §8.2.26 (Apply Action), §8.2.31 (DROBU).
+
+use adit_pktio::{PacketBuf, PacketIo};
+use adit_rules::{ApplyAction, DataDelivery, DeltaId, DropReason, SessionRules, WorkerEvent};
+use adit_types::limits::{BUFFER_PKTS_MAX, BURST_MAX};
+use adit_types::{Direction, Nanos, Seid, SessionIndex, Teid};
+use adit_wire::{IpPacket, parse_frame, parse_ip};
+
+use crate::columns::{
+    Arrival, DownlinkV4, DownlinkV6, Lane, LaneKind, Matched, Side, Tunneled, Verdict,
+};
+use crate::outbound::Outbound;
+use crate::stage::egress::Env;
+use crate::stage::s3_classify::s3_classify;
+use crate::stage::s4_enforce::s4_enforce;
+use crate::stage::s5_account::s5_account;
+use crate::stage::s6_apply::s6_apply;
+use crate::tally::Tally;
+
+/// The longest wait while the rules stay as they are: paging takes seconds, and a control plane that
+/// has not decided after a minute has forgotten the session.
+const WAIT_MAX: Nanos = Nanos::from_secs(60);
+
+/// Sessions looked at per step: each costs one or two cache lines.
+const REVIEWS_PER_STEP_MAX: usize = 32;
+
+/// The same data is not told of again within this time, so that a busy session does not fill the
+/// ring; after it once more, in case the event was lost.
+const NOTICE_INTERVAL: Nanos = Nanos::from_secs(10);
+
+/// Notices remembered; a forgotten one is sent again, and the control thread knows it.
+const NOTICES: usize = 1024;
+
+/// As many packets are released in one go as a lane takes.
+#[allow(clippy::cast_possible_truncation, reason = "a burst is short")]
+const BURST: u32 = BURST_MAX as u32;
+
+/// No packet, no session.
+const NONE: u32 = u32::MAX;
+
+/// A packet that waits.
+struct Held<B> {
+    buf: B,
+    arrival: Arrival,
+    ip: IpPacket,
+    kind: LaneKind,
+    since: Nanos,
+    /// The next packet of the session.
+    next: u32,
+}
+
+/// A session with packets that wait.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    session: SessionIndex,
+    up_seid: Seid,
+    /// The rules that the packets were held by.
+    generation: DeltaId,
+    epoch: u32,
+    first: u32,
+    last: u32,
+    count: u32,
+}
+
+/// What was told last, by a hash of session and PDR.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Notice {
+    up_seid: Seid,
+    generation: DeltaId,
+    pdr: u16,
+    delivery: Option<DataDelivery>,
+    at: Nanos,
+}
+
+/// The packets that one worker holds because their FARs buffer.
+pub(crate) struct Buffering<B> {
+    packets: Vec<Option<Held<B>>>,
+    free: Vec<u32>,
+    waiting: Vec<Waiting>,
+    /// Position in `waiting`, by session index.
+    by_session: Vec<u32>,
+    /// Where the next step goes on looking.
+    cursor: usize,
+    notices: Vec<Option<Notice>>,
+}
+
+impl<B: PacketBuf> Buffering<B> {
+    /// Room for `pkts_max` packets of `sessions_max` sessions. Reserves all memory that will be used.
+    pub fn new(pkts_max: usize, sessions_max: usize) -> Self {
+        let pkts_max = pkts_max.min(BUFFER_PKTS_MAX);
+        let mut packets = Vec::new();
+        packets.resize_with(pkts_max, || None);
+        Self {
+            packets,
+            free: (0..).take(pkts_max).collect(),
+            waiting: Vec::with_capacity(pkts_max.min(sessions_max)),
+            by_session: vec![NONE; sessions_max],
+            cursor: 0,
+            notices: vec![None; NOTICES],
+        }
+    }
+
+    /// Packets that wait.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.packets.len() - self.free.len()
+    }
+
+    /// True without packets.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    #[inline]
+    fn position(&self, session: SessionIndex) -> Option<usize> {
+        let at = *self.by_session.get(session.0 as usize)?;
+        (at != NONE).then_some(at as usize)
+    }
+
+    /// Appends a packet to those of its session; false, and the packet is gone, without room.
+    fn push(
+        &mut self,
+        session: SessionIndex,
+        rules: &SessionRules,
+        max: u16,
+        held: Held<B>,
+    ) -> bool {
+        let known = self.position(session);
+        let count = known.map_or(0, |at| self.waiting[at].count);
+        if count >= u32::from(max) || self.by_session.len() <= session.0 as usize {
+            return false;
+        }
+        let Some(slot) = self.free.pop() else { return false };
+        self.packets[slot as usize] = Some(held);
+        match known {
+            Some(at) => {
+                let last = core::mem::replace(&mut self.waiting[at].last, slot);
+                self.waiting[at].count += 1;
+                if let Some(Some(last)) = self.packets.get_mut(last as usize) {
+                    last.next = slot;
+                }
+            }
+            None => {
+                let at = u32::try_from(self.waiting.len()).unwrap_or(NONE);
+                self.by_session[session.0 as usize] = at;
+                let SessionRules { up_seid, generation, buffer_epoch: epoch, .. } = *rules;
+                let (first, last, count) = (slot, slot, 1);
+                self.waiting.push(Waiting {
+                    session,
+                    up_seid,
+                    generation,
+                    epoch,
+                    first,
+                    last,
+                    count,
+                });
+            }
+        }
+        true
+    }
+
+    /// Takes a session out of the list; its packets stay in their slots.
+    fn take(&mut self, at: usize) -> Waiting {
+        let waiting = self.waiting.swap_remove(at);
+        self.by_session[waiting.session.0 as usize] = NONE;
+        if let (Some(moved), Ok(at)) = (self.waiting.get(at), u32::try_from(at)) {
+            self.by_session[moved.session.0 as usize] = at;
+        }
+        waiting
+    }
+
+    /// Takes the packet in `slot`, and tells where the next one is.
+    fn take_packet(&mut self, slot: u32) -> Option<Held<B>> {
+        let held = self.packets.get_mut(slot as usize)?.take()?;
+        self.free.push(slot);
+        Some(held)
+    }
+
+    fn discard(&mut self, at: usize, tally: &mut Tally) {
+        let mut slot = self.take(at).first;
+        while let Some(held) = self.take_packet(slot) {
+            tally.drop(DropReason::BufferDiscarded);
+            slot = held.next;
+        }
+    }
+
+    /// Discards what waited too long at the front of a session; the rules are as they were.
+    fn discard_late(&mut self, at: usize, now: Nanos, tally: &mut Tally) -> bool {
+        let mut found = false;
+        loop {
+            let first = self.waiting[at].first;
+            let Some(Some(held)) = self.packets.get(first as usize) else { return found };
+            if now.since(held.since) < WAIT_MAX {
+                return found;
+            }
+            found = true;
+            if self.waiting[at].count == 1 {
+                self.discard(at, tally);
+                return found;
+            }
+            self.waiting[at].first = held.next;
+            self.waiting[at].count -= 1;
+            drop(self.take_packet(first));
+            tally.drop(DropReason::BufferDiscarded);
+        }
+    }
+
+    /// Drops everything that waits.
+    pub fn drain(&mut self, tally: &mut Tally) {
+        while let Some(at) = self.waiting.len().checked_sub(1) {
+            self.discard(at, tally);
+        }
+    }
+
+    /// True when `notice` was not sent lately.
+    fn is_news(&mut self, session: SessionIndex, notice: Notice) -> bool {
+        let hash = (session.0 as usize).wrapping_mul(31).wrapping_add(usize::from(notice.pdr));
+        let Some(last) = self.notices.get_mut(hash % NOTICES) else { return true };
+        let is_known = last.is_some_and(|last| {
+            Notice { at: notice.at, ..last } == notice && notice.at.since(last.at) < NOTICE_INTERVAL
+        });
+        if !is_known {
+            *last = Some(notice);
+        }
+        !is_known
+    }
+}
+
+/// Carries out a FAR that does not forward, but buffers or tells of what it drops.
+///
+/// Spec:   TS 29.244 §5.2.3.1, §8.2.26.
+/// Errors: none; without room the packet is dropped as `BufferFull`.
+#[cold]
+pub(crate) fn divert<B: PacketBuf, S: Side>(
+    env: &Env<'_>,
+    out: &mut Outbound<B>,
+    buf: B,
+    (session, arrival, ip): (SessionIndex, &Arrival, &IpPacket),
+    matched: &Matched<'_>,
+) {
+    let notify = |out: &mut Outbound<B>, notice| {
+        if matched.direction == Direction::Downlink {
+            self::notify(env, out, (session, ip), matched, notice);
+        }
+    };
+    let far = matched.far;
+    if !far.buffers() {
+        notify(out, ApplyAction::DDPN);
+        out.tally.drop(DropReason::FarDrop);
+        return;
+    }
+    notify(out, ApplyAction::NOCP);
+    let held = Held { buf, arrival: *arrival, ip: *ip, kind: S::KIND, since: env.now, next: NONE };
+    if out.buffering.push(session, matched.rules, far.buffer_pkts_max, held) {
+        notify(out, ApplyAction::BDPN);
+    } else {
+        notify(out, ApplyAction::DDPN);
+        out.tally.drop(DropReason::BufferFull);
+    }
+}
+
+/// Tells the control thread of downlink data if the FAR asks for this notice.
+fn notify<B: PacketBuf>(
+    env: &Env<'_>,
+    out: &mut Outbound<B>,
+    (session, ip): (SessionIndex, &IpPacket),
+    matched: &Matched<'_>,
+    notice: ApplyAction,
+) {
+    if !matched.far.action.contains(notice) {
+        return;
+    }
+    let delivery = match notice {
+        ApplyAction::BDPN => Some(DataDelivery::Buffered),
+        ApplyAction::DDPN => Some(DataDelivery::Discarded),
+        _ => None,
+    };
+    let Matched { rules, pdr, .. } = matched;
+    let (up_seid, generation, at) = (rules.up_seid, rules.generation, env.now);
+    let notice = Notice { up_seid, generation, pdr: pdr.id.0, delivery, at };
+    if out.buffering.is_news(session, notice) {
+        let mut qers = pdr.qers.iter().filter_map(|at| rules.qers.get(usize::from(*at)));
+        let event = WorkerEvent::DownlinkData {
+            session: up_seid,
+            pdr: pdr.id,
+            dscp: Some(ip.tos >> 2),
+            qfi: qers.find_map(|qer| qer.qfi),
+            delivery,
+        };
+        out.events.push(&mut out.tally, event);
+    }
+}
+
+/// Looks at some of the sessions that packets wait for; tells whether one of them left.
+#[cold]
+pub(crate) fn review<Io: PacketIo>(
+    env: &Env<'_>,
+    io: &mut Io,
+    out: &mut Outbound<Io::Buf>,
+) -> bool {
+    let mut left = false;
+    for _ in 0..REVIEWS_PER_STEP_MAX.min(out.buffering.waiting.len()) {
+        let at = match out.buffering.waiting.len() {
+            0 => break,
+            len => out.buffering.cursor % len,
+        };
+        out.buffering.cursor = at + 1;
+        left |= review_one(env, io, out, at);
+    }
+    left
+}
+
+/// Lets those packets go first that wait for a session of the lane whose rules changed.
+///
+/// Shape:   reads `sessions` and `verdicts[0..n]`. n ≤ BURST_MAX.
+/// Cost:    one load per packet while anything waits.
+#[inline]
+pub(crate) fn catch_up<Io: PacketIo, S: Side>(
+    env: &Env<'_>,
+    io: &mut Io,
+    lane: &Lane<'_, Io::Buf, S>,
+    out: &mut Outbound<Io::Buf>,
+) {
+    if out.buffering.is_empty() {
+        return;
+    }
+    for session in &lane.sessions {
+        if let Some(at) = out.buffering.position(*session) {
+            review_one(env, io, out, at);
+        }
+    }
+}
+
+/// Treats the packets of one session by the rules of now; tells whether one of them left.
+#[cold]
+fn review_one<Io: PacketIo>(
+    env: &Env<'_>,
+    io: &mut Io,
+    out: &mut Outbound<Io::Buf>,
+    at: usize,
+) -> bool {
+    let Some(&Waiting { session, up_seid, generation, epoch, .. }) = out.buffering.waiting.get(at)
+    else {
+        return false;
+    };
+    match env.view.rules(session).filter(|rules| rules.up_seid == up_seid) {
+        Some(rules) if rules.buffer_epoch != epoch => out.buffering.discard(at, &mut out.tally),
+        Some(rules) if rules.generation == generation => {
+            return out.buffering.discard_late(at, env.now, &mut out.tally);
+        }
+        Some(_) => release(env, io, out, at),
+        None => out.buffering.discard(at, &mut out.tally),
+    }
+    true
+}
+
+/// Takes all packets of a session through the stages again, in their order.
+fn release<Io: PacketIo>(env: &Env<'_>, io: &mut Io, out: &mut Outbound<Io::Buf>, at: usize) {
+    let Waiting { session, mut first, count, .. } = out.buffering.take(at);
+    let mut left = count;
+    while left > 0 {
+        let (mut tunneled, mut v4, mut v6) = (
+            Lane::<_, Tunneled>::new(),
+            Lane::<_, DownlinkV4>::new(),
+            Lane::<_, DownlinkV6>::new(),
+        );
+        for _ in 0..left.min(BURST) {
+            left -= 1;
+            let Some(held) = out.buffering.take_packet(first) else { break };
+            first = held.next;
+            match held.kind {
+                LaneKind::Tunneled => held.join(&mut tunneled, session),
+                LaneKind::DownlinkV4 => held.join(&mut v4, session),
+                LaneKind::DownlinkV6 => held.join(&mut v6, session),
+            }
+        }
+        treat(env, io, &mut tunneled, out);
+        treat(env, io, &mut v4, out);
+        treat(env, io, &mut v6, out);
+    }
+}
+
+impl<B: PacketBuf> Held<B> {
+    fn join<S: Side>(mut self, lane: &mut Lane<'_, B, S>, session: SessionIndex) {
+        if !S::IS_TUNNELED {
+            self.rewind();
+        }
+        lane.bufs.push(self.buf);
+        lane.arrivals.push(self.arrival);
+        lane.ips.push(self.ip);
+        lane.sessions.push(session);
+    }
+}
+
+/// True while the session owns the tunnel that a packet came in.
+fn has_tunnel(rules: &SessionRules, teid: Teid) -> bool {
+    rules.uplink.iter().chain(&rules.downlink).any(|pdr| pdr.teid == Some(teid))
+}
+
+impl<B: PacketBuf> Held<B> {
+    /// Forgets the outer header that its PDR took off without a tunnel; the new one may not.
+    fn rewind(&mut self) {
+        let data = self.buf.data();
+        let Ok(frame) = parse_frame(data) else { return };
+        let offset = frame.l3_offset;
+        if let Ok(ip) = parse_ip(data.get(usize::from(offset)..).unwrap_or_default(), false) {
+            self.arrival.ip_offset = u16::from(offset);
+            self.ip = ip;
+        }
+    }
+}
+
+/// The stages behind the lookup for packets that waited; what their rules stop now is discarded.
+fn treat<'v, Io: PacketIo, S: Side>(
+    env: &Env<'v>,
+    io: &mut Io,
+    lane: &mut Lane<'v, Io::Buf, S>,
+    out: &mut Outbound<Io::Buf>,
+) {
+    if lane.bufs.is_empty() {
+        return;
+    }
+    s3_classify(&env.view, lane);
+    for (verdict, arrival) in lane.verdicts.iter_mut().zip(&lane.arrivals) {
+        if let Verdict::Pass(matched) = verdict
+            && S::IS_TUNNELED
+            && !has_tunnel(matched.rules, arrival.teid)
+        {
+            *verdict = Verdict::Drop(DropReason::BufferDiscarded);
+        }
+    }
+    s4_enforce(lane);
+    for ((verdict, session), ip) in lane.verdicts.iter_mut().zip(&lane.sessions).zip(&lane.ips) {
+        match verdict {
+            Verdict::Divert(matched) if !matched.far.buffers() => {
+                if matched.direction == Direction::Downlink {
+                    notify(env, out, (*session, ip), matched, ApplyAction::DDPN);
+                }
+                *verdict = Verdict::Drop(DropReason::BufferDiscarded);
+            }
+            Verdict::Drop(reason) => *reason = DropReason::BufferDiscarded,
+            Verdict::Divert(_) | Verdict::Pass(_) => {}
+        }
+    }
+    s5_account(&env.view, lane);
+    s6_apply(env, io, lane, out);
+}
