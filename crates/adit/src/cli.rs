@@ -63,6 +63,8 @@ pub enum Topic {
     Ports,
     /// Link-layer neighbors.
     Neighbours,
+    /// GTP-U paths to the peers that sessions send to.
+    Paths,
 }
 
 impl Topic {
@@ -74,6 +76,7 @@ impl Topic {
             Self::Counters => "counters",
             Self::Ports => "ports",
             Self::Neighbours => "neighbours",
+            Self::Paths => "paths",
         }
     }
 }

@@ -193,6 +193,8 @@ fn log_event(event: &NodeEvent) {
         NodeEvent::PeerRestarted { address, node_id } => {
             warn!(%node_id, %address, "peer restarted");
         }
+        NodeEvent::PathDown { peer } => warn!(%peer, "GTP-U path failed"),
+        NodeEvent::PathUp { peer } => info!(%peer, "GTP-U path recovered"),
         NodeEvent::SetupFailed { to, failure, retry_after } => {
             let retry_after_s = retry_after.to_duration().as_secs();
             warn!(%to, %failure, retry_after_s, "association setup failed");

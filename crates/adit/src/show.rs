@@ -49,6 +49,7 @@ pub fn render(topic: Topic, document: &Value) -> String {
         Topic::Neighbours => {
             list(document, "neighbours", &["interface", "addr", "mac", "state", "pinned"])
         }
+        Topic::Paths => list(document, "paths", &["peer", "state", "requests", "responses"]),
         Topic::Counters => counters(document),
     }
 }

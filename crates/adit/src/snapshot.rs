@@ -2,6 +2,7 @@
 //!
 //! Member names are an interface: they change only with an entry in the changelog.
 
+use adit_n4::PathState;
 use adit_rules::ApplyAction;
 use adit_session::Session;
 use adit_tables::{NeighbourState, Snapshot};
@@ -19,6 +20,7 @@ pub fn document(control: &Control, topic: Topic) -> Value {
         Topic::Counters => counters(control),
         Topic::Ports => ports(control),
         Topic::Neighbours => neighbours(control),
+        Topic::Paths => paths(control),
     }
 }
 
@@ -226,6 +228,22 @@ fn neighbours(control: &Control) -> Value {
         })
     };
     json!({ "neighbours": control.neighbours.entries().map(row).collect::<Vec<_>>() })
+}
+
+fn paths(control: &Control) -> Value {
+    let row = |path: adit_n4::PathEntry| {
+        json!({
+            "peer": path.peer.to_string(),
+            "state": match path.state {
+                PathState::Unknown => "unknown",
+                PathState::Up => "up",
+                PathState::Down => "down",
+            },
+            "requests": path.requests,
+            "responses": path.responses,
+        })
+    };
+    json!({ "paths": control.parts.node.paths().map(row).collect::<Vec<_>>() })
 }
 
 const fn state_name(state: NeighbourState) -> &'static str {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use adit_dpdk::EalConfig;
-use adit_n4::{NodeConfig, PeerPolicy, PeerPrefix};
+use adit_n4::{NodeConfig, PathConfig, PeerPolicy, PeerPrefix};
 use adit_session::{LocalAddresses, LocalInterface, Provisioning, StoreConfig};
 use adit_tables::{Interface, IpPrefix, Route, TablesConfig};
 use adit_types::limits::NEXT_HOPS_MAX;
@@ -112,6 +112,11 @@ pub fn node(
             requests_per_s_max: config.n4.peer_requests_per_s_max,
             requests_burst: config.n4.peer_requests_burst,
             sessions_per_association_max: config.n4.sessions_per_association_max,
+        },
+        paths: PathConfig {
+            echo_interval: config.gtpu.echo_interval,
+            t3: config.gtpu.t3,
+            n3: config.gtpu.n3_requests.into(),
         },
         store: store(config, secret_seed),
     }

@@ -126,6 +126,11 @@ impl Interfaces {
         self.by_id.get(usize::from(id.0))
     }
 
+    /// The interface that owns `addr`.
+    pub fn owner(&self, addr: IpAddr) -> Option<&Interface> {
+        self.by_id.iter().find(|interface| interface.owns(addr))
+    }
+
     /// The address, of the family of `ue`, that errors to a UE come from: the first towards a data
     /// network.
     pub fn n6_source(&self, ue: IpAddr) -> Option<IpAddr> {

@@ -15,7 +15,7 @@ use crate::buffering::{self, Buffering};
 use crate::columns::{Lane, Lanes, Side};
 use crate::interfaces::Interfaces;
 use crate::outbound::Outbound;
-use crate::slow::{self, TokenBucket};
+use crate::slow::{self, Limits};
 use crate::stage::egress::Env;
 use crate::stage::s1_parse::s1_parse;
 use crate::stage::s2_lookup::s2_lookup;
@@ -62,7 +62,7 @@ pub struct Worker<Io: PacketIo> {
     reader: Reader,
     commands: Consumer<WorkerCommand>,
     interfaces: Interfaces,
-    errors: TokenBucket,
+    limits: Limits,
     rx: Burst<Io::Buf>,
     out: Outbound<Io::Buf>,
 }
@@ -84,11 +84,11 @@ impl<Io: PacketIo> Worker<Io> {
     ) -> Self {
         config.burst = config.burst.clamp(1, BURST_MAX);
         let interfaces = Interfaces::new(reader.interfaces());
-        let errors = TokenBucket::new();
+        let limits = Limits::new();
         let sessions_max = reader.sessions_max();
         let buffering = Buffering::new(config.buffer_pkts_max, sessions_max);
         let out = Outbound::new(interfaces.port_count(), events, buffering);
-        Self { config, reader, commands, interfaces, errors, rx: Burst::new(), out }
+        Self { config, reader, commands, interfaces, limits, rx: Burst::new(), out }
     }
 
     /// Which worker this is.
@@ -105,7 +105,7 @@ impl<Io: PacketIo> Worker<Io> {
     /// Units:   `now` is monotonic; time that goes back delays timeouts and does no harm.
     /// Threads: a burst boundary of the tables: nothing seen in the last step is used any more.
     pub fn step(&mut self, now: Nanos, io: &mut Io) -> StepReport {
-        let Self { config, reader, commands, interfaces, errors, rx, out } = self;
+        let Self { config, reader, commands, interfaces, limits, rx, out } = self;
         let env = Env { view: reader.observe(), interfaces, now };
         let waiting = out.waiting();
         let commanded = command(&env, io, commands, out);
@@ -127,7 +127,7 @@ impl<Io: PacketIo> Worker<Io> {
             }
         }
         if !out.slow.is_empty() {
-            slow::run(&env, io, errors, out);
+            slow::run(&env, io, limits, out);
             out.queues.flush(io, &mut out.tally);
         }
         let idle = received == 0 && !unresolved && !commanded && !released;

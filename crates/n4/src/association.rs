@@ -191,6 +191,16 @@ pub enum NodeEvent {
         /// Time until the next attempt.
         retry_after: Nanos,
     },
+    /// A GTP-U peer does not answer any more.
+    PathDown {
+        /// The peer.
+        peer: IpAddr,
+    },
+    /// A GTP-U peer answers again.
+    PathUp {
+        /// The peer.
+        peer: IpAddr,
+    },
     /// The handling of a message ended in a fault of ours. Told once per kind.
     Fault {
         /// Who sent the message.

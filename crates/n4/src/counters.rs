@@ -113,6 +113,12 @@ scalars! {
     report_responses_not_applied,
     /// End Markers handed to a worker.
     end_markers_commanded,
+    /// Error Indications about tunnels that no session sends into.
+    error_indications_of_no_session,
+    /// GTP-U paths that failed.
+    path_failures,
+    /// GTP-U paths that recovered.
+    path_recoveries,
 }
 
 /// Types that get a counter of their own by name, received and sent.

@@ -18,6 +18,7 @@ use crate::admission::{Admission, PeerPolicy};
 use crate::association::{NodeEvent, NodeId, Peer};
 use crate::containment::{FaultKinds, FaultPoint};
 use crate::counters::Counters;
+use crate::path::{PathConfig, Paths};
 use crate::procedure::load::Load;
 use crate::procedure::report::Reports;
 use crate::response_cache::{RequestKey, Seen};
@@ -50,6 +51,8 @@ pub struct NodeConfig {
     pub seed: u32,
     /// Who is heard, and how much.
     pub policy: PeerPolicy,
+    /// How GTP-U paths are watched.
+    pub paths: PathConfig,
     /// The session store.
     pub store: StoreConfig,
 }
@@ -128,6 +131,7 @@ pub struct Node {
     pub(crate) config: NodeConfig,
     pub(crate) store: SessionStore,
     pub(crate) peers: BTreeMap<IpAddr, Peer>,
+    pub(crate) paths: Paths,
     pub(crate) setups: Setups,
     pub(crate) transactions: Transactions<Purpose>,
     pub(crate) reports: Reports,
@@ -163,6 +167,7 @@ impl Node {
         Self {
             store: SessionStore::new(config.store.clone()),
             peers: BTreeMap::new(),
+            paths: Paths::new(config.paths),
             setups: Setups::new(&config.connect, config.t1),
             transactions: Transactions::new(config.retransmission(), config.seed),
             reports: Reports::default(),
@@ -252,6 +257,7 @@ impl Node {
         }
         self.send_due_heartbeats(now);
         self.send_due_notifications(now);
+        self.watch_paths(now);
         while !self.is_stopping
             && let Some((position, to)) = self.setups.poll_due(now)
         {
@@ -267,7 +273,7 @@ impl Node {
 
     /// The next command, for any one worker.
     pub fn poll_command(&mut self) -> Option<WorkerCommand> {
-        self.commands.pop_front()
+        self.commands.pop_front().or_else(|| self.paths.poll_command())
     }
 
     /// The next change to publish, in order.
@@ -291,6 +297,7 @@ impl Node {
             self.setups.poll_timeout().filter(|_| !self.is_stopping),
             self.next_heartbeat(),
             self.reports.next_notification(),
+            self.next_path_deadline(),
             forget,
         ]
         .into_iter()

@@ -78,7 +78,7 @@ const IES: &[(IeType, Acts)] = &[
     (IeType::PDR_ID, Acts::Yes),
     (IeType::F_SEID, Acts::Yes),
     (IeType::NODE_ID, Acts::Yes),
-    (IeType::OUTER_HEADER_CREATION, Acts::Partly("no VLAN tags")),
+    (IeType::OUTER_HEADER_CREATION, Acts::Partly("no VLAN tags and no multicast transport")),
     (IeType::CP_FUNCTION_FEATURES, Acts::Partly("LOAD and OVRL")),
     (IeType::SEQUENCE_NUMBER, Acts::Yes),
     (IeType::METRIC, Acts::Yes),
@@ -110,6 +110,7 @@ const IES: &[(IeType, Acts)] = &[
     (IeType::FAILED_RULE_ID, Acts::Yes),
     (IeType::RQI, Acts::Yes),
     (IeType::PAGING_POLICY_INDICATOR, Acts::Yes),
+    (IeType::ERROR_INDICATION_REPORT, Acts::Yes),
     (IeType::QFI, Acts::Yes),
 ];
 

@@ -38,6 +38,13 @@ pub enum WorkerEvent {
         /// The session that owns the tunnel.
         session: SessionIndex,
     },
+    /// A GTP-U peer answered an Echo Request. Spec: TS 29.281 §7.2.2.
+    EchoResponse {
+        /// The peer.
+        peer: IpAddr,
+        /// Sequence number of the request.
+        sequence: u16,
+    },
     /// Downlink data arrived that its FAR does not forward and the control plane wants to hear of.
     /// Spec: TS 29.244 §8.2.26 (NOCP, BDPN, DDPN).
     DownlinkData {
@@ -79,6 +86,13 @@ pub enum WorkerCommand {
     SendEndMarker {
         /// The tunnel.
         tunnel: GtpuTunnel,
+    },
+    /// Ask a GTP-U peer whether the path to it works. Spec: TS 29.281 §7.2.1.
+    SendEchoRequest {
+        /// The peer.
+        peer: IpAddr,
+        /// Sequence number, repeated in the response.
+        sequence: u16,
     },
     /// Announce our own addresses on `interface`: gratuitous ARP, unsolicited advertisement.
     Announce {

@@ -10,6 +10,7 @@
 mod alloc;
 mod change;
 mod control;
+mod far_ends;
 mod keys;
 mod provisioning;
 mod record;

@@ -46,6 +46,7 @@ impl SessionStore {
     pub fn recover(&mut self) -> Option<RuleDelta> {
         let OpenCommit { up_seid, index, keys } = self.open_commit.take()?;
         drop(self.take(index));
+        self.far_ends.forget(index);
         let mut teids = Vec::new();
         for &key in &keys {
             match key {

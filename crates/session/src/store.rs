@@ -1,6 +1,6 @@
 //! The session store: all sessions, who holds which key, and the doors that change them.
 
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::{HashMap, VecDeque};
 
 use adit_rules::{ApplyAction, GtpuTunnel, RuleDelta};
@@ -8,6 +8,7 @@ use adit_types::{FarId, PdrId, Seid, SessionIndex, Teid};
 
 use crate::alloc::{SeidAllocator, SessionIndexAllocator, TeidAllocator};
 use crate::change::{Change, FarUpdate};
+use crate::far_ends::FarEnds;
 use crate::provisioning::Provisioning;
 use crate::record::{FTeid, Far, Records};
 use crate::recovery::OpenCommit;
@@ -90,6 +91,7 @@ pub struct SessionStore {
     pub(crate) by_seid: HashMap<Seid, SessionIndex>,
     pub(crate) ue_v4: HashMap<Ipv4Addr, SessionIndex>,
     pub(crate) ue_v6: HashMap<u64, SessionIndex>,
+    pub(crate) far_ends: FarEnds,
     pub(crate) teids: TeidAllocator,
     pub(crate) seids: SeidAllocator,
     pub(crate) indices: SessionIndexAllocator,
@@ -128,6 +130,7 @@ impl SessionStore {
             by_seid: HashMap::new(),
             ue_v4: HashMap::new(),
             ue_v6: HashMap::new(),
+            far_ends: FarEnds::default(),
             teids: TeidAllocator::new(sessions_max, config.seed),
             seids: SeidAllocator::new(config.seed),
             indices: SessionIndexAllocator::new(sessions_max),
@@ -263,6 +266,22 @@ impl SessionStore {
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// The sessions of which a FAR sends into `tunnel`, by ascending index.
+    pub fn tunnel_users(&self, tunnel: GtpuTunnel) -> impl Iterator<Item = &Session> {
+        self.far_ends.users(tunnel).filter_map(|index| self.session_at(index))
+    }
+
+    /// The GTP-U peers that FARs send to, in ascending order.
+    pub fn peers(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.far_ends.peers()
+    }
+
+    /// Changes whenever [`SessionStore::peers`] does.
+    #[must_use]
+    pub const fn peers_generation(&self) -> u64 {
+        self.far_ends.generation()
     }
 
     /// Low bits of a TEID chosen here that are a dense position below `1 << slot_bits()`; at most

@@ -131,7 +131,8 @@ impl NeighbourCache {
             WorkerEvent::NeighbourSeen { interface, addr, mac, solicited } => {
                 self.handle_seen(now, (interface, addr), mac, solicited, publisher);
             }
-            WorkerEvent::ErrorIndication { .. }
+            WorkerEvent::EchoResponse { .. }
+            | WorkerEvent::ErrorIndication { .. }
             | WorkerEvent::EndMarker { .. }
             | WorkerEvent::DownlinkData { .. } => {}
         }

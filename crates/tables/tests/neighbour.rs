@@ -61,8 +61,7 @@ impl Bench {
         std::iter::from_fn(|| self.cache.poll_command())
             .map(|command| match command {
                 WorkerCommand::Solicit { unicast, .. } => (at, unicast),
-                WorkerCommand::Announce { .. } => panic!("announced again"),
-                WorkerCommand::SendEndMarker { .. } => panic!("not about neighbors"),
+                other => panic!("{other:?}"),
             })
             .collect()
     }

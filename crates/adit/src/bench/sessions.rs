@@ -99,6 +99,7 @@ pub fn control_side(sessions_max: usize) -> anyhow::Result<(Node, Publisher)> {
         recovery_time_stamp: 1,
         seed: 1,
         policy: adit_n4::PeerPolicy::default(),
+        paths: adit_n4::PathConfig::OFF,
         store: store(sessions_max),
     });
     let (publisher, _) = tables(sessions_max, node.store().slot_bits(), 0)?;

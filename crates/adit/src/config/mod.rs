@@ -21,6 +21,7 @@ pub use section::Problem;
 pub struct Config {
     pub node_id: NodeId,
     pub n4: N4,
+    pub gtpu: Gtpu,
     /// PFCP sessions at most, 1 to `limits::SESSIONS_MAX`.
     pub sessions_max: usize,
     /// Packets that all workers together hold while FARs buffer; 0 to `limits::BUFFER_PKTS_MAX`.
@@ -56,6 +57,15 @@ pub struct N4 {
     pub peer_requests_per_s_max: u32,
     pub peer_requests_burst: u32,
     pub sessions_per_association_max: usize,
+}
+
+/// GTP-U path management. Spec: TS 29.281 §7.2.1, §11.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gtpu {
+    /// Time between two Echo Requests to one peer; zero for none.
+    pub echo_interval: Nanos,
+    pub t3: Nanos,
+    pub n3_requests: u8,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use adit_types::{InterfaceRole, Ipv4Prefix, Ipv6Prefix, Nanos, PortId, VlanId};
 use toml::de::DeTable;
 
 use super::section::{Document, Section};
-use super::{Config, Datapath, Dpdk, Interface, IpNet, N4, NodeId, Port, Problem, Route};
+use super::{Config, Datapath, Dpdk, Gtpu, Interface, IpNet, N4, NodeId, Port, Problem, Route};
 
 pub fn parse(text: &str) -> Result<Config, Vec<Problem>> {
     let document = Document::new(text);
@@ -33,6 +33,7 @@ fn read(document: &Document<'_>, table: &DeTable<'_>) -> Config {
     let mut root = Section::root(document, table);
     let node_id = read_node(root.table("node"));
     let n4 = read_n4(root.table("n4"));
+    let gtpu = read_gtpu(root.table("gtpu"));
     let mut sessions = root.table("sessions");
     let sessions_max = sessions.integer("sessions_max", 1..=SESSIONS_MAX, Some(100_000));
     let buffer_pkts_max = sessions.integer("buffer_pkts_max", 0..=BUFFER_PKTS_MAX, Some(4096));
@@ -57,6 +58,7 @@ fn read(document: &Document<'_>, table: &DeTable<'_>) -> Config {
     Config {
         node_id,
         n4,
+        gtpu,
         sessions_max,
         buffer_pkts_max,
         datapath,
@@ -134,6 +136,21 @@ fn read_n4(mut n4: Section<'_, '_>) -> N4 {
         peer_requests_per_s_max,
         peer_requests_burst,
         sessions_per_association_max,
+    }
+}
+
+fn read_gtpu(mut gtpu: Section<'_, '_>) -> Gtpu {
+    let echo_interval_ms = gtpu.integer("echo_interval_ms", 0..=3_600_000u64, Some(60_000));
+    if (1..1000).contains(&echo_interval_ms) {
+        gtpu.problem("echo_interval_ms", "takes 0 (off) or a whole number from 1000");
+    }
+    let t3_ms = gtpu.integer("t3_ms", 100..=60_000u64, Some(3000));
+    let n3_requests = gtpu.integer("n3_requests", 1..=20u8, Some(3));
+    gtpu.finish();
+    Gtpu {
+        echo_interval: Nanos::from_millis(echo_interval_ms),
+        t3: Nanos::from_millis(t3_ms),
+        n3_requests,
     }
 }
 

@@ -1,4 +1,5 @@
-//! Commands of the control thread: ask for a neighbor, announce ourselves, close a tunnel.
+//! Commands of the control thread: ask for a neighbor, announce ourselves, close a tunnel, ask a
+//! GTP-U peer.
 
 use core::net::IpAddr;
 
@@ -6,7 +7,7 @@ use adit_pktio::PacketIo;
 use adit_rules::WorkerCommand;
 
 use crate::outbound::Outbound;
-use crate::slow::{arp, end_marker, neighbour_discovery};
+use crate::slow::{arp, end_marker, gtpu_echo, neighbour_discovery};
 use crate::stage::egress::Env;
 
 /// Carries out one command. What cannot be sent is counted as lost; whoever asked asks again.
@@ -20,6 +21,9 @@ pub(crate) fn execute<Io: PacketIo>(
     let interfaces = env.interfaces;
     match *command {
         WorkerCommand::SendEndMarker { tunnel } => end_marker::send(env, io, out, tunnel),
+        WorkerCommand::SendEchoRequest { peer, sequence } => {
+            gtpu_echo::request(env, io, out, peer, sequence);
+        }
         WorkerCommand::Solicit { interface, addr, unicast } => {
             let Some(interface) = interfaces.get(interface) else {
                 out.tally.lose_originated();

@@ -4,40 +4,62 @@
 use adit_pktio::PacketBuf;
 use adit_rules::{DropReason, PuntReason, WorkerEvent};
 use adit_types::{SessionIndex, Teid};
-use adit_wire::GtpuPacket;
 use adit_wire::gtpu::{ErrorIndication, MessageType};
+use adit_wire::{GtpuPacket, IpPacket};
 
 use crate::outbound::Outbound;
+use crate::slow::TokenBucket;
 use crate::stage::egress::Env;
 
-/// Handles `message`, of which `gtpu` is the header and which is no Echo Request and no G-PDU.
+/// Handles `message` in the packet `ip`, of which `gtpu` is the header and which is no Echo Request and no G-PDU.
 ///
 /// # Errors
 /// `GtpuMalformed` for an Error Indication without its elements; `TeidUnknown` for an End Marker of
 /// no session; `GtpuMessageUnknown` for types that a UPF does not receive.
 pub(super) fn handle<B: PacketBuf>(
     env: &Env<'_>,
+    reports: &mut TokenBucket,
     out: &mut Outbound<B>,
+    ip: &IpPacket,
     gtpu: &GtpuPacket,
     message: &[u8],
 ) -> Result<PuntReason, DropReason> {
     match gtpu.message_type {
-        MessageType::ECHO_RESPONSE => Ok(PuntReason::GtpuEchoResponse),
+        MessageType::ECHO_RESPONSE => {
+            let (peer, sequence) = (ip.addrs.src(), gtpu.sequence.unwrap_or(0));
+            report(env, reports, out, WorkerEvent::EchoResponse { peer, sequence });
+            Ok(PuntReason::GtpuEchoResponse)
+        }
         MessageType::ERROR_INDICATION => {
             let ErrorIndication { teid, peer } = ErrorIndication::parse(gtpu.payload(message))
                 .map_err(|_| DropReason::GtpuMalformed)?;
-            out.events.push(&mut out.tally, WorkerEvent::ErrorIndication { peer, teid });
+            report(env, reports, out, WorkerEvent::ErrorIndication { peer, teid });
             Ok(PuntReason::GtpuErrorIndication)
         }
         MessageType::END_MARKER => {
             let session = find(env, gtpu.teid).ok_or(DropReason::TeidUnknown)?;
-            out.events.push(&mut out.tally, WorkerEvent::EndMarker { session });
+            report(env, reports, out, WorkerEvent::EndMarker { session });
             Ok(PuntReason::GtpuEndMarker)
         }
         MessageType::SUPPORTED_EXTENSION_HEADERS_NOTIFICATION => {
             Ok(PuntReason::GtpuExtensionNotification)
         }
         _ => Err(DropReason::GtpuMessageUnknown),
+    }
+}
+
+/// Tells the control thread, unless there was too much to tell: others must keep their place in the
+/// ring.
+fn report<B: PacketBuf>(
+    env: &Env<'_>,
+    reports: &mut TokenBucket,
+    out: &mut Outbound<B>,
+    event: WorkerEvent,
+) {
+    if reports.take(env.now) {
+        out.events.push(&mut out.tally, event);
+    } else {
+        out.tally.lose_event();
     }
 }
 

@@ -42,6 +42,24 @@ impl TokenBucket {
     }
 }
 
+/// What bounds the messages that one worker sends or reports because somebody else sent something.
+#[derive(Debug)]
+pub(crate) struct Limits {
+    /// ICMP errors.
+    pub icmp: TokenBucket,
+    /// GTP-U Error Indications and Supported Extension Headers Notifications.
+    pub gtpu: TokenBucket,
+    /// Reports of GTP-U signalling to the control thread.
+    pub reports: TokenBucket,
+}
+
+impl Limits {
+    /// Full buckets.
+    pub const fn new() -> Self {
+        Self { icmp: TokenBucket::new(), gtpu: TokenBucket::new(), reports: TokenBucket::new() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

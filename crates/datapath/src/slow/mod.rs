@@ -7,6 +7,8 @@ mod arp;
 mod command;
 mod end_marker;
 mod gtpu_echo;
+mod gtpu_error;
+mod gtpu_send;
 mod gtpu_signalling;
 mod icmp;
 mod icmp_error;
@@ -23,8 +25,10 @@ use adit_wire::{GtpuPacket, IpPacket, parse_frame};
 use arrayvec::ArrayVec;
 
 pub(crate) use command::execute;
+pub(crate) use gtpu_error::GtpuError;
 pub(crate) use icmp_error::{IcmpError, IcmpErrorKind};
-pub(crate) use limiter::TokenBucket;
+pub(crate) use limiter::Limits;
+use limiter::TokenBucket;
 
 use crate::interfaces::{Link, LinkId};
 use crate::outbound::{Origin, Outbound};
@@ -69,6 +73,7 @@ pub(crate) enum Task {
 enum Work {
     Local(LinkId, Task),
     Error(IcmpError),
+    GtpuError(GtpuError),
 }
 
 struct SlowPacket<B> {
@@ -107,9 +112,16 @@ impl<B> SlowQueue<B> {
         // The packet has its outcome already, and errors may be omitted (RFC 1812 §4.3.2.8).
         let _ = self.packets.try_push(SlowPacket { buf, work: Work::Error(error) });
     }
+
+    /// Queues an answer to a GTP-U message that was counted as dropped; without room nobody is told.
+    #[cold]
+    pub fn push_gtpu_error(&mut self, buf: B, error: GtpuError) {
+        let _ = self.packets.try_push(SlowPacket { buf, work: Work::GtpuError(error) });
+    }
 }
 
-/// Handles everything that was queued during the step; `errors` bounds the ICMP errors sent.
+/// Handles everything that was queued during the step; `limits` bound what is sent about others'
+/// packets.
 ///
 /// Shape:   drains `out.slow`; at most SLOW_PER_STEP_MAX packets.
 /// Cost:    not bounded by the fast path's budget; runs after its frames were transmitted.
@@ -118,15 +130,16 @@ impl<B> SlowQueue<B> {
 pub(crate) fn run<Io: PacketIo>(
     env: &Env<'_>,
     io: &mut Io,
-    errors: &mut TokenBucket,
+    limits: &mut Limits,
     out: &mut Outbound<Io::Buf>,
 ) {
     for SlowPacket { buf, work } in core::mem::take(&mut out.slow.packets) {
         match work {
-            Work::Error(error) => icmp_error::send(env, io, errors, out, buf, &error),
+            Work::Error(error) => icmp_error::send(env, io, &mut limits.icmp, out, buf, &error),
+            Work::GtpuError(error) => gtpu_error::send(env, io, limits, out, buf, error),
             Work::Local(link, task) => {
                 let outcome = match env.interfaces.at(link) {
-                    Some(link) => handle(env, io, out, link, buf, &task),
+                    Some(link) => handle(env, io, limits, out, link, buf, &task),
                     // A link was found for every queued packet.
                     None => Err(DropReason::VlanUnknown),
                 };
@@ -142,6 +155,7 @@ pub(crate) fn run<Io: PacketIo>(
 fn handle<Io: PacketIo>(
     env: &Env<'_>,
     io: &mut Io,
+    limits: &mut Limits,
     out: &mut Outbound<Io::Buf>,
     link: &Link,
     buf: Io::Buf,
@@ -157,7 +171,7 @@ fn handle<Io: PacketIo>(
                 return gtpu_echo::answer(io, out, link, buf, &ip, &echo);
             }
             let message = buf.data().get(usize::from(message_offset)..).unwrap_or_default();
-            gtpu_signalling::handle(env, out, &gtpu, message)
+            gtpu_signalling::handle(env, &mut limits.reports, out, &ip, &gtpu, message)
         }
     }
 }

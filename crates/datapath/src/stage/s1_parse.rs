@@ -17,7 +17,7 @@ use adit_wire::{EtherType, Frame, IpAddrs, IpPacket, parse_frame, parse_gtpu, pa
 use crate::columns::{Arrival, Lanes, OuterHeader};
 use crate::interfaces::{Link, LinkId, PortLinks};
 use crate::reason::{Layer, drop_reason, is_forwardable};
-use crate::slow::{SlowQueue, Task};
+use crate::slow::{GtpuError, SlowQueue, Task};
 use crate::tally::Tally;
 
 /// What one packet is.
@@ -32,6 +32,8 @@ enum Parsed {
     Punt(PuntReason),
     /// Nothing for us.
     Drop(DropReason),
+    /// GTP-U with an extension header that must be understood; its sender is told.
+    UnknownExtension,
 }
 
 /// Parses a burst and splits it into lanes.
@@ -60,6 +62,10 @@ pub(crate) fn s1_parse<B: PacketBuf>(
             Parsed::Slow(link, task) => slow.push(buf, link, task, tally),
             Parsed::Punt(reason) => tally.punt(reason),
             Parsed::Drop(reason) => tally.drop(reason),
+            Parsed::UnknownExtension => {
+                tally.drop(DropReason::GtpuExtensionUnknown);
+                slow.push_gtpu_error(buf, GtpuError::ExtensionUnknown);
+            }
         }
     }
 }
@@ -222,7 +228,7 @@ fn parse_udp(
         Err(malformed) => return Parsed::Drop(drop_reason(Layer::Gtpu, malformed)),
     };
     if gtpu.unknown_comprehension.is_some() {
-        return Parsed::Drop(DropReason::GtpuExtensionUnknown);
+        return unknown_extension(gtpu.message_type);
     }
     let message_offset =
         u16::from(frame.l3_offset).saturating_add(ip.payload_offset).saturating_add(8);
@@ -245,6 +251,17 @@ fn parse_udp(
         container: gtpu.psc,
     };
     Parsed::Tunneled(arrival, inner)
+}
+
+/// Nobody is told about what tells of errors itself: two nodes would never end.
+#[cold]
+fn unknown_extension(message_type: MessageType) -> Parsed {
+    match message_type {
+        MessageType::ERROR_INDICATION | MessageType::SUPPORTED_EXTENSION_HEADERS_NOTIFICATION => {
+            Parsed::Drop(DropReason::GtpuExtensionUnknown)
+        }
+        _ => Parsed::UnknownExtension,
+    }
 }
 
 /// Verifies the UDP checksum of `payload`, which `ip` is the header of, unless it is zero.

@@ -8,7 +8,7 @@ use adit_wire::{IpPacket, PduSessionContainer, PduType, ipv4, ipv6};
 use crate::buffering;
 use crate::columns::{Arrival, Lane, Matched, Side, Verdict};
 use crate::outbound::{Origin, Outbound};
-use crate::slow::{IcmpError, IcmpErrorKind};
+use crate::slow::{GtpuError, IcmpError, IcmpErrorKind};
 use crate::stage::egress::{Env, Way, ether_type_of, prepend_link, way_by_route, way_to_hop};
 use crate::stage::outer::{Outer, encapsulate};
 
@@ -56,6 +56,9 @@ pub(crate) fn s6_apply<Io: PacketIo, S: Side>(
             }
             Verdict::Drop(reason) => {
                 out.tally.drop(*reason);
+                if *reason == DropReason::TeidUnknown {
+                    out.slow.push_gtpu_error(buf, GtpuError::TeidUnknown(arrival.teid));
+                }
                 continue;
             }
         };

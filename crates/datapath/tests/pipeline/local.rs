@@ -202,6 +202,7 @@ fn gtpu_signalling_is_consumed_and_reported() {
         assert_eq!(scene.punted(reason), 1, "{reason:?}");
     }
     let expected = [
+        WorkerEvent::EchoResponse { peer: ip(GNB), sequence: 1 },
         WorkerEvent::EndMarker { session: SESSION },
         WorkerEvent::ErrorIndication { peer: ip(GNB), teid: Teid(GNB_TEID) },
     ];
@@ -335,4 +336,108 @@ fn arp_on_a_tagged_interface_keeps_the_tag() {
     let sent = scene.sent(MIXED);
     assert_eq!(sent[0][12..18], [0x81, 0, 0, 30, 8, 6]);
     assert_eq!(sent[0].len(), 46);
+}
+
+/// A frame from us to the gNB up to GTP-U, whose UDP checksum is there.
+fn gtpu_to_gnb() -> PacketBuilder {
+    PacketBuilder::ethernet(GNB_MAC, N3_MAC).ipv4(N3_ADDR, GNB).dont_fragment().udp(2152, 2152)
+}
+
+/// Spec: TS 29.281 §7.3.1, §5.2.2.1.
+#[test]
+fn unknown_teid_is_answered_with_an_error_indication_of_known_octets() {
+    let mut scene = Scene::new();
+    let g_pdu = |teid| {
+        let outer = PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR).udp(3333, 2152);
+        outer.gtpu(teid).ipv4(UE, SERVER).udp(1, 2).build()
+    };
+    let sent = scene.pass(N3, &g_pdu(0x4242), N3);
+    #[rustfmt::skip]
+    let message = [
+        // Version 1 with E and S; Error Indication of 20 octets; TEID zero
+        0x36, 26, 0, 20, 0, 0, 0, 0,
+        // Sequence number zero; UDP Port extension header: 3333
+        0, 0, 0, 0x40, 1, 0x0d, 0x05, 0,
+        // TEID Data I
+        16, 0, 0, 0x42, 0x42,
+        // GTP-U Peer Address: the destination of the G-PDU
+        133, 0, 4, 192, 168, 10, 1,
+    ];
+    assert_eq!(sent, [gtpu_to_gnb().payload(&message).build()]);
+    assert_eq!(scene.dropped(DropReason::TeidUnknown), 1);
+    assert_eq!(scene.counts().originated_pkts, 1);
+    assert_eq!(scene.pass(N3, &g_pdu(0), N3), [] as [Vec<u8>; 0], "zero is no tunnel");
+}
+
+/// Spec: TS 29.281 §7.3.1.
+#[test]
+fn unknown_teid_over_ipv6_names_the_ipv6_address() {
+    let mut scene = Scene::new();
+    let outer = PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv6(GNB_V6, N3_V6);
+    let sent = scene.pass(N3, &outer.gtpu(0x4242).ipv4(UE, SERVER).udp(1, 2).build(), N3);
+    assert_eq!(sent.len(), 1);
+    let datagram = &sent[0][14 + 40..];
+    let (src, dst) = (N3_V6.parse().unwrap(), GNB_V6.parse().unwrap());
+    assert_eq!(adit_wire::udp::verify_ipv6(src, dst, datagram), Ok(()));
+    assert_eq!(datagram[8 + 16 + 5..][..3], [133, 0, 16]);
+}
+
+#[test]
+fn error_indications_are_bounded() {
+    let mut scene = Scene::new();
+    let outer = || PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR);
+    let frame = outer().gtpu(0x4242).ipv4(UE, SERVER).udp(1, 2).build();
+    let sent: usize = (0..200).map(|_| scene.pass(N3, &frame, N3).len()).sum();
+    assert_eq!(sent, 50, "the burst of the limit");
+    assert_eq!(scene.dropped(DropReason::TeidUnknown), 200);
+}
+
+/// Spec: TS 29.281 §7.2.3, §5.2.1.
+#[test]
+fn extension_header_that_must_be_understood_is_answered_with_those_that_are() {
+    let mut scene = Scene::new();
+    let frame = tunneled().extension(0xc5, &[1, 2]).ipv4(UE, SERVER).udp(1, 2).build();
+    let sent = scene.pass(N3, &frame, N3);
+    #[rustfmt::skip]
+    let message = [
+        0x32, 31, 0, 13, 0, 0, 0, 0, 0, 0, 0, 0,
+        141, 7, 0x40, 0x81, 0x82, 0x83, 0x84, 0x85, 0xc0,
+    ];
+    assert_eq!(sent, [gtpu_to_gnb().payload(&message).build()]);
+    assert_eq!(scene.dropped(DropReason::GtpuExtensionUnknown), 1);
+    // Messages about errors are not answered with further ones.
+    let to_n3 = PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR);
+    let notification = to_n3.gtpu_message(MessageType::SUPPORTED_EXTENSION_HEADERS_NOTIFICATION, 0);
+    let frame = notification.extension(0xc5, &[1, 2]).payload(&[141, 0]).build();
+    assert_eq!(scene.pass(N3, &frame, N3), [] as [Vec<u8>; 0]);
+}
+
+/// Spec: TS 29.281 §7.2.1, §7.2.2.
+#[test]
+fn echo_request_is_sent_on_command_and_its_response_reported() {
+    for (peer, is_ipv4) in [(GNB, true), (GNB_V6, false)] {
+        let mut scene = Scene::new();
+        let command = WorkerCommand::SendEchoRequest { peer: ip(peer), sequence: 7 };
+        scene.commands.push(command).unwrap();
+        scene.step();
+        let link = PacketBuilder::ethernet(GNB_MAC, N3_MAC);
+        let outer = match is_ipv4 {
+            true => link.ipv4(N3_ADDR, GNB).dont_fragment(),
+            false => link.ipv6(N3_V6, GNB_V6),
+        };
+        let request = [0x32, 1, 0, 4, 0, 0, 0, 0, 0, 7, 0, 0];
+        assert_eq!(scene.sent(N3), [outer.udp(2152, 2152).payload(&request).build()]);
+
+        let link = PacketBuilder::ethernet(N3_MAC, GNB_MAC);
+        let outer = match is_ipv4 {
+            true => link.ipv4(GNB, N3_ADDR),
+            false => link.ipv6(GNB_V6, N3_V6),
+        };
+        let response = outer.gtpu_message(MessageType::ECHO_RESPONSE, 0).sequence(7);
+        scene.pass(N3, &response.payload(&[14, 0]).build(), N3);
+        let events = scene.take_events();
+        let told = WorkerEvent::EchoResponse { peer: ip(peer), sequence: 7 };
+        assert!(events.contains(&told), "{events:?}");
+        assert_eq!(scene.punted(PuntReason::GtpuEchoResponse), 1);
+    }
 }

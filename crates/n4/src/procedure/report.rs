@@ -8,11 +8,13 @@
 use core::net::{IpAddr, SocketAddr};
 use std::collections::{BTreeMap, VecDeque};
 
-use adit_pfcp::grouped::DownlinkDataReport;
-use adit_pfcp::ie::{DataStatus, DownlinkDataServiceInformation, PfcpSrRspFlags, ReportType};
+use adit_pfcp::grouped::{DownlinkDataReport, ErrorIndicationReport};
+use adit_pfcp::ie::{
+    DataStatus, DownlinkDataServiceInformation, FTeid, FTeidAddress, PfcpSrRspFlags, ReportType,
+};
 use adit_pfcp::message::{SessionReportRequest, SessionReportResponse};
 use adit_pfcp::{Cause, MessageBody};
-use adit_rules::{ApplyAction, DataDelivery, WorkerEvent};
+use adit_rules::{ApplyAction, DataDelivery, GtpuTunnel, WorkerEvent};
 use adit_session::{Change, Far, OwnerId, Session};
 use adit_types::limits::{
     REPORT_ITEMS_MAX, REPORT_ITEMS_PER_REQUEST_MAX, REPORT_ITEMS_PER_SESSION_MAX,
@@ -39,6 +41,11 @@ pub(crate) enum ReportItem {
         service: DownlinkDataServiceInformation,
         /// What became of the data; `None` for a plain notification.
         status: Option<DataStatus>,
+    },
+    /// A GTP-U peer does not know the tunnel that a FAR sends into. Spec: TS 29.244 §7.5.8.4.
+    ErrorIndication {
+        /// The tunnel.
+        tunnel: GtpuTunnel,
     },
 }
 
@@ -228,9 +235,13 @@ fn take_batch(waiting: &mut VecDeque<ReportItem>) -> Vec<ReportItem> {
 }
 
 fn goes_with(item: &ReportItem, other: &ReportItem) -> bool {
-    let ReportItem::DownlinkData { status, .. } = item;
-    let ReportItem::DownlinkData { status: known, .. } = other;
-    status == known
+    match (item, other) {
+        (
+            ReportItem::DownlinkData { status, .. },
+            ReportItem::DownlinkData { status: known, .. },
+        ) => status == known,
+        _ => true,
+    }
 }
 
 /// The items of one request, arranged as its groups borrow them.
@@ -240,6 +251,7 @@ struct Batch {
     pdr_ids: Vec<PdrId>,
     services: Vec<DownlinkDataServiceInformation>,
     status: Option<DataStatus>,
+    remote_f_teids: Vec<FTeid>,
 }
 
 impl Batch {
@@ -252,6 +264,15 @@ impl Batch {
                     batch.pdr_ids.push(*pdr);
                     batch.services.push(*service);
                     batch.status = *status;
+                }
+                ReportItem::ErrorIndication { tunnel } => {
+                    batch.report_type |= ReportType::ERIR;
+                    let GtpuTunnel { teid, addr } = *tunnel;
+                    let addr = match addr {
+                        IpAddr::V4(addr) => FTeidAddress::V4(addr),
+                        IpAddr::V6(addr) => FTeidAddress::V6(addr),
+                    };
+                    batch.remote_f_teids.push(FTeid::Given { teid, addr });
                 }
             }
         }
@@ -269,6 +290,10 @@ impl Batch {
             report.data_status = self.status;
             body.downlink_data_report = Some(report);
         }
+        if self.report_type.contains(ReportType::ERIR) {
+            let tunnels = self.remote_f_teids.as_slice().into();
+            body.error_indication_report = Some(ErrorIndicationReport::new(tunnels));
+        }
         body
     }
 }
@@ -282,9 +307,14 @@ impl Node {
                     DownlinkDataServiceInformation { paging_policy_indication: dscp, qfi };
                 self.handle_downlink_data(now, session, pdr, service, delivery);
             }
+            WorkerEvent::ErrorIndication { peer, teid } => {
+                self.report_error_indication(now, GtpuTunnel { teid, addr: peer });
+            }
+            WorkerEvent::EchoResponse { peer, sequence } => {
+                self.handle_echo_response(now, peer, sequence);
+            }
             WorkerEvent::NeighbourWanted { .. }
             | WorkerEvent::NeighbourSeen { .. }
-            | WorkerEvent::ErrorIndication { .. }
             | WorkerEvent::EndMarker { .. } => {}
         }
     }
@@ -343,6 +373,18 @@ impl Node {
     pub(crate) fn rearm_notifications(&mut self, up_seid: Seid, fars: &[FarId]) {
         if let Some(told) = self.reports.told.get_mut(&up_seid) {
             told.retain(|told| !fars.contains(&told.far));
+        }
+    }
+
+    /// Reports the tunnel to every session that sends into it.
+    /// Spec: TS 29.244 §5.2.3.4, §7.5.8.4; TS 23.527 §5.3.3.
+    fn report_error_indication(&mut self, now: Nanos, tunnel: GtpuTunnel) {
+        let users: Vec<Seid> = self.store.tunnel_users(tunnel).map(Session::up_seid).collect();
+        if users.is_empty() {
+            self.counters.scalars.error_indications_of_no_session += 1;
+        }
+        for up_seid in users {
+            self.report(now, up_seid, ReportItem::ErrorIndication { tunnel });
         }
     }
 

@@ -45,6 +45,7 @@ pub fn config() -> NodeConfig {
         recovery_time_stamp: UPF_STARTED,
         seed: 1,
         policy: Default::default(),
+        paths: adit_n4::PathConfig::OFF,
         store: StoreConfig {
             sessions_max: 1000,
             n3_addresses: LocalAddresses { v4: Some(N3), v6: None },

@@ -76,9 +76,10 @@ pub(crate) fn commit(
 ) -> Option<RuleDelta> {
     let (index, up_seid) = (session.index, session.up_seid);
     let Compiled { fate, claims_before, claims_after, key_changes, rules, unchanged } = compiled;
-    session.records = resolved.records;
+    let before = core::mem::replace(&mut session.records, resolved.records);
     store.teids.commit(resolved.teids, index);
     session.buffer_epoch = epoch_after(&session, resolved.drop_buffered);
+    store.far_ends.change(index, &before, &session.records);
     let retired = move_claims(store, index, &claims_before, &claims_after);
     if store.fault_in_commit {
         store.fault_in_commit = false;

@@ -285,8 +285,10 @@ fn modify(store: &mut SessionStore, model: &mut Model, up_seid: Seid, change: Ch
     }
 }
 
+/// Limits that the model does not count: TEIDs to choose, and keys of all sessions together.
 fn exhausted(refusal: adit_session::Refusal) -> bool {
-    refusal == adit_session::Refusal::TeidsExhausted
+    use adit_session::Refusal;
+    matches!(refusal, Refusal::TeidsExhausted | Refusal::TooManyKeys)
 }
 
 fn delete(store: &mut SessionStore, model: &mut Model, up_seid: Seid) {

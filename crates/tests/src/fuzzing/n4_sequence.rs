@@ -51,6 +51,7 @@ fn config() -> NodeConfig {
         n1: 3,
         recovery_time_stamp: 3_900_000_000,
         seed: 1,
+        paths: adit_n4::PathConfig::OFF,
         policy: PeerPolicy::default(),
         store: StoreConfig {
             sessions_max: SESSIONS_MAX,

@@ -1,0 +1,99 @@
+//! What the sender of a GTP-U message is told about it: Error Indication for a TEID of no session,
+//! Supported Extension Headers Notification for an extension header that we do not know.
+//!
+//! Both go to the address that the message came from, to port 2152, and are written into its buffer.
+//! Spec: TS 29.281 §7.2.3, §7.3.1, §4.4.2.4, §4.4.2.5.
+
+use adit_pktio::{PacketBuf, PacketIo};
+use adit_types::Teid;
+use adit_wire::gtpu::{
+    ERROR_INDICATION_LEN_MAX, ErrorIndication, UDP_PORT, emit_error_indication,
+    emit_supported_extension_headers,
+};
+use adit_wire::gtpu_ext::ExtensionType;
+use adit_wire::udp::UdpHeader;
+use adit_wire::{parse_frame, parse_ip};
+
+use crate::outbound::Outbound;
+use crate::reason::is_forwardable;
+use crate::slow::gtpu_send::{self, Message};
+use crate::slow::{Limits, frame_source};
+use crate::stage::egress::Env;
+
+/// What is wrong with a GTP-U message that was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GtpuError {
+    /// A G-PDU to a TEID of no session.
+    TeidUnknown(Teid),
+    /// A message with an extension header that must be understood and is not.
+    ExtensionUnknown,
+}
+
+/// The extension headers that we read or knowingly pass over and that others would have to
+/// understand. Spec: TS 29.281 §8.5.
+const SUPPORTED: [ExtensionType; 7] = [
+    ExtensionType::UDP_PORT,
+    ExtensionType::RAN_CONTAINER,
+    ExtensionType::LONG_PDCP_PDU_NUMBER,
+    ExtensionType::XW_RAN_CONTAINER,
+    ExtensionType::NR_RAN_CONTAINER,
+    ExtensionType::PDU_SESSION_CONTAINER,
+    ExtensionType::PDCP_PDU_NUMBER,
+];
+
+/// Octets of the longest message that is sent here.
+const MESSAGE_MAX: usize = ERROR_INDICATION_LEN_MAX;
+const _: () = assert!(MESSAGE_MAX >= 12 + 2 + SUPPORTED.len());
+
+/// Tells the sender of the message in `buf`, unless there were too many to tell.
+///
+/// Errors: none; what cannot be sent is counted as lost.
+#[cold]
+pub(super) fn send<Io: PacketIo>(
+    env: &Env<'_>,
+    io: &mut Io,
+    limits: &mut Limits,
+    out: &mut Outbound<Io::Buf>,
+    buf: Io::Buf,
+    error: GtpuError,
+) {
+    // TEID zero names no tunnel, and nobody is told that it does not.
+    if error == GtpuError::TeidUnknown(Teid(0)) || !limits.gtpu.take(env.now) {
+        return;
+    }
+    if answer(env, io, out, buf, error).is_none() {
+        out.tally.lose_originated();
+    }
+}
+
+fn answer<Io: PacketIo>(
+    env: &Env<'_>,
+    io: &mut Io,
+    out: &mut Outbound<Io::Buf>,
+    buf: Io::Buf,
+    error: GtpuError,
+) -> Option<()> {
+    let sender = frame_source(&buf).ok()?;
+    let frame = parse_frame(buf.data()).ok()?;
+    let l3 = buf.data().get(usize::from(frame.l3_offset)..)?;
+    let ip = parse_ip(l3, false).ok()?;
+    let (udp, _) = UdpHeader::parse(ip.payload(l3)).ok()?;
+    if !is_forwardable(&ip.addrs) {
+        return None;
+    }
+    let (src, dst) = (ip.addrs.dst(), ip.addrs.src());
+    let interface = env.interfaces.owner(src)?;
+    let mut octets = [0; MESSAGE_MAX];
+    let len = match error {
+        GtpuError::TeidUnknown(teid) => {
+            let indication = ErrorIndication { teid, peer: src };
+            emit_error_indication(&mut octets, &indication, Some(udp.src_port())).ok()?
+        }
+        GtpuError::ExtensionUnknown => {
+            emit_supported_extension_headers(&mut octets, &SUPPORTED).ok()?
+        }
+    };
+    let octets = octets.get(..len)?;
+    let message = Message { src, dst, dst_port: UDP_PORT, tos: 0, octets };
+    gtpu_send::send(io, out, interface, buf, sender, &message).ok()
+}

@@ -1,0 +1,130 @@
+//! GTP-U messages of our own, framed: link, IP and UDP headers in front, checksums computed.
+//! Spec: TS 29.281 §4.4.
+
+use core::net::IpAddr;
+
+use adit_pktio::{PacketBuf, PacketIo};
+use adit_rules::DropReason;
+use adit_tables::Interface;
+use adit_types::MacAddr;
+use adit_wire::encapsulate::OUTER_TTL;
+use adit_wire::ethernet::{emit_link, link_len};
+use adit_wire::gtpu::UDP_PORT;
+use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
+use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
+use adit_wire::udp::{self, UdpHeader};
+use adit_wire::{Malformed, protocol};
+
+use crate::outbound::Outbound;
+use crate::slow::{originate, resize};
+use crate::stage::egress::ether_type_of;
+
+/// A GTP-U message and where it goes. The source port is 2152.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Message<'a> {
+    /// Our address.
+    pub src: IpAddr,
+    /// The peer's address, of the same family.
+    pub dst: IpAddr,
+    /// UDP port of the peer.
+    pub dst_port: u16,
+    /// Type of service or traffic class.
+    pub tos: u8,
+    /// The message from the GTP-U header on.
+    pub octets: &'a [u8],
+}
+
+/// Writes `message` into `buf`, whatever that held, and transmits it to the station `dst_mac`.
+///
+/// # Errors
+/// `HeadroomShort` without room.
+pub(super) fn send<Io: PacketIo>(
+    io: &mut Io,
+    out: &mut Outbound<Io::Buf>,
+    interface: &Interface,
+    mut buf: Io::Buf,
+    dst_mac: MacAddr,
+    message: &Message<'_>,
+) -> Result<(), DropReason> {
+    write(&mut buf, interface, dst_mac, message)?;
+    originate(io, out, interface, buf);
+    Ok(())
+}
+
+/// Writes the frame of `message` into `buf`, whatever that held.
+///
+/// # Errors
+/// `HeadroomShort` without room.
+pub(super) fn write<B: PacketBuf>(
+    buf: &mut B,
+    interface: &Interface,
+    dst_mac: MacAddr,
+    message: &Message<'_>,
+) -> Result<(), DropReason> {
+    let ip_len = if message.dst.is_ipv4() { Ipv4Header::LEN } else { Ipv6Header::LEN };
+    let len = link_len(interface.vlan) + ip_len + UdpHeader::LEN + message.octets.len();
+    let frame = resize(buf, len).ok_or(DropReason::HeadroomShort)?;
+    emit(frame, interface, dst_mac, message).map_err(|_| DropReason::HeadroomShort)
+}
+
+fn emit(
+    frame: &mut [u8],
+    interface: &Interface,
+    dst_mac: MacAddr,
+    message: &Message<'_>,
+) -> Result<(), Malformed> {
+    let len = UdpHeader::LEN + message.octets.len();
+    let too_long = Malformed::BadLength { claimed: u16::MAX, have: u16::MAX };
+    let udp_len = u16::try_from(len).map_err(|_| too_long)?;
+    let ether_type = ether_type_of(message.dst);
+    let link = emit_link(frame, dst_mac, interface.mac, interface.vlan, ether_type)?;
+    let packet = frame.get_mut(link..).unwrap_or_default();
+    let ip_len = emit_ip(packet, message, udp_len)?;
+    let datagram = packet.get_mut(ip_len..).unwrap_or_default();
+    UdpHeader::new(UDP_PORT, message.dst_port, udp_len, 0).emit(datagram)?;
+    let body = datagram.get_mut(UdpHeader::LEN..).unwrap_or_default();
+    if body.len() != message.octets.len() {
+        return Err(too_long);
+    }
+    body.copy_from_slice(message.octets);
+    let sum = match (message.src, message.dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => udp::checksum_ipv4(src, dst, datagram),
+        (IpAddr::V6(src), IpAddr::V6(dst)) => udp::checksum_ipv6(src, dst, datagram),
+        _ => return Err(Malformed::BadVersion(0)),
+    };
+    UdpHeader::new(UDP_PORT, message.dst_port, udp_len, sum).emit(datagram)
+}
+
+/// Writes the IP header. Returns its octets.
+fn emit_ip(packet: &mut [u8], message: &Message<'_>, udp_len: u16) -> Result<usize, Malformed> {
+    match (message.src, message.dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            let header = Ipv4Header::new(&Ipv4Fields {
+                tos: message.tos,
+                total_len: udp_len.saturating_add(20),
+                identification: 0,
+                dont_fragment: true,
+                ttl: OUTER_TTL,
+                protocol: protocol::UDP,
+                src,
+                dst,
+            });
+            header.emit(packet)?;
+            Ok(Ipv4Header::LEN)
+        }
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            let header = Ipv6Header::new(&Ipv6Fields {
+                traffic_class: message.tos,
+                flow_label: 0,
+                payload_len: udp_len,
+                next_header: protocol::UDP,
+                hop_limit: OUTER_TTL,
+                src,
+                dst,
+            });
+            header.emit(packet)?;
+            Ok(Ipv6Header::LEN)
+        }
+        _ => Err(Malformed::BadVersion(0)),
+    }
+}
