@@ -4,7 +4,10 @@ use std::net::IpAddr;
 
 use adit_dpdk::EalConfig;
 use adit_n4::{NodeConfig, PathConfig, PeerPolicy, PeerPrefix};
-use adit_session::{LocalAddresses, LocalInterface, Provisioning, StoreConfig};
+use adit_rules::sdf::AddrMatch;
+use adit_session::{
+    Application, LocalAddresses, LocalInterface, Provisioning, StoreConfig, UePool,
+};
 use adit_tables::{Interface, IpPrefix, Route, TablesConfig};
 use adit_types::limits::NEXT_HOPS_MAX;
 use adit_types::{InterfaceId, Ipv4Prefix, Ipv6Prefix, MacAddr};
@@ -43,7 +46,26 @@ fn provisioning(config: &Config) -> Provisioning {
         role: interface.role,
         network_instance: interface.network_instance.as_deref().map(Box::from),
     };
-    Provisioning { interfaces: config.interfaces.iter().map(interface).collect() }
+    let application = |application: &crate::config::Application| Application {
+        id: application.id.as_str().into(),
+        filters: application.filters.clone(),
+    };
+    let ue_pool = |pool: &crate::config::UePool| {
+        let prefix = match prefix(pool.prefix)? {
+            IpPrefix::V4(prefix) => AddrMatch::V4(prefix),
+            IpPrefix::V6(prefix) => AddrMatch::V6(prefix),
+        };
+        Some(UePool {
+            network_instance: pool.network_instance.as_deref().map(Box::from),
+            identity: pool.identity.as_deref().map(Box::from),
+            prefix,
+        })
+    };
+    Provisioning {
+        interfaces: config.interfaces.iter().map(interface).collect(),
+        ue_pools: config.ue_pools.iter().filter_map(ue_pool).collect(),
+        applications: config.applications.iter().map(application).collect(),
+    }
 }
 
 /// What the lookup tables are built with; `macs` are the ports' own addresses, by `PortId`.

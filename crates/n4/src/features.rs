@@ -2,17 +2,23 @@
 
 use adit_pfcp::ie::UpFunctionFeatures;
 
-/// F-TEID allocation (FTUP), reading of bundled messages (BUNDL), sessions controlled by an SMF set
-/// through one association (SSET) or several (MPAS), a delay of notifications (DDND), suggested
-/// numbers of buffered packets (UDBC), data delivery status (DDDS), and End Markers (EMPU).
+use crate::node::NodeConfig;
+
+/// F-TEID allocation (FTUP), traffic endpoints (PDIU), reading of bundled messages (BUNDL), sessions
+/// controlled by an SMF set through one association (SSET) or several (MPAS), a delay of
+/// notifications (DDND), suggested numbers of buffered packets (UDBC), data delivery status (DDDS),
+/// End Markers (EMPU), and UE address allocation (UEIP) where there are pools.
 /// Spec: TS 29.244 §8.2.25.
-pub(crate) fn up_function_features() -> UpFunctionFeatures {
-    UpFunctionFeatures::FTUP
+pub(crate) fn up_function_features(config: &NodeConfig) -> UpFunctionFeatures {
+    let mut features = UpFunctionFeatures::FTUP
+        | UpFunctionFeatures::PDIU
         | UpFunctionFeatures::BUNDL
         | UpFunctionFeatures::SSET
         | UpFunctionFeatures::MPAS
         | UpFunctionFeatures::DDND
         | UpFunctionFeatures::UDBC
         | UpFunctionFeatures::DDDS
-        | UpFunctionFeatures::EMPU
+        | UpFunctionFeatures::EMPU;
+    features.set(UpFunctionFeatures::UEIP, !config.store.provisioning.ue_pools.is_empty());
+    features
 }

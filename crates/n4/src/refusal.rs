@@ -78,6 +78,7 @@ fn cause_and_ie(refusal: &Refusal) -> (Cause, Option<IeType>) {
         Refusal::SessionTableFull
         | Refusal::TeidsExhausted
         | Refusal::TooManyRules { .. }
+        | Refusal::TooManyTrafficEndpoints
         | Refusal::TooManyKeys => (Cause::NoResourcesAvailable, None),
         Refusal::DuplicateRule { rule: id } | Refusal::UnknownRule { rule: id } => {
             (rule, Some(rule_id_ie(*id)))
@@ -103,6 +104,20 @@ fn cause_and_ie(refusal: &Refusal) -> (Cause, Option<IeType>) {
         | Refusal::UePrefixTooShort { .. }
         | Refusal::UeSideUnsupported { .. }
         | Refusal::UeAddressTaken { .. } => (rule, Some(IeType::UE_IP_ADDRESS)),
+        Refusal::UnknownApplication { .. } => {
+            (Cause::UnknownApplicationId, Some(IeType::APPLICATION_ID))
+        }
+        Refusal::ApplicationNotAlone { .. } => (rule, Some(IeType::APPLICATION_ID)),
+        Refusal::NoUePool { .. } => (rule, Some(IeType::UE_IP_ADDRESS)),
+        Refusal::UnknownUePool { .. } => (rule, Some(IeType::UE_IP_ADDRESS_POOL_IDENTITY)),
+        Refusal::UePoolsExhausted { .. } => {
+            (Cause::AllDynamicAddressesOccupied, Some(IeType::UE_IP_ADDRESS))
+        }
+        Refusal::DuplicateTrafficEndpoint { .. }
+        | Refusal::UnknownTrafficEndpoint { .. }
+        | Refusal::UnknownTrafficEndpointOfPdr { .. }
+        | Refusal::TrafficEndpointNotAlone { .. }
+        | Refusal::TrafficEndpointUnusable { .. } => (rule, Some(IeType::TRAFFIC_ENDPOINT_ID)),
         Refusal::TooManySdfFilters { .. }
         | Refusal::SdfInvalid { .. }
         | Refusal::SdfEmpty { .. }

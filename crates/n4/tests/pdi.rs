@@ -4,10 +4,15 @@
 mod smf;
 
 use adit_n4::NodeConfig;
-use adit_pfcp::ie::{FailedRuleId, NetworkInstance, OffendingIe};
+use adit_pfcp::grouped::{CreateTrafficEndpoint, Pdi};
+use adit_pfcp::ie::{
+    ApplicationId, FTeid, FailedRuleId, NetworkInstance, OffendingIe, SourceInterface,
+    TrafficEndpointId, UeIpAddress, UpFunctionFeatures,
+};
 use adit_pfcp::message::SessionEstablishmentResponse;
 use adit_pfcp::{Cause, IeType, Message};
-use adit_session::{LocalInterface, Provisioning, StoreConfig};
+use adit_rules::sdf::AddrMatch;
+use adit_session::{LocalInterface, Provisioning, StoreConfig, UePool};
 use adit_types::{InterfaceRole, InterfaceSet, PdrId};
 
 use smf::*;
@@ -36,7 +41,7 @@ fn two_networks() -> Provisioning {
         interface(InterfaceRole::N6, Some("internet")),
         interface(InterfaceRole::N6, Some("ims")),
     ];
-    Provisioning { interfaces }
+    Provisioning { interfaces, ..Provisioning::default() }
 }
 
 /// An establishment whose downlink PDR names the network instance.
@@ -69,4 +74,132 @@ fn network_instance_unknown_is_refused_with_rule_and_ie() {
     assert_eq!(body.offending_ie, Some(OffendingIe::from(IeType::NETWORK_INSTANCE)));
     assert_eq!(body.failed_rule_id, Some(FailedRuleId::Pdr(PdrId(2))));
     assert_eq!(bench.node.store().len(), 0);
+}
+
+fn one_pool() -> Provisioning {
+    let prefix = AddrMatch::V4("10.60.0.0/30".parse().unwrap());
+    let ue_pools = vec![UePool { network_instance: None, identity: None, prefix }];
+    Provisioning { ue_pools, ..Provisioning::default() }
+}
+
+/// An establishment that leaves the UE's IPv4 address to the UP function.
+fn choosing(sequence: u32, cp_seid: u64) -> Vec<u8> {
+    establish_with(sequence, &SessionScript::new(cp_seid, 1), |body| {
+        let mut pdrs: Vec<_> = body.create_pdrs.iter().collect();
+        for (pdr, destination) in pdrs.iter_mut().zip([false, true]) {
+            let ue = UeIpAddress { choose_v4: true, destination, ..UeIpAddress::default() };
+            pdr.pdi.ue_ip_addresses = list([ue]).into();
+        }
+        body.create_pdrs = Vec::leak(pdrs)[..].into();
+    })
+}
+
+/// TS 29.244 §7.5.3.2: Created PDR carries the chosen address beside the F-TEID.
+#[test]
+fn ue_address_of_our_choice_is_returned_in_created_pdr() {
+    let mut bench = associated_with(one_pool());
+    let bytes = bench.answer(smf(10), &choosing(2, 0xc1));
+    let body = established(&bytes);
+    assert_eq!(body.cause, Cause::RequestAccepted);
+    let created: Vec<_> = body.created_pdrs.iter().collect();
+    assert_eq!(created.iter().map(|group| group.pdr_id.0).collect::<Vec<_>>(), [1, 2]);
+    let ues: Vec<UeIpAddress> =
+        created.iter().map(|group| group.ue_ip_addresses.first().unwrap()).collect();
+    assert_eq!(ues[0].v4, Some(std::net::Ipv4Addr::new(10, 60, 0, 1)));
+    assert_eq!((ues[0].v4, ues[0].destination), (ues[1].v4, false));
+    assert!(ues[1].destination && created[0].local_f_teids.first().is_some());
+}
+
+/// TS 29.244 §8.2.1: Cause 79 when no address is left.
+#[test]
+fn ue_addresses_exhausted_are_cause_79() {
+    let mut bench = associated_with(one_pool());
+    for n in 0..2 {
+        let bytes = bench.answer(smf(10), &choosing(2 + n, u64::from(0xc1 + n)));
+        assert_eq!(established(&bytes).cause, Cause::RequestAccepted);
+    }
+    let bytes = bench.answer(smf(10), &choosing(9, 0xc9));
+    let body = established(&bytes);
+    assert_eq!(body.cause, Cause::AllDynamicAddressesOccupied);
+    assert_eq!(body.offending_ie, Some(OffendingIe::from(IeType::UE_IP_ADDRESS)));
+    assert_eq!(body.failed_rule_id, Some(FailedRuleId::Pdr(PdrId(1))));
+}
+
+/// TS 29.244 §8.2.25: UEIP is offered only with pools, PDIU always.
+#[test]
+fn features_tell_of_pools_and_traffic_endpoints() {
+    let features = |provisioning| {
+        let store = StoreConfig { provisioning, ..config().store };
+        let mut bench = Bench::with(NodeConfig { store, ..config() });
+        let bytes = bench.answer(smf(10), &setup(1, [192, 0, 2, 10].into(), 1));
+        let Message::AssociationSetupResponse(body) = decode(&bytes) else { panic!() };
+        body.up_function_features.unwrap()
+    };
+    assert!(features(one_pool()).contains(UpFunctionFeatures::UEIP | UpFunctionFeatures::PDIU));
+    assert!(!features(Provisioning::default()).contains(UpFunctionFeatures::UEIP));
+}
+
+/// An establishment whose uplink PDR names traffic endpoint 7 with a tunnel of our choice.
+fn with_endpoint(edit: impl FnOnce(&mut Pdi<'static>)) -> Vec<u8> {
+    establish_with(2, &script(), |body| {
+        let mut pdrs: Vec<_> = body.create_pdrs.iter().collect();
+        let ues = pdrs[0].pdi.ue_ip_addresses;
+        let mut pdi = Pdi::new(SourceInterface::Access);
+        pdi.traffic_endpoint_ids = list([TrafficEndpointId(7)]).into();
+        edit(&mut pdi);
+        pdrs[0].pdi = pdi;
+        body.create_pdrs = Vec::leak(pdrs)[..].into();
+        let mut endpoint = CreateTrafficEndpoint::new(TrafficEndpointId(7));
+        endpoint.local_f_teid = Some(FTeid::Choose { v4: true, v6: false, choose_id: None });
+        endpoint.ue_ip_addresses = ues;
+        body.create_traffic_endpoints = list([endpoint]).into();
+    })
+}
+
+/// TS 29.244 §7.5.3.5: the F-TEID of a traffic endpoint is returned with it, not with the PDR.
+#[test]
+fn traffic_endpoint_is_created_and_answered() {
+    let mut bench = associated_with(Provisioning::default());
+    let bytes = bench.answer(smf(10), &with_endpoint(|_| {}));
+    let body = established(&bytes);
+    assert_eq!(body.cause, Cause::RequestAccepted);
+    assert!(body.created_pdrs.is_empty());
+    let created = body.created_traffic_endpoints.first().unwrap();
+    assert_eq!(created.traffic_endpoint_id, TrafficEndpointId(7));
+    let Some(FTeid::Given { teid, .. }) = created.local_f_teids.first() else { panic!() };
+    let session = bench.node.store().session(body.up_f_seid.unwrap().seid).unwrap();
+    assert_eq!(session.pdrs()[0].pdi.f_teid.unwrap().teid, teid);
+}
+
+#[test]
+fn traffic_endpoint_unknown_or_beside_an_f_teid_is_refused() {
+    let edits: [fn(&mut Pdi<'static>); 2] = [
+        |pdi| pdi.traffic_endpoint_ids = list([TrafficEndpointId(8)]).into(),
+        |pdi| pdi.local_f_teid = Some(FTeid::Choose { v4: true, v6: false, choose_id: None }),
+    ];
+    for edit in edits {
+        let mut bench = associated_with(Provisioning::default());
+        let bytes = bench.answer(smf(10), &with_endpoint(edit));
+        let body = established(&bytes);
+        assert_eq!(body.cause, Cause::RuleCreationModificationFailure);
+        assert_eq!(body.offending_ie, Some(OffendingIe::from(IeType::TRAFFIC_ENDPOINT_ID)));
+        assert_eq!(body.failed_rule_id, Some(FailedRuleId::Pdr(PdrId(1))));
+        assert_eq!(bench.node.store().reserved(), Default::default());
+    }
+}
+
+/// TS 29.244 §8.2.1: Cause 81 names an application that is not known.
+#[test]
+fn application_unknown_is_cause_81() {
+    let request = establish_with(2, &script(), |body| {
+        let mut pdrs: Vec<_> = body.create_pdrs.iter().collect();
+        pdrs[1].pdi.application_id = Some(ApplicationId(b"app"));
+        body.create_pdrs = Vec::leak(pdrs)[..].into();
+    });
+    let mut bench = associated_with(Provisioning::default());
+    let bytes = bench.answer(smf(10), &request);
+    let body = established(&bytes);
+    assert_eq!(body.cause, Cause::UnknownApplicationId);
+    assert_eq!(body.offending_ie, Some(OffendingIe::from(IeType::APPLICATION_ID)));
+    assert_eq!(body.failed_rule_id, Some(FailedRuleId::Pdr(PdrId(2))));
 }

@@ -11,13 +11,13 @@ mod smf;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use adit_pfcp::grouped::{
-    CreateFar, CreatePdr, CreateQer, CreateTrafficEndpoint, CreateUrr, Pdi, RemoveFar, UpdateFar,
+    CreateFar, CreatePdr, CreateQer, CreateUrr, Pdi, RemoveFar, UpdateFar,
     UpdateForwardingParameters, UpdateQer,
 };
 use adit_pfcp::ie::{
-    ActivatePredefinedRules, ApplicationId, ApplyAction, FSeid, FTeid, FailedRuleId, GateState,
+    ActivatePredefinedRules, ApplyAction, FSeid, FTeid, FailedRuleId, FramedRoute, GateState,
     GateStatus, Mbr, MeasurementMethod, OffendingIe, OuterHeaderCreation, PdnType, PfcpSmReqFlags,
-    ReportingTriggers, SdfFilter, SourceInterface, TrafficEndpointId,
+    ReportingTriggers, SdfFilter, SourceInterface,
 };
 use adit_pfcp::message::SessionEstablishmentResponse;
 use adit_pfcp::{Cause, IeType, Message};
@@ -288,10 +288,6 @@ fn demands_that_cannot_be_met_get_cause_76_and_their_ie() {
     let urrs = list([CreateUrr::new(UrrId(1), MeasurementMethod::VOLUM, ReportingTriggers::VOLTH)]);
     let request = establish_with(2, &script, |body| body.create_urrs = urrs.into());
     assert_eq!(refused_establishment(&request), unsupported(IeType::CREATE_URR));
-    let endpoints = list([CreateTrafficEndpoint::new(TrafficEndpointId(1))]);
-    let request =
-        establish_with(2, &script, |body| body.create_traffic_endpoints = endpoints.into());
-    assert_eq!(refused_establishment(&request), unsupported(IeType::CREATE_TRAFFIC_ENDPOINT));
     let request = establish_with(2, &script, |body| body.pdn_type = Some(PdnType::Ethernet));
     assert_eq!(refused_establishment(&request), unsupported(IeType::PDN_TYPE));
 }
@@ -308,8 +304,8 @@ fn refused_pdr(edit: impl FnOnce(&mut CreatePdr<'static>)) -> Refusal {
 #[test]
 fn demands_inside_a_rule_name_the_rule() {
     let pdr = Some(FailedRuleId::Pdr(PdrId(3)));
-    let refusal = refused_pdr(|pdr| pdr.pdi.application_id = Some(ApplicationId(b"app")));
-    assert_eq!(refusal, (Cause::ServiceNotSupported, Some(IeType::APPLICATION_ID), pdr));
+    let refusal = refused_pdr(|pdr| pdr.pdi.framed_routes = list([FramedRoute(b"x")]).into());
+    assert_eq!(refusal, (Cause::ServiceNotSupported, Some(IeType::FRAMED_ROUTE), pdr));
     let rules = list([ActivatePredefinedRules(b"rule")]);
     let mut pdr_3 = CreatePdr::new(PdrId(3), Precedence(1), Pdi::new(SourceInterface::Core));
     pdr_3.activate_predefined_rules = rules.into();

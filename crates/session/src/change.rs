@@ -11,7 +11,7 @@ use adit_rules::{
 };
 use adit_types::{BarId, FarId, PdrId, Precedence, QerId, Qfi, Teid};
 
-use crate::record::{Bar, Far, GateStatus, Qer, Rates, UeMatch};
+use crate::record::{Bar, Far, GateStatus, Qer, Rates, TrafficEndpointId, UeMatch, UeSide};
 use crate::session::CpFSeid;
 
 /// Everything that one request changes in a session. Establishment is a change of an empty session.
@@ -43,6 +43,12 @@ pub struct Change {
     pub remove_bars: Vec<BarId>,
     /// Buffered packets are to be discarded. Spec: TS 29.244 §8.2.31 (DROBU).
     pub drop_buffered: bool,
+    /// Traffic endpoints to create.
+    pub create_traffic_endpoints: Vec<TrafficEndpointSpec>,
+    /// Traffic endpoints to update: what is present replaces what was there.
+    pub update_traffic_endpoints: Vec<TrafficEndpointSpec>,
+    /// Traffic endpoints to remove, with the PDRs that name them.
+    pub remove_traffic_endpoints: Vec<TrafficEndpointId>,
     /// The control plane's new endpoint; ignored by an establishment, which names it separately.
     pub cp_f_seid: Option<CpFSeid>,
 }
@@ -71,16 +77,53 @@ pub struct PdrSpec {
 pub struct PdiSpec {
     /// The side that packets come from.
     pub source: SourceInterface,
+    /// The traffic endpoint that has the tunnel and the UE's addresses; they must be absent here.
+    pub traffic_endpoint: Option<TrafficEndpointId>,
     /// The local tunnel, given by the control plane or to be chosen here.
     pub f_teid: Option<FTeidSpec>,
     /// Name of the network instance whose interfaces packets must arrive on.
     pub network_instance: Option<Box<str>>,
     /// The UE's addresses.
     pub ue: Option<UeMatch>,
+    /// UE addresses to be chosen here, beside those in `ue`.
+    pub choose_ue: Option<ChooseUe>,
     /// QoS flows; a set, empty matches every packet.
     pub qfis: Vec<Qfi>,
     /// Service data flow filters, one of which must match; empty matches every packet.
     pub sdf: Vec<SdfSpec>,
+    /// The application that packets must belong to, instead of filters.
+    pub application: Option<Box<str>>,
+}
+
+/// UE addresses to be chosen here. All PDRs and traffic endpoints of a session that ask for an
+/// address of the same pools get the same one. Spec: TS 29.244 §5.21.3, §8.2.62 (CHV4, CHV6).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChooseUe {
+    /// An IPv4 address is wanted.
+    pub v4: bool,
+    /// An IPv6 /64 is wanted.
+    pub v6: bool,
+    /// Which address of packets is the UE's.
+    pub side: UeSide,
+    /// Identities of the pools to choose from; empty for any of the network instance.
+    pub pools: Vec<Box<str>>,
+}
+
+/// A traffic endpoint to create or to update. Spec: TS 29.244 §7.5.2.7, §7.5.4.13.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrafficEndpointSpec {
+    /// Identifier, unique within the session.
+    pub id: TrafficEndpointId,
+    /// The local tunnel, given by the control plane or to be chosen here.
+    pub f_teid: Option<FTeidSpec>,
+    /// Name of the network instance.
+    pub network_instance: Option<Box<str>>,
+    /// The UE's addresses.
+    pub ue: Option<UeMatch>,
+    /// UE addresses to be chosen here, beside those in `ue`.
+    pub choose_ue: Option<ChooseUe>,
+    /// QoS flows; empty leaves those of the PDRs.
+    pub qfis: Vec<Qfi>,
 }
 
 /// A local F-TEID as requested. Spec: TS 29.244 §8.2.3.

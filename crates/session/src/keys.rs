@@ -12,7 +12,13 @@ use crate::record::{Pdr, Records};
 
 /// All TEIDs and UE addresses that the records name, in ascending order.
 pub(crate) fn claims(records: &Records) -> Vec<SessionKey> {
-    sorted(records.pdrs.iter().flat_map(|pdr| teid(pdr).chain(ue(pdr.pdi.ue_addresses()))))
+    let pdrs = records.pdrs.iter().flat_map(|pdr| teid(pdr).chain(ue(pdr.pdi.ue_addresses())));
+    let endpoints = records.traffic_endpoints.iter().flat_map(|endpoint| {
+        let teid = endpoint.f_teid.map(|f_teid| SessionKey::Teid(f_teid.teid));
+        let addresses = endpoint.ue.map(|ue| ue.addresses).unwrap_or_default();
+        teid.into_iter().chain(ue(addresses))
+    });
+    sorted(pdrs.chain(endpoints))
 }
 
 /// The lookup keys, in ascending order: all local TEIDs; UE addresses of downlink PDRs

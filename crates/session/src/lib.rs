@@ -22,16 +22,18 @@ mod store;
 mod update;
 
 pub use change::{
-    BarUpdate, Change, FTeidSpec, FarUpdate, ForwardingUpdate, PdiSpec, PdrSpec, PdrUpdate,
-    QerUpdate, SdfSpec,
+    BarUpdate, Change, ChooseUe, FTeidSpec, FarUpdate, ForwardingUpdate, PdiSpec, PdrSpec,
+    PdrUpdate, QerUpdate, SdfSpec, TrafficEndpointSpec,
 };
-pub use provisioning::{LocalInterface, Provisioning};
+pub use provisioning::{Application, LocalInterface, Provisioning, UePool};
 pub use record::{
-    Bar, FTeid, Far, Forwarding, GateStatus, Pdi, Pdr, Qer, Rates, Records, Sdf, UeMatch, UeSide,
+    Bar, FTeid, Far, Forwarding, GateStatus, Pdi, Pdr, Qer, Rates, Records, Sdf, TrafficEndpoint,
+    TrafficEndpointId, UeMatch, UeSide,
 };
 pub use refusal::{Refusal, RuleId, RuleKind};
 pub use sdf_text::{PORT_RANGES_MAX, SdfTextError, parse as parse_flow_description};
 pub use session::{CpFSeid, OwnerId, Session};
 pub use store::{
-    CreatedPdr, Established, LocalAddresses, Modified, Reserved, SessionStore, StoreConfig,
+    CreatedPdr, CreatedTrafficEndpoint, CreatedUe, Established, LocalAddresses, Modified, Reserved,
+    SessionStore, StoreConfig,
 };

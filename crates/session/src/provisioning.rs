@@ -1,5 +1,6 @@
 //! What the operator configured for rules to refer to by name.
 
+use adit_rules::sdf::{AddrMatch, SdfFilter};
 use adit_types::{InterfaceId, InterfaceRole, InterfaceSet};
 
 /// Everything that rules may name and that the control plane does not provide.
@@ -8,6 +9,30 @@ pub struct Provisioning {
     /// Our logical interfaces, by `InterfaceId`. Without any, every network instance is accepted
     /// and means all interfaces.
     pub interfaces: Vec<LocalInterface>,
+    /// Pools of UE addresses that we give away; prefixes do not overlap.
+    pub ue_pools: Vec<UePool>,
+    /// Applications that PDIs may name; identifiers differ.
+    pub applications: Vec<Application>,
+}
+
+/// An application, detected by its service data flows. Spec: TS 29.244 §5.2.1A.2, §8.2.6.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Application {
+    /// Application ID.
+    pub id: Box<str>,
+    /// At least one must match a packet; never empty.
+    pub filters: Vec<SdfFilter>,
+}
+
+/// A pool of UE addresses. Spec: TS 29.244 §5.21, §8.2.128.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UePool {
+    /// The network instance whose UEs it serves; without one it serves all.
+    pub network_instance: Option<Box<str>>,
+    /// UE IP address Pool Identity, by which the control plane may name it.
+    pub identity: Option<Box<str>>,
+    /// The addresses: IPv4 ones, or IPv6 /64s of a prefix of at most 64 bits.
+    pub prefix: AddrMatch,
 }
 
 /// A logical interface as rules see it.
@@ -40,6 +65,12 @@ impl Provisioning {
         serving.fold(InterfaceSet::NONE, |set, (id, _)| set.with(id))
     }
 
+    /// The filters of an application, if it is known.
+    pub(crate) fn application(&self, id: &str) -> Option<&[SdfFilter]> {
+        let found = self.applications.iter().find(|known| &*known.id == id);
+        found.map(|known| known.filters.as_slice())
+    }
+
     /// True when an interface of `role` serves the network instance.
     pub(crate) fn knows(&self, network_instance: &str, role: InterfaceRole) -> bool {
         let fits = |known: &LocalInterface| known.role == role && known.serves(network_instance);
@@ -57,6 +88,8 @@ mod tests {
             network_instance: name.map(Box::from),
         };
         Provisioning {
+            ue_pools: Vec::new(),
+            applications: Vec::new(),
             interfaces: vec![
                 interface(InterfaceRole::N3, None),
                 interface(InterfaceRole::N6, Some("internet")),

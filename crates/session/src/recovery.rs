@@ -47,10 +47,13 @@ impl SessionStore {
         let OpenCommit { up_seid, index, keys } = self.open_commit.take()?;
         drop(self.take(index));
         self.far_ends.forget(index);
-        let mut teids = Vec::new();
+        let mut waiting = Vec::new();
         for &key in &keys {
             match key {
-                SessionKey::Teid(teid) => teids.extend(self.recover_teid(teid, index)),
+                SessionKey::Teid(teid) => {
+                    waiting.extend(self.recover_teid(teid, index).map(SessionKey::Teid));
+                    continue;
+                }
                 SessionKey::UeIpv4(addr) if self.ue_v4.get(&addr) == Some(&index) => {
                     self.ue_v4.remove(&addr);
                 }
@@ -59,8 +62,13 @@ impl SessionStore {
                 }
                 SessionKey::UeIpv4(_) | SessionKey::UeIpv6(_) => {}
             }
+            let owed = self.retired.values().flatten().flat_map(|retired| &retired.keys);
+            let is_owed = owed.into_iter().any(|&known| known == key);
+            if self.ue_pools.retire(key) || self.ue_pools.is_retired(key) && !is_owed {
+                waiting.push(key);
+            }
         }
-        let retired = Retired { teids, session: Some(up_seid) };
+        let retired = Retired { keys: waiting, session: Some(up_seid) };
         self.retired.entry(index).or_default().push_back(retired);
         let keys = keys.into_iter().map(KeyChange::Remove).collect();
         Some(RuleDelta { session: index, keys, rules: None })
@@ -69,7 +77,8 @@ impl SessionStore {
     /// Takes a TEID from the session; returns it if it waits for a reclaim that nobody owes yet.
     fn recover_teid(&mut self, teid: Teid, index: SessionIndex) -> Option<Teid> {
         let owed = self.retired.get(&index).into_iter().flatten();
-        let is_owed = owed.flat_map(|retired| &retired.teids).any(|&known| known == teid);
+        let mut owed = owed.flat_map(|retired| &retired.keys);
+        let is_owed = owed.any(|&known| known == SessionKey::Teid(teid));
         match self.teids.holder(teid) {
             Holder::Session(session) if session == index => self.teids.retire(teid).then_some(teid),
             // NOTE: a key of the session is retired only by a commit of the session.

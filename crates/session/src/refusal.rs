@@ -9,6 +9,7 @@ use core::net::IpAddr;
 use adit_rules::{ApplyAction, OuterHeaderRemoval, UeAddresses};
 use adit_types::{BarId, FarId, Ipv6Prefix, PdrId, QerId, Seid, Teid};
 
+use crate::record::TrafficEndpointId;
 use crate::sdf_text::SdfTextError;
 
 /// Kinds of rules.
@@ -193,6 +194,59 @@ pub enum Refusal {
         /// The address, or the first one of the prefix.
         addr: IpAddr,
     },
+    /// No pool of ours has addresses of the wanted family for the network instance.
+    NoUePool {
+        /// The PDR, unless a traffic endpoint asked.
+        pdr: Option<PdrId>,
+    },
+    /// None of the pools that the control plane names exists for the family and network instance.
+    UnknownUePool {
+        /// The PDR, unless a traffic endpoint asked.
+        pdr: Option<PdrId>,
+    },
+    /// All addresses of the pools are in use or wait for their reclaim.
+    UePoolsExhausted {
+        /// The PDR, unless a traffic endpoint asked.
+        pdr: Option<PdrId>,
+    },
+    /// Created although it exists, or named twice in one list of the change.
+    DuplicateTrafficEndpoint {
+        /// The traffic endpoint.
+        id: TrafficEndpointId,
+    },
+    /// Updated or removed although it does not exist.
+    UnknownTrafficEndpoint {
+        /// The traffic endpoint.
+        id: TrafficEndpointId,
+    },
+    /// The PDR names a traffic endpoint that does not exist after the change.
+    UnknownTrafficEndpointOfPdr {
+        /// The PDR.
+        pdr: PdrId,
+    },
+    /// The PDR names a traffic endpoint and a tunnel or UE address of its own.
+    TrafficEndpointNotAlone {
+        /// The PDR.
+        pdr: PdrId,
+    },
+    /// The traffic endpoint's F-TEID is not ours to give, or it or the UE address belongs to
+    /// another session.
+    TrafficEndpointUnusable {
+        /// The traffic endpoint.
+        id: TrafficEndpointId,
+    },
+    /// The session would have more traffic endpoints than `limits::RULES_PER_SESSION_MAX`.
+    TooManyTrafficEndpoints,
+    /// The PDR names an application that is not configured.
+    UnknownApplication {
+        /// The PDR.
+        pdr: PdrId,
+    },
+    /// The PDR has an application and SDF filters.
+    ApplicationNotAlone {
+        /// The PDR.
+        pdr: PdrId,
+    },
     /// The flow description cannot be understood or used.
     SdfInvalid {
         /// The PDR.
@@ -288,7 +342,17 @@ impl Refusal {
             | Self::SessionTableFull
             | Self::TooManyRules { .. }
             | Self::TooManyKeys
-            | Self::TeidsExhausted => None,
+            | Self::TeidsExhausted
+            | Self::DuplicateTrafficEndpoint { .. }
+            | Self::UnknownTrafficEndpoint { .. }
+            | Self::TrafficEndpointUnusable { .. }
+            | Self::TooManyTrafficEndpoints => None,
+            Self::NoUePool { pdr }
+            | Self::UnknownUePool { pdr }
+            | Self::UePoolsExhausted { pdr } => match pdr {
+                Some(pdr) => Some(RuleId::Pdr(pdr)),
+                None => None,
+            },
             Self::DuplicateRule { rule }
             | Self::UnknownRule { rule }
             | Self::UnsupportedInterface { rule }
@@ -315,7 +379,11 @@ impl Refusal {
             | Self::SdfFlowLabelInvalid { pdr, .. }
             | Self::SdfWithoutId { pdr }
             | Self::DuplicateSdfFilter { pdr, .. }
-            | Self::UnknownSdfFilter { pdr, .. } => Some(RuleId::Pdr(pdr)),
+            | Self::UnknownSdfFilter { pdr, .. }
+            | Self::UnknownTrafficEndpointOfPdr { pdr }
+            | Self::TrafficEndpointNotAlone { pdr }
+            | Self::UnknownApplication { pdr }
+            | Self::ApplicationNotAlone { pdr } => Some(RuleId::Pdr(pdr)),
             Self::UnsupportedAction { far, .. }
             | Self::UnknownBar { far, .. }
             | Self::ContradictoryAction { far, .. }
@@ -357,6 +425,23 @@ impl Refusal {
             Self::UePrefixTooShort { .. } => "UE IPv6 prefixes below 64 bits are not supported",
             Self::UeSideUnsupported { .. } => "the UE's address as destination in uplink",
             Self::UeAddressTaken { .. } => "the UE address belongs to another session",
+            Self::NoUePool { .. } => "no pool of UE addresses for this network instance",
+            Self::UnknownUePool { .. } => "no such pool of UE addresses",
+            Self::UePoolsExhausted { .. } => "all UE addresses of the pool are occupied",
+            Self::DuplicateTrafficEndpoint { .. } => {
+                "the traffic endpoint exists already or is named twice"
+            }
+            Self::UnknownTrafficEndpoint { .. } => "no such traffic endpoint",
+            Self::UnknownTrafficEndpointOfPdr { .. } => {
+                "the PDR names no traffic endpoint of the session"
+            }
+            Self::TrafficEndpointNotAlone { .. } => {
+                "a tunnel or UE address beside a traffic endpoint"
+            }
+            Self::TrafficEndpointUnusable { .. } => "the traffic endpoint is taken or not ours",
+            Self::TooManyTrafficEndpoints => "too many traffic endpoints",
+            Self::UnknownApplication { .. } => "the application is unknown",
+            Self::ApplicationNotAlone { .. } => "SDF filters beside an application",
             Self::SdfInvalid { .. } => "the flow description is invalid",
             Self::SdfEmpty { .. } => "the SDF filter is empty",
             Self::SdfFlowLabelInvalid { .. } => "the flow label exceeds 20 bits",

@@ -4,7 +4,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 use adit_types::{Seid, SessionIndex};
 
-use crate::record::{Bar, Far, Pdr, Qer, Records};
+use crate::record::{Bar, Far, Pdr, Qer, Records, TrafficEndpoint};
 
 /// Names the association (or any other owner) that a session belongs to; chosen by the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -62,6 +62,12 @@ impl Session {
     #[must_use]
     pub fn pdrs(&self) -> &[Pdr] {
         &self.records.pdrs
+    }
+
+    /// Traffic endpoints in the order of creation.
+    #[must_use]
+    pub fn traffic_endpoints(&self) -> &[TrafficEndpoint] {
+        &self.records.traffic_endpoints
     }
 
     /// FARs in the order of creation.

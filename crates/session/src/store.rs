@@ -3,14 +3,14 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::{HashMap, VecDeque};
 
-use adit_rules::{ApplyAction, GtpuTunnel, RuleDelta};
-use adit_types::{FarId, PdrId, Seid, SessionIndex, Teid};
+use adit_rules::{ApplyAction, GtpuTunnel, RuleDelta, SessionKey, UeAddresses};
+use adit_types::{FarId, PdrId, Seid, SessionIndex};
 
-use crate::alloc::{SeidAllocator, SessionIndexAllocator, TeidAllocator};
+use crate::alloc::{SeidAllocator, SessionIndexAllocator, TeidAllocator, UeIpAllocator};
 use crate::change::{Change, FarUpdate};
 use crate::far_ends::FarEnds;
 use crate::provisioning::Provisioning;
-use crate::record::{FTeid, Far, Records};
+use crate::record::{FTeid, Far, Records, TrafficEndpointId, UeSide};
 use crate::recovery::OpenCommit;
 use crate::refusal::Refusal;
 use crate::session::{CpFSeid, OwnerId, Session};
@@ -51,6 +51,10 @@ pub struct Established {
     pub delta: RuleDelta,
     /// PDRs whose F-TEID was chosen here, in the order of the change.
     pub created: Vec<CreatedPdr>,
+    /// PDRs whose UE address was chosen here.
+    pub created_ues: Vec<CreatedUe>,
+    /// Traffic endpoints for which something was chosen here.
+    pub created_endpoints: Vec<CreatedTrafficEndpoint>,
 }
 
 /// What an accepted modification yields.
@@ -62,6 +66,40 @@ pub struct Modified {
     pub created: Vec<CreatedPdr>,
     /// Tunnels that the change leaves and that an End Marker closes, once all workers run it.
     pub end_markers: Vec<GtpuTunnel>,
+    /// PDRs whose UE address was chosen here.
+    pub created_ues: Vec<CreatedUe>,
+    /// Traffic endpoints for which something was chosen here.
+    pub created_endpoints: Vec<CreatedTrafficEndpoint>,
+}
+
+/// Everything that was chosen for one change.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Created {
+    pub pdrs: Vec<CreatedPdr>,
+    pub ues: Vec<CreatedUe>,
+    pub endpoints: Vec<CreatedTrafficEndpoint>,
+}
+
+/// UE addresses that were chosen here. Spec: TS 29.244 §7.5.3.2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CreatedUe {
+    /// The PDR.
+    pub pdr: PdrId,
+    /// The addresses that were chosen, without those that were given.
+    pub addresses: UeAddresses,
+    /// Which address of packets is the UE's, as the request said.
+    pub side: UeSide,
+}
+
+/// What was chosen here for a traffic endpoint. Spec: TS 29.244 §7.5.3.5.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CreatedTrafficEndpoint {
+    /// The traffic endpoint.
+    pub id: TrafficEndpointId,
+    /// Its local tunnel endpoint, if it was chosen.
+    pub f_teid: Option<FTeid>,
+    /// Its UE addresses, if they were chosen.
+    pub ue: Option<UeAddresses>,
 }
 
 /// An F-TEID that was chosen here. Spec: TS 29.244 §7.5.3.2.
@@ -93,6 +131,7 @@ pub struct SessionStore {
     pub(crate) ue_v6: HashMap<u64, SessionIndex>,
     pub(crate) far_ends: FarEnds,
     pub(crate) teids: TeidAllocator,
+    pub(crate) ue_pools: UeIpAllocator,
     pub(crate) seids: SeidAllocator,
     pub(crate) indices: SessionIndexAllocator,
     pub(crate) retired: HashMap<SessionIndex, VecDeque<Retired>>,
@@ -110,8 +149,8 @@ pub struct SessionStore {
 /// What one delta takes away and its reclaim sets free.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Retired {
-    /// TEIDs that we chose.
-    pub teids: Vec<Teid>,
+    /// TEIDs and UE addresses that we chose.
+    pub keys: Vec<SessionKey>,
     /// The session itself, if the delta removes it.
     pub session: Option<Seid>,
 }
@@ -123,6 +162,7 @@ impl SessionStore {
         let sessions_max = config.sessions_max.min(adit_types::limits::SESSIONS_MAX);
         Self {
             local: config.n3_addresses,
+            ue_pools: UeIpAllocator::new(&config.provisioning.ue_pools),
             provisioning: config.provisioning,
             keys_max: sessions_max,
             sessions: Vec::new(),
@@ -169,7 +209,8 @@ impl SessionStore {
         self.by_seid.insert(up_seid, index);
         let delta = update::commit(self, session, resolved, compiled);
         let Some(delta) = delta else { unreachable!("an establishment always yields a delta") };
-        Ok(Established { up_seid, index, delta, created })
+        let Created { pdrs: created, ues: created_ues, endpoints: created_endpoints } = created;
+        Ok(Established { up_seid, index, delta, created, created_ues, created_endpoints })
     }
 
     /// Changes the session `up_seid`.
@@ -190,7 +231,8 @@ impl SessionStore {
         let mut session = self.take_for(up_seid, &compiled)?;
         session.cp = cp.unwrap_or(session.cp);
         let delta = update::commit(self, session, resolved, compiled);
-        Ok(Modified { delta, created, end_markers })
+        let Created { pdrs: created, ues: created_ues, endpoints: created_endpoints } = created;
+        Ok(Modified { delta, created, created_ues, created_endpoints, end_markers })
     }
 
     /// Deletes the session `up_seid`.
@@ -224,8 +266,11 @@ impl SessionStore {
         if queue.is_empty() {
             self.retired.remove(&session);
         }
-        for teid in retired.teids {
-            self.teids.reclaim(teid);
+        for key in retired.keys {
+            match key {
+                SessionKey::Teid(teid) => self.teids.reclaim(teid),
+                SessionKey::UeIpv4(_) | SessionKey::UeIpv6(_) => self.ue_pools.reclaim(key),
+            }
         }
         if let Some(up_seid) = retired.session {
             self.by_seid.remove(&up_seid);
@@ -299,6 +344,7 @@ impl SessionStore {
             sessions: self.indices.reserved_count(),
             seids: self.by_seid.len(),
             teids: self.teids.reserved_count(),
+            ues: self.ue_pools.reserved_count(),
         }
     }
 
@@ -374,6 +420,8 @@ pub struct Reserved {
     pub seids: usize,
     /// TEIDs, chosen here or given.
     pub teids: usize,
+    /// UE addresses from our pools.
+    pub ues: usize,
 }
 
 fn position(index: SessionIndex) -> usize {

@@ -139,6 +139,8 @@ pub fn plain_session(host: u8, peer: &str) -> Change {
         precedence: Precedence(100),
         pdi: PdiSpec {
             source: if is_uplink { SourceInterface::Access } else { SourceInterface::Core },
+            traffic_endpoint: None,
+            choose_ue: None,
             f_teid: is_uplink.then_some(FTeidSpec::Choose { v4: true, v6: true, choose_id: None }),
             network_instance: None,
             ue: Some(UeMatch {
@@ -147,6 +149,7 @@ pub fn plain_session(host: u8, peer: &str) -> Change {
             }),
             qfis: Vec::new(),
             sdf: Vec::new(),
+            application: None,
         },
         outer_header_removal: is_uplink.then_some(OuterHeaderRemoval::GtpuUdpIp),
         container_deletion: false,
@@ -252,6 +255,8 @@ fn pdi(rng: &mut StdRng, is_uplink: bool, ue: UeAddresses) -> PdiSpec {
     let from_n9 = !is_uplink && n6 == SourceInterface::Core && one_in(rng, 3);
     PdiSpec {
         source: if is_uplink { SourceInterface::Access } else { n6 },
+        traffic_endpoint: None,
+        choose_ue: None,
         f_teid: match (is_uplink, from_n9) {
             (true, _) => Some(f_teid(rng)),
             (false, true) => Some(FTeidSpec::Choose { v4: true, v6: true, choose_id: None }),
@@ -261,6 +266,7 @@ fn pdi(rng: &mut StdRng, is_uplink: bool, ue: UeAddresses) -> PdiSpec {
         ue: names_ue.then_some(UeMatch { addresses: ue, side }),
         qfis: (0..qfi_count).filter_map(|_| Qfi::new(rng.random_range(0..12))).collect(),
         sdf: (0..sdf_count).map(|_| sdf(rng)).collect(),
+        application: None,
     }
 }
 

@@ -558,7 +558,8 @@ fn provisioning(layout: &Layout) -> Provisioning {
         role: role(interface),
         network_instance: interface.network_instance.map(Box::from),
     };
-    Provisioning { interfaces: layout.interfaces.iter().map(interface).collect() }
+    let interfaces = layout.interfaces.iter().map(interface).collect();
+    Provisioning { interfaces, ..Provisioning::default() }
 }
 
 fn role(interface: &oracle::Interface) -> InterfaceRole {

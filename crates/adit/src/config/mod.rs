@@ -3,6 +3,7 @@
 //! Nothing outside this module sees TOML. A [`Config`] exists only when every key is known, every
 //! value is in range and every reference resolves.
 
+mod provisioning;
 mod read;
 mod section;
 #[cfg(test)]
@@ -33,6 +34,9 @@ pub struct Config {
     /// Logical interfaces, by `InterfaceId`: exactly one N3, at least one N6.
     pub interfaces: Vec<Interface>,
     pub routes: Vec<Route>,
+    pub ue_pools: Vec<UePool>,
+    /// Applications; identifiers differ.
+    pub applications: Vec<Application>,
     pub admin_socket: PathBuf,
 }
 
@@ -113,6 +117,24 @@ pub struct Route {
     pub interface: usize,
     pub prefix: IpNet,
     pub next_hop: IpAddr,
+}
+
+/// An application that PDRs may name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Application {
+    pub id: String,
+    /// Never empty.
+    pub filters: Vec<adit_rules::SdfFilter>,
+}
+
+/// Addresses to give to UEs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UePool {
+    pub network_instance: Option<String>,
+    /// UE IP address Pool Identity.
+    pub identity: Option<String>,
+    /// IPv4, or IPv6 of at most 64 bits. Overlaps no other pool and no interface's link.
+    pub prefix: IpNet,
 }
 
 /// An address with a prefix length; host bits may be set where an interface address is meant.

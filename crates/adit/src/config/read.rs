@@ -12,6 +12,7 @@ use adit_types::limits::{
 use adit_types::{InterfaceRole, Ipv4Prefix, Ipv6Prefix, Nanos, PortId, VlanId};
 use toml::de::DeTable;
 
+use super::provisioning;
 use super::section::{Document, Section};
 use super::{Config, Datapath, Dpdk, Gtpu, Interface, IpNet, N4, NodeId, Port, Problem, Route};
 
@@ -49,6 +50,8 @@ fn read(document: &Document<'_>, table: &DeTable<'_>) -> Config {
     let (port_names, ports) = read_ports(&mut root);
     let interfaces = read_interfaces(&mut root, &port_names);
     let routes = read_routes(&mut root, &interfaces);
+    let ue_pools = provisioning::read_ue_pools(&mut root, &interfaces);
+    let applications = provisioning::read_applications(&mut root);
     let mut admin = root.table("admin");
     let admin_socket = admin
         .parsed_optional("socket", "a path such as \"/run/adit/admin.sock\"")
@@ -66,6 +69,8 @@ fn read(document: &Document<'_>, table: &DeTable<'_>) -> Config {
         ports,
         interfaces,
         routes,
+        ue_pools,
+        applications,
         admin_socket,
     }
 }
@@ -276,7 +281,7 @@ fn read_interfaces(root: &mut Section<'_, '_>, ports: &[String]) -> Vec<Interfac
 }
 
 /// The section's `network_instance`, if it has one.
-fn read_network_instance(section: &mut Section<'_, '_>) -> Option<String> {
+pub(super) fn read_network_instance(section: &mut Section<'_, '_>) -> Option<String> {
     let name: Option<String> =
         section.parsed_optional("network_instance", "a name such as \"internet\"");
     let is_name = |name: &String| {
@@ -398,7 +403,7 @@ fn is_taken(interfaces: &[Interface], routes: &[Route], prefix: IpNet, index: us
 }
 
 /// The first address of the prefix.
-fn network(net: IpNet) -> Option<IpAddr> {
+pub(super) fn network(net: IpNet) -> Option<IpAddr> {
     Some(match net.addr {
         IpAddr::V4(addr) => Ipv4Prefix::containing(addr, net.len)?.addr().into(),
         IpAddr::V6(addr) => Ipv6Prefix::containing(addr, net.len)?.addr().into(),

@@ -97,6 +97,40 @@ fn network_instance_is_read_and_a_bad_name_is_refused() {
 }
 
 #[test]
+fn ue_pool_that_cannot_be_given_away_is_refused() {
+    let config = Config::parse(EXAMPLE).unwrap();
+    assert_eq!(config.ue_pools[0].network_instance.as_deref(), Some("internet"));
+    assert_eq!(config.ue_pools[0].prefix.to_string(), "10.60.0.0/16");
+    let v4 = "prefix = \"10.60.0.0/16\"";
+    for bad in ["10.60.0.1/16", "0.0.0.0/0", "224.0.0.0/8", "10.0.0.0/8", "10.0.6.128/25"] {
+        let problems = changed(v4, &format!("prefix = \"{bad}\""));
+        assert!(paths(&problems).iter().all(|path| *path == "ue_pool[0].prefix"), "{problems:?}");
+    }
+    let v6 = "prefix = \"2001:db8:60::/48\"";
+    assert_eq!(paths(&changed(v6, "prefix = \"2001:db8:60::/65\"")), ["ue_pool[1].prefix"]);
+    assert_eq!(paths(&changed(v6, "prefix = \"10.60.7.0/24\"")), ["ue_pool[1].prefix"]);
+    assert_eq!(paths(&changed(v6, "")), ["ue_pool[1].prefix"]);
+}
+
+#[test]
+fn application_without_right_flow_descriptions_is_refused() {
+    let config = Config::parse(EXAMPLE).unwrap();
+    assert_eq!(
+        (config.applications[0].id.as_str(), config.applications[0].filters.len()),
+        ("video", 1)
+    );
+    let good = "[\"permit out ip from 203.0.113.0/24 to assigned\"]";
+    for bad in ["[]", "[\"deny out ip from any to any\"]", "[1]"] {
+        let problems = changed(good, bad);
+        assert!(paths(&problems).contains(&"application[0].flow_descriptions"), "{problems:?}");
+    }
+    let again =
+        "[[application]]\nid = \"video\"\nflow_descriptions = [\"permit out ip from any to any\"]";
+    let problems = changed("[admin]", &format!("{again}\n\n[admin]"));
+    assert_eq!(paths(&problems), ["application[1].id"]);
+}
+
+#[test]
 fn route_twice_in_one_network_instance_is_refused() {
     let again = "[[route]]\ninterface = \"n6\"\nprefix = \"0.0.0.0/0\"\nnext_hop = \"10.0.6.9\"\n";
     let problems = changed("[admin]", &format!("{again}\n[admin]"));

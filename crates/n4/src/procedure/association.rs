@@ -61,7 +61,7 @@ impl Node {
         let time_stamp = RecoveryTimeStamp(self.config.recovery_time_stamp);
         let cause = Cause::RequestAccepted;
         let mut body = AssociationSetupResponse::new(node_id.to_ie(), cause, time_stamp);
-        body.up_function_features = Some(up_function_features());
+        body.up_function_features = Some(up_function_features(&self.config));
         body.pfcp_as_rsp_flags = up.retained.then_some(PfcpAsRspFlags::PSREI);
         self.respond(request, None, &body, up.last);
     }
@@ -75,7 +75,7 @@ impl Node {
         let node_id = self.config.node_id.clone();
         let time_stamp = RecoveryTimeStamp(self.config.recovery_time_stamp);
         let mut body = AssociationSetupResponse::new(node_id.to_ie(), cause, time_stamp);
-        body.up_function_features = Some(up_function_features());
+        body.up_function_features = Some(up_function_features(&self.config));
         self.respond(request, None, &body, after);
     }
 
@@ -84,7 +84,7 @@ impl Node {
         let node_id = self.config.node_id.clone();
         let time_stamp = RecoveryTimeStamp(self.config.recovery_time_stamp);
         let mut body = AssociationSetupRequest::new(node_id.to_ie(), time_stamp);
-        body.up_function_features = Some(up_function_features());
+        body.up_function_features = Some(up_function_features(&self.config));
         self.send_request(now, to, &body, Purpose::AssociationSetup { position });
     }
 
@@ -165,7 +165,7 @@ impl Node {
     pub(super) fn respond_to_update(&mut self, request: &Request<'_>, cause: Cause) {
         let node_id = self.config.node_id.clone();
         let mut body = AssociationUpdateResponse::new(node_id.to_ie(), cause);
-        body.up_function_features = cause.is_accepted().then(up_function_features);
+        body.up_function_features = cause.is_accepted().then(|| up_function_features(&self.config));
         self.respond(request, None, &body, None);
     }
 

@@ -9,7 +9,8 @@ use adit_types::Seid;
 
 use crate::containment::FaultPoint;
 use crate::node::{Node, Request};
-use crate::procedure::{created_pdrs, demand, f_teids, rule_decode};
+use crate::procedure::endpoint_decode::Chosen;
+use crate::procedure::{demand, endpoint_decode, rule_decode};
 use crate::refusal::Rejected;
 use crate::session_set;
 
@@ -59,6 +60,9 @@ impl Node {
         for group in message.create_pdrs {
             change.create_pdrs.push(rule_decode::create_pdr(&group)?);
         }
+        for group in message.create_traffic_endpoints {
+            change.create_traffic_endpoints.push(endpoint_decode::create(&group)?);
+        }
         for group in message.create_fars {
             change.create_fars.push(rule_decode::create_far(&group, local)?);
         }
@@ -77,14 +81,17 @@ impl Node {
         established: Established,
     ) {
         self.counters.scalars.sessions_established += 1;
-        let id = self.publish(established.delta);
+        let Established { up_seid, delta, created, created_ues, created_endpoints, .. } =
+            established;
+        let id = self.publish(delta);
         self.fail_if_injected(FaultPoint::Answer);
-        let f_teids = f_teids(&established.created);
-        let created = created_pdrs(&established.created, &f_teids);
+        let chosen = Chosen::new(&created, &created_ues, &created_endpoints);
+        let (created, endpoints) = (chosen.created_pdrs(), chosen.created_endpoints());
         let node_id = self.config.node_id.clone();
         let mut body = SessionEstablishmentResponse::new(node_id.to_ie(), Cause::RequestAccepted);
-        body.up_f_seid = Some(FSeid::new(established.up_seid, self.config.address));
+        body.up_f_seid = Some(FSeid::new(up_seid, self.config.address));
         body.created_pdrs = created.as_slice().into();
+        body.created_traffic_endpoints = endpoints.as_slice().into();
         let information = self.control_information(request.peer());
         body.load_control_information = information.load;
         body.overload_control_information = information.overload;

@@ -6,6 +6,7 @@
 mod association;
 mod delete;
 pub(crate) mod demand;
+mod endpoint_decode;
 mod establish;
 pub(crate) mod load;
 mod modify;
@@ -17,11 +18,7 @@ pub(crate) mod report;
 mod rule_decode;
 mod session_set;
 
-use core::net::Ipv4Addr;
-
 use adit_pfcp::Cause;
-use adit_pfcp::grouped::CreatedPdr;
-use adit_pfcp::ie::{FTeid, FTeidAddress};
 use adit_types::Seid;
 
 use crate::node::{Node, Request};
@@ -48,32 +45,4 @@ impl Node {
         let session = session.ok_or(refused(Cause::SessionContextNotFound))?;
         Ok((session.up_seid(), session.cp_f_seid().seid))
     }
-}
-
-/// The F-TEIDs that were chosen, in the words of the codec.
-fn f_teids(created: &[adit_session::CreatedPdr]) -> Vec<FTeid> {
-    let f_teid = |created: &adit_session::CreatedPdr| {
-        let adit_session::FTeid { teid, v4, v6 } = created.f_teid;
-        let addr = match (v4, v6) {
-            (Some(v4), Some(v6)) => FTeidAddress::V4V6(v4, v6),
-            (None, Some(v6)) => FTeidAddress::V6(v6),
-            // The store chooses at least one address.
-            (v4, None) => FTeidAddress::V4(v4.unwrap_or(Ipv4Addr::UNSPECIFIED)),
-        };
-        FTeid::Given { teid, addr }
-    };
-    created.iter().map(f_teid).collect()
-}
-
-/// Created PDR groups of `created`, whose F-TEIDs are `f_teids`. Spec: TS 29.244 §7.5.3.2.
-fn created_pdrs<'a>(
-    created: &[adit_session::CreatedPdr],
-    f_teids: &'a [FTeid],
-) -> Vec<CreatedPdr<'a>> {
-    let groups = created.iter().zip(f_teids.chunks(1)).map(|(created, f_teid)| {
-        let mut group = CreatedPdr::new(created.pdr);
-        group.local_f_teids = f_teid.into();
-        group
-    });
-    groups.collect()
 }

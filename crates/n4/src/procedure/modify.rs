@@ -4,12 +4,13 @@ use adit_pfcp::ie::{OffendingIe, PfcpSmReqFlags};
 use adit_pfcp::message::{SessionModificationRequest, SessionModificationResponse};
 use adit_pfcp::{Cause, IeType, MessageBody};
 use adit_rules::DeltaId;
-use adit_session::{Change, CpFSeid, Modified};
+use adit_session::{Change, CpFSeid, Modified, TrafficEndpointId};
 use adit_types::{FarId, Seid};
 
 use crate::containment::FaultPoint;
 use crate::node::{Node, Request};
-use crate::procedure::{Refused, created_pdrs, demand, f_teids, rule_decode};
+use crate::procedure::endpoint_decode::Chosen;
+use crate::procedure::{Refused, demand, endpoint_decode, rule_decode};
 use crate::refusal::Rejected;
 use crate::session_set;
 
@@ -82,6 +83,15 @@ impl Node {
         for group in message.create_pdrs {
             change.create_pdrs.push(rule_decode::create_pdr(&group)?);
         }
+        let remove = message.remove_traffic_endpoints.iter();
+        change.remove_traffic_endpoints =
+            remove.map(|group| TrafficEndpointId(group.traffic_endpoint_id.0)).collect();
+        for group in message.create_traffic_endpoints {
+            change.create_traffic_endpoints.push(endpoint_decode::create(&group)?);
+        }
+        for group in message.update_traffic_endpoints {
+            change.update_traffic_endpoints.push(endpoint_decode::update(&group)?);
+        }
         for group in message.create_fars {
             change.create_fars.push(rule_decode::create_far(&group, local)?);
         }
@@ -105,19 +115,21 @@ impl Node {
     }
 
     fn accept_modification(&mut self, request: &Request<'_>, up_seid: Seid, modified: Modified) {
-        let after = modified.delta.map(|delta| self.publish(delta));
+        let Modified { delta, created, created_ues, created_endpoints, end_markers } = modified;
+        let after = delta.map(|delta| self.publish(delta));
         if let Some(id) = after {
-            self.send_end_markers_after(id, modified.end_markers);
+            self.send_end_markers_after(id, end_markers);
         }
         self.fail_if_injected(FaultPoint::Answer);
         self.counters.scalars.sessions_modified += 1;
         // A new CP F-SEID counts from this response on. Spec: TS 29.244 §7.5.4.1.
         let session = self.store.session(up_seid);
         let cp_seid = session.map_or(Seid(0), |session| session.cp_f_seid().seid);
-        let f_teids = f_teids(&modified.created);
-        let created = created_pdrs(&modified.created, &f_teids);
+        let chosen = Chosen::new(&created, &created_ues, &created_endpoints);
+        let (created, endpoints) = (chosen.created_pdrs(), chosen.created_endpoints());
         let mut body = SessionModificationResponse::new(Cause::RequestAccepted);
         body.created_pdrs = created.as_slice().into();
+        body.created_traffic_endpoints = endpoints.as_slice().into();
         let information = self.control_information(request.peer());
         body.load_control_information = information.load;
         body.overload_control_information = information.overload;

@@ -12,23 +12,19 @@ use adit_pfcp::grouped::{
 use adit_pfcp::ie::{
     self, GateState, Nullable, OuterHeaderDescription, OuterHeaderRemovalDescription,
 };
-use adit_pfcp::{Cause, IeType};
+use adit_pfcp::{Cause, IeType, Repeated};
 use adit_rules::{
     ApplyAction, DestinationInterface, Gate, GtpuTunnel, OuterHeaderCreation, OuterHeaderRemoval,
-    SourceInterface, UeAddresses,
+    SourceInterface,
 };
 use adit_session::{
     Bar, BarUpdate, FTeidSpec, Far, FarUpdate, Forwarding, ForwardingUpdate, GateStatus,
-    LocalAddresses, PdiSpec, PdrSpec, PdrUpdate, Qer, QerUpdate, Rates, RuleId, SdfSpec, UeMatch,
-    UeSide,
+    LocalAddresses, PdiSpec, PdrSpec, PdrUpdate, Qer, QerUpdate, Rates, RuleId, SdfSpec,
+    TrafficEndpointId,
 };
-use adit_types::Ipv6Prefix;
 
-use crate::procedure::name;
+use crate::procedure::{endpoint_decode, name};
 use crate::refusal::Rejected;
-
-/// Bits of a UE's IPv6 prefix unless the IE says otherwise. Spec: TS 29.244 §8.2.62.
-const UE_PREFIX_BITS: u8 = 64;
 
 /// A value that is well-formed and not ours to act on: Cause 73.
 fn unusable(ie: IeType) -> Rejected {
@@ -41,7 +37,7 @@ pub(super) fn create_pdr(group: &CreatePdr<'_>) -> Result<PdrSpec, Rejected> {
         Ok(PdrSpec {
             id,
             precedence: group.precedence,
-            pdi: pdi(&group.pdi)?,
+            pdi: pdi(&group.pdi, group.ue_ip_address_pool_ids)?,
             outer_header_removal: group.outer_header_removal.map(removal).transpose()?,
             container_deletion: group.outer_header_removal.is_some_and(deletes_container),
             far: group.far_id,
@@ -57,7 +53,7 @@ pub(super) fn update_pdr(group: &UpdatePdr<'_>) -> Result<PdrUpdate, Rejected> {
         Ok(PdrUpdate {
             id,
             precedence: group.precedence,
-            pdi: group.pdi.as_ref().map(pdi).transpose()?,
+            pdi: group.pdi.as_ref().map(|group| pdi(group, Repeated::default())).transpose()?,
             outer_header_removal: group.outer_header_removal.map(removal).transpose()?,
             container_deletion: group.outer_header_removal.map(deletes_container),
             far: group.far_id,
@@ -67,14 +63,27 @@ pub(super) fn update_pdr(group: &UpdatePdr<'_>) -> Result<PdrUpdate, Rejected> {
     update().map_err(|rejected: Rejected| rejected.in_rule(RuleId::Pdr(id)))
 }
 
-fn pdi(group: &Pdi<'_>) -> Result<PdiSpec, Rejected> {
+fn pdi(
+    group: &Pdi<'_>,
+    pools: Repeated<'_, ie::UeIpAddressPoolIdentity<'_>>,
+) -> Result<PdiSpec, Rejected> {
+    let (ue, choose_ue) = endpoint_decode::ue(group.ue_ip_addresses, pools)?;
+    let mut endpoints = group.traffic_endpoint_ids.iter();
+    let traffic_endpoint = endpoints.next().map(|id| TrafficEndpointId(id.0));
+    // Several are for redundant transmission, which MTE would offer.
+    if endpoints.next().is_some() {
+        return Err(Rejected::unsupported(IeType::TRAFFIC_ENDPOINT_ID));
+    }
     Ok(PdiSpec {
         source: source(group.source_interface)?,
+        traffic_endpoint,
         f_teid: group.local_f_teid.map(f_teid),
         network_instance: group.network_instance.map(name::network_instance),
-        ue: ue(group)?,
+        ue,
+        choose_ue,
         qfis: group.qfis.iter().collect(),
         sdf: group.sdf_filters.iter().map(sdf).collect::<Result<_, _>>()?,
+        application: group.application_id.map(|id| name::text(id.0)),
     })
 }
 
@@ -90,24 +99,11 @@ fn source(interface: ie::SourceInterface) -> Result<SourceInterface, Rejected> {
     }
 }
 
-fn f_teid(ie: ie::FTeid) -> FTeidSpec {
+pub(super) fn f_teid(ie: ie::FTeid) -> FTeidSpec {
     match ie {
         ie::FTeid::Given { teid, addr } => FTeidSpec::Given { teid, v4: addr.v4(), v6: addr.v6() },
         ie::FTeid::Choose { v4, v6, choose_id } => FTeidSpec::Choose { v4, v6, choose_id },
     }
-}
-
-fn ue(group: &Pdi<'_>) -> Result<Option<UeMatch>, Rejected> {
-    let mut addresses = group.ue_ip_addresses.iter();
-    let Some(ue) = addresses.next() else { return Ok(None) };
-    if addresses.next().is_some() || ue.choose_v4 || ue.choose_v6 {
-        return Err(Rejected::unsupported(IeType::UE_IP_ADDRESS));
-    }
-    let delegated = ue.v6_delegation_bits.map(|bits| UE_PREFIX_BITS.saturating_sub(bits));
-    let len = ue.v6_prefix_len.or(delegated).unwrap_or(UE_PREFIX_BITS);
-    let side = if ue.destination { UeSide::Destination } else { UeSide::Source };
-    let v6 = ue.v6.and_then(|addr| Ipv6Prefix::containing(addr, len));
-    Ok(Some(UeMatch { addresses: UeAddresses { v4: ue.v4, v6 }, side }))
 }
 
 fn sdf(filter: ie::SdfFilter<'_>) -> Result<SdfSpec, Rejected> {
@@ -171,6 +167,9 @@ fn forwarding(
     group: &ForwardingParameters<'_>,
     local: LocalAddresses,
 ) -> Result<Forwarding, Rejected> {
+    if group.linked_traffic_endpoint_id.is_some() {
+        return Err(Rejected::unsupported(IeType::TRAFFIC_ENDPOINT_ID));
+    }
     Ok(Forwarding {
         destination: destination(group.destination_interface)?,
         network_instance: group.network_instance.map(name::network_instance),
@@ -186,6 +185,9 @@ fn forwarding_update(
     group: &UpdateForwardingParameters<'_>,
     local: LocalAddresses,
 ) -> Result<ForwardingUpdate, Rejected> {
+    if group.linked_traffic_endpoint_id.is_some() {
+        return Err(Rejected::unsupported(IeType::TRAFFIC_ENDPOINT_ID));
+    }
     let flags = group.pfcp_sm_req_flags.unwrap_or_default();
     let header = group.outer_header_creation;
     let outer_header_creation =

@@ -1,4 +1,4 @@
-//! Identifiers that we give away: SEIDs, TEIDs, session indices.
+//! What we give away: SEIDs, TEIDs, session indices, UE addresses.
 //!
 //! Each allocator first plans without changing anything, so that a change refused later has left no
 //! trace, and then commits the plan.
@@ -6,6 +6,7 @@
 mod seid;
 mod session_index;
 mod teid;
+pub(crate) mod ue_ip;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -13,6 +14,7 @@ use rand::{Rng, SeedableRng};
 pub(crate) use seid::SeidAllocator;
 pub(crate) use session_index::SessionIndexAllocator;
 pub(crate) use teid::{Holder, TeidAllocator, TeidPlan};
+pub(crate) use ue_ip::{UeIpAllocator, UePlan};
 
 /// The random numbers of one allocator; another `stream` for each, so that no value of one tells
 /// anything about the other. `StdRng` is a stream cipher: its past output does not tell its future.

@@ -7,11 +7,13 @@ mod bar;
 mod far;
 mod pdr;
 mod qer;
+mod traffic_endpoint;
 
 pub use bar::Bar;
 pub use far::{Far, Forwarding};
 pub use pdr::{FTeid, Pdi, Pdr, Sdf, UeMatch, UeSide};
 pub use qer::{GateStatus, Qer, Rates};
+pub use traffic_endpoint::{TrafficEndpoint, TrafficEndpointId};
 
 /// All rules of one session, each kind in the order of creation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -24,4 +26,6 @@ pub struct Records {
     pub qers: Vec<Qer>,
     /// BARs.
     pub bars: Vec<Bar>,
+    /// Traffic endpoints.
+    pub traffic_endpoints: Vec<TrafficEndpoint>,
 }

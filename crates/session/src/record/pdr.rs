@@ -6,6 +6,7 @@ use adit_rules::{OuterHeaderRemoval, SdfFilter, SourceInterface, UeAddresses};
 use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, Teid};
 
 use crate::change::SdfSpec;
+use crate::record::TrafficEndpointId;
 
 /// A PDR. Spec: TS 29.244 §7.5.2.2.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub struct Pdr {
 pub struct Pdi {
     /// The side that packets come from.
     pub source: SourceInterface,
+    /// The traffic endpoint whose parts this PDI takes over.
+    pub traffic_endpoint: Option<TrafficEndpointId>,
     /// The local tunnel that packets must arrive in.
     pub f_teid: Option<FTeid>,
     /// Name of the network instance whose interfaces packets must arrive on.
@@ -41,6 +44,8 @@ pub struct Pdi {
     pub qfis: Vec<Qfi>,
     /// Service data flow filters.
     pub sdf: Vec<Sdf>,
+    /// The application that packets must belong to; there are no filters beside it.
+    pub application: Option<Box<str>>,
 }
 
 impl Pdi {

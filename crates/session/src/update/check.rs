@@ -75,6 +75,11 @@ fn f_teid(local: &LocalAddresses, pdr: PdrId, f_teid: &FTeid) -> Result<(), Refu
     Ok(())
 }
 
+/// True for an F-TEID that the control plane may give: not zero, and an address of ours.
+pub(super) fn is_local(local: &LocalAddresses, given: &FTeid) -> bool {
+    f_teid(local, PdrId(0), given).is_ok()
+}
+
 fn ue_match(
     local: &LocalAddresses,
     pdr: PdrId,

@@ -4,6 +4,8 @@
 //! writes. Establishment starts from a session without rules, deletion ends in one.
 
 mod check;
+mod choose_ue;
+mod endpoints;
 mod provisioned;
 mod s1_provide;
 mod s2_resolve;

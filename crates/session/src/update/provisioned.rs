@@ -6,11 +6,25 @@ use crate::provisioning::Provisioning;
 use crate::record::{Far, Pdr};
 use crate::refusal::{Refusal, RuleId};
 
-/// A PDR's packets must be able to arrive: tunneled ones on N3, plain ones on N6.
+/// A PDR's application must be known, and its packets must be able to arrive: tunneled ones on N3, plain ones on N6.
 /// Spec: TS 29.244 §8.2.4.
 pub(super) fn pdr(known: &Provisioning, pdr: &Pdr, tunneled: bool) -> Result<(), Refusal> {
+    if let Some(id) = pdr.pdi.application.as_deref() {
+        application(known, pdr, id)?;
+    }
     let role = if tunneled { InterfaceRole::N3 } else { InterfaceRole::N6 };
     network_instance(known, pdr.pdi.network_instance.as_deref(), role, RuleId::Pdr(pdr.id))
+}
+
+/// Detection is by the application or by filters of the PDI's own. Spec: TS 29.244 §7.5.2.2.
+fn application(known: &Provisioning, pdr: &Pdr, id: &str) -> Result<(), Refusal> {
+    if known.application(id).is_none() {
+        return Err(Refusal::UnknownApplication { pdr: pdr.id });
+    }
+    if !pdr.pdi.sdf.is_empty() {
+        return Err(Refusal::ApplicationNotAlone { pdr: pdr.id });
+    }
+    Ok(())
 }
 
 /// A FAR's packets must be able to leave: with an outer header on N3, without on N6.

@@ -7,12 +7,13 @@ use adit_rules::SdfFilter;
 use adit_types::{BarId, FarId, PdrId, QerId};
 
 use crate::change::{
-    BarUpdate, Change, FTeidSpec, FarUpdate, ForwardingUpdate, PdiSpec, PdrSpec, PdrUpdate,
-    QerUpdate, SdfSpec,
+    BarUpdate, Change, ChooseUe, FTeidSpec, FarUpdate, ForwardingUpdate, PdiSpec, PdrSpec,
+    PdrUpdate, QerUpdate, SdfSpec,
 };
-use crate::record::{Bar, FTeid, Far, Forwarding, Pdi, Pdr, Qer, Records, Sdf};
+use crate::record::{Bar, FTeid, Far, Forwarding, Pdi, Pdr, Qer, Records, Sdf, TrafficEndpointId};
 use crate::refusal::{Refusal, RuleId};
 use crate::sdf_text;
+use crate::update::endpoints;
 
 /// Flow labels have 20 bits. Spec: RFC 8200 §3.
 const FLOW_LABEL_MAX: u32 = 0xf_ffff;
@@ -21,16 +22,32 @@ const FLOW_LABEL_MAX: u32 = 0xf_ffff;
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     pub records: Records,
-    /// In the order of the change, at most one per PDR.
+    /// In the order of the change, at most one per PDR or traffic endpoint.
     pub wanted: Vec<Wanted>,
     /// Buffered packets are to be discarded.
     pub drop_buffered: bool,
+    /// The same for UE addresses.
+    pub wanted_ues: Vec<WantedUe>,
 }
 
-/// A PDR that wants a TEID of us.
+/// What wants something of us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Target {
+    Pdr(PdrId),
+    TrafficEndpoint(TrafficEndpointId),
+}
+
+/// What wants UE addresses of us.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct WantedUe {
+    pub target: Target,
+    pub choose: ChooseUe,
+}
+
+/// What wants a TEID of us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Wanted {
-    pub pdr: PdrId,
+    pub target: Target,
     pub v4: bool,
     pub v6: bool,
     pub choose_id: Option<u8>,
@@ -38,13 +55,16 @@ pub(super) struct Wanted {
 
 /// Applies removals, then creations, then updates.
 pub(super) fn provide(records: Records, change: Change) -> Result<Draft, Refusal> {
-    let mut draft = Draft { records, wanted: Vec::new(), drop_buffered: change.drop_buffered };
+    let drop_buffered = change.drop_buffered;
+    let mut draft = Draft { records, drop_buffered, ..Draft::default() };
     remove_all(&mut draft.records.pdrs, &change.remove_pdrs)?;
+    endpoints::remove(&mut draft.records, &change.remove_traffic_endpoints)?;
     remove_all(&mut draft.records.fars, &change.remove_fars)?;
     remove_all(&mut draft.records.qers, &change.remove_qers)?;
     remove_all(&mut draft.records.bars, &change.remove_bars)?;
+    endpoints::create(&mut draft, change.create_traffic_endpoints)?;
     for spec in change.create_pdrs {
-        let pdr = create_pdr(&mut draft.wanted, spec)?;
+        let pdr = create_pdr(&mut draft, spec)?;
         insert(&mut draft.records.pdrs, pdr)?;
     }
     for far in change.create_fars {
@@ -63,6 +83,7 @@ pub(super) fn provide(records: Records, change: Change) -> Result<Draft, Refusal
     refuse_repetition(change.update_pdrs.iter().map(|update| RuleId::Pdr(update.id)))?;
     refuse_repetition(change.update_fars.iter().map(|update| RuleId::Far(update.id)))?;
     refuse_repetition(change.update_qers.iter().map(|update| RuleId::Qer(update.id)))?;
+    endpoints::update(&mut draft, change.update_traffic_endpoints)?;
     for update in change.update_pdrs {
         update_pdr(&mut draft, update)?;
     }
@@ -153,11 +174,11 @@ fn refuse_repetition(rules: impl Iterator<Item = RuleId>) -> Result<(), Refusal>
     }
 }
 
-fn create_pdr(wanted: &mut Vec<Wanted>, spec: PdrSpec) -> Result<Pdr, Refusal> {
+fn create_pdr(draft: &mut Draft, spec: PdrSpec) -> Result<Pdr, Refusal> {
     Ok(Pdr {
         id: spec.id,
         precedence: spec.precedence,
-        pdi: provide_pdi(wanted, spec.id, spec.pdi)?,
+        pdi: draft.provide_pdi(spec.id, spec.pdi)?,
         outer_header_removal: spec.outer_header_removal,
         container_deletion: spec.container_deletion,
         far: spec.far,
@@ -166,6 +187,13 @@ fn create_pdr(wanted: &mut Vec<Wanted>, spec: PdrSpec) -> Result<Pdr, Refusal> {
 }
 
 fn update_pdr(draft: &mut Draft, update: PdrUpdate) -> Result<(), Refusal> {
+    let pdi = match update.pdi {
+        Some(pdi) => {
+            draft.forget(Target::Pdr(update.id));
+            Some(draft.provide_pdi(update.id, pdi)?)
+        }
+        None => None,
+    };
     let pdr = find(&mut draft.records.pdrs, update.id)?;
     pdr.precedence = update.precedence.unwrap_or(pdr.precedence);
     pdr.outer_header_removal = update.outer_header_removal.or(pdr.outer_header_removal);
@@ -174,32 +202,52 @@ fn update_pdr(draft: &mut Draft, update: PdrUpdate) -> Result<(), Refusal> {
     if let Some(qers) = update.qers {
         pdr.qers = distinct(qers);
     }
-    if let Some(pdi) = update.pdi {
-        draft.wanted.retain(|wanted| wanted.pdr != update.id);
-        pdr.pdi = provide_pdi(&mut draft.wanted, update.id, pdi)?;
+    if let Some(pdi) = pdi {
+        pdr.pdi = pdi;
     }
     Ok(())
 }
 
-fn provide_pdi(wanted: &mut Vec<Wanted>, pdr: PdrId, spec: PdiSpec) -> Result<Pdi, Refusal> {
-    let sdf: Result<Vec<Sdf>, Refusal> =
-        spec.sdf.into_iter().map(|sdf| provide_sdf(pdr, sdf)).collect();
-    let f_teid = match spec.f_teid {
-        Some(FTeidSpec::Given { teid, v4, v6 }) => Some(FTeid { teid, v4, v6 }),
-        Some(FTeidSpec::Choose { v4, v6, choose_id }) => {
-            wanted.push(Wanted { pdr, v4, v6, choose_id });
-            None
+impl Draft {
+    /// Takes what an earlier part of the change wanted for `target` back.
+    pub fn forget(&mut self, target: Target) {
+        self.wanted.retain(|wanted| wanted.target != target);
+        self.wanted_ues.retain(|wanted| wanted.target != target);
+    }
+
+    /// The F-TEID as far as it is given; notes what is wanted.
+    pub fn provide_f_teid(&mut self, target: Target, spec: FTeidSpec) -> Option<FTeid> {
+        match spec {
+            FTeidSpec::Given { teid, v4, v6 } => Some(FTeid { teid, v4, v6 }),
+            FTeidSpec::Choose { v4, v6, choose_id } => {
+                self.wanted.push(Wanted { target, v4, v6, choose_id });
+                None
+            }
         }
-        None => None,
-    };
-    Ok(Pdi {
-        source: spec.source,
-        f_teid,
-        network_instance: spec.network_instance.filter(|name| !name.is_empty()),
-        ue: spec.ue,
-        qfis: distinct(spec.qfis),
-        sdf: sdf?,
-    })
+    }
+
+    /// Notes the UE addresses that are wanted.
+    pub fn want_ue(&mut self, target: Target, choose: Option<ChooseUe>) {
+        self.wanted_ues.extend(choose.map(|choose| WantedUe { target, choose }));
+    }
+
+    fn provide_pdi(&mut self, pdr: PdrId, spec: PdiSpec) -> Result<Pdi, Refusal> {
+        let has_own = spec.f_teid.is_some() || spec.ue.is_some() || spec.choose_ue.is_some();
+        if spec.traffic_endpoint.is_some() && has_own {
+            return Err(Refusal::TrafficEndpointNotAlone { pdr });
+        }
+        self.want_ue(Target::Pdr(pdr), spec.choose_ue);
+        Ok(Pdi {
+            source: spec.source,
+            traffic_endpoint: spec.traffic_endpoint,
+            f_teid: spec.f_teid.and_then(|f_teid| self.provide_f_teid(Target::Pdr(pdr), f_teid)),
+            network_instance: spec.network_instance.filter(|name| !name.is_empty()),
+            ue: spec.ue,
+            qfis: distinct(spec.qfis),
+            application: spec.application,
+            sdf: spec.sdf.into_iter().map(|sdf| provide_sdf(pdr, sdf)).collect::<Result<_, _>>()?,
+        })
+    }
 }
 
 fn provide_sdf(pdr: PdrId, spec: SdfSpec) -> Result<Sdf, Refusal> {
@@ -269,7 +317,7 @@ fn update_qer(qer: &mut Qer, update: &QerUpdate) {
     qer.ppi = update.ppi.or(qer.ppi);
 }
 
-fn distinct<T: Ord>(mut items: Vec<T>) -> Vec<T> {
+pub(super) fn distinct<T: Ord>(mut items: Vec<T>) -> Vec<T> {
     items.sort_unstable();
     items.dedup();
     items

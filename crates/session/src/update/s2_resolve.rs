@@ -3,17 +3,19 @@
 //! Reads the store and writes nothing to it; TEIDs are only planned here. The checks of single
 //! rules are in `check`.
 
-use adit_rules::{SdfFilter, SessionKey, SourceInterface};
+use adit_rules::{SdfFilter, SessionKey, SourceInterface, UeAddresses};
 use adit_types::limits::{KEYS_PER_SESSION_MAX, RULES_PER_SESSION_MAX};
-use adit_types::{PdrId, SessionIndex, Teid};
+use adit_types::{SessionIndex, Teid};
 
-use super::s1_provide::{Draft, Wanted};
-use super::{check, provisioned};
-use crate::alloc::{Holder, TeidPlan};
+use super::s1_provide::{Draft, Target, Wanted, WantedUe};
+use super::{check, choose_ue, endpoints, provisioned};
+use crate::alloc::{Holder, TeidPlan, UePlan};
 use crate::keys;
-use crate::record::{FTeid, Far, Pdr, Records};
+use crate::record::{FTeid, Far, Pdr, Records, TrafficEndpoint, UeMatch};
 use crate::refusal::{Refusal, RuleKind};
-use crate::store::{CreatedPdr, LocalAddresses, SessionStore};
+use crate::store::{
+    Created, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, LocalAddresses, SessionStore,
+};
 
 /// A change that nothing can refuse any more.
 #[derive(Debug, Default)]
@@ -22,8 +24,10 @@ pub(crate) struct Resolved {
     pub records: Records,
     /// TEIDs chosen for it.
     pub teids: TeidPlan,
-    /// Which PDR got which of them.
-    pub created: Vec<CreatedPdr>,
+    /// UE addresses chosen for it.
+    pub ues: Vec<UePlan>,
+    /// What was chosen for what.
+    pub created: Created,
     /// Buffered packets are discarded.
     pub drop_buffered: bool,
 }
@@ -34,8 +38,9 @@ pub(super) fn resolve(
     index: SessionIndex,
     draft: Draft,
 ) -> Result<Resolved, Refusal> {
-    let Draft { mut records, wanted, drop_buffered } = draft;
+    let Draft { mut records, wanted, wanted_ues, drop_buffered } = draft;
     check_counts(&records)?;
+    endpoints::link(&mut records)?;
     for far in &records.fars {
         check::far(&store.local, far)?;
         provisioned::far(&store.provisioning, far)?;
@@ -47,26 +52,34 @@ pub(super) fn resolve(
         check_references(&records, pdr)?;
         check_claims(store, index, pdr)?;
     }
+    for endpoint in &records.traffic_endpoints {
+        check_endpoint(store, index, endpoint)?;
+    }
+    let ues = choose_ue::choose(store, index, &mut records, &wanted_ues)?;
+    endpoints::link(&mut records)?;
     check_given_keys(store, &records)?;
     link_sdf_filters(&mut records.pdrs)?;
-    let (teids, created) = choose_teids(store, &records, &wanted)?;
-    for &CreatedPdr { pdr, f_teid } in &created {
-        for record in records.pdrs.iter_mut().filter(|record| record.id == pdr) {
-            record.pdi.f_teid = Some(f_teid);
-        }
+    let (teids, f_teids) = choose_teids(store, &records, &wanted)?;
+    for &(target, f_teid) in &f_teids {
+        set_f_teid(&mut records, target, f_teid);
     }
+    endpoints::link(&mut records)?;
     check_tunnel_sides(&records)?;
     if keys::claims(&records).len() > KEYS_PER_SESSION_MAX {
         return Err(Refusal::TooManyKeys);
     }
-    Ok(Resolved { records, teids, created, drop_buffered })
+    let created = created(&records, &f_teids, &wanted_ues);
+    Ok(Resolved { records, teids, ues, created, drop_buffered })
 }
 
 /// True when packets of the PDR arrive in a tunnel.
 fn is_tunneled(pdr: &Pdr, wanted: &[Wanted]) -> bool {
     pdr.pdi.source == SourceInterface::Access
         || pdr.pdi.f_teid.is_some()
-        || wanted.iter().any(|wanted| wanted.pdr == pdr.id)
+        || wanted.iter().any(|wanted| match wanted.target {
+            Target::Pdr(id) => id == pdr.id,
+            Target::TrafficEndpoint(id) => pdr.pdi.traffic_endpoint == Some(id),
+        })
 }
 
 /// All sessions together may have as many keys of a kind that the control plane chose as the tables
@@ -97,6 +110,9 @@ fn check_counts(records: &Records) -> Result<(), Refusal> {
         (RuleKind::Qer, records.qers.len()),
         (RuleKind::Bar, records.bars.len()),
     ];
+    if records.traffic_endpoints.len() > RULES_PER_SESSION_MAX {
+        return Err(Refusal::TooManyTrafficEndpoints);
+    }
     match counts.into_iter().find(|&(_, count)| count > RULES_PER_SESSION_MAX) {
         Some((kind, _)) => Err(Refusal::TooManyRules { kind }),
         None => Ok(()),
@@ -123,23 +139,100 @@ fn check_references(records: &Records, pdr: &Pdr) -> Result<(), Refusal> {
 
 /// TEIDs and UE addresses must not be another session's.
 fn check_claims(store: &SessionStore, index: SessionIndex, pdr: &Pdr) -> Result<(), Refusal> {
-    if let Some(f_teid) = pdr.pdi.f_teid {
-        let holder = store.teids.holder(f_teid.teid);
-        if holder != Holder::Nobody && holder != Holder::Session(index) {
-            return Err(Refusal::FTeidTaken { pdr: pdr.id, teid: f_teid.teid });
-        }
+    if let Some(teid) = pdr.pdi.f_teid.map(|f_teid| f_teid.teid)
+        && is_others(store, index, SessionKey::Teid(teid))
+    {
+        return Err(Refusal::FTeidTaken { pdr: pdr.id, teid });
     }
     for key in keys::ue(pdr.pdi.ue_addresses()) {
-        let holder = match key {
-            SessionKey::UeIpv4(addr) => store.ue_v4.get(&addr),
-            SessionKey::UeIpv6(upper) => store.ue_v6.get(&upper),
-            SessionKey::Teid(_) => None,
-        };
-        if let Some(addr) = keys::addr(key).filter(|_| holder.is_some_and(|&held| held != index)) {
+        if let Some(addr) = keys::addr(key).filter(|_| is_others(store, index, key)) {
             return Err(Refusal::UeAddressTaken { pdr: pdr.id, addr });
         }
     }
     Ok(())
+}
+
+/// True when another session, or one that workers may still know, has the key.
+fn is_others(store: &SessionStore, index: SessionIndex, key: SessionKey) -> bool {
+    let holder = match key {
+        SessionKey::UeIpv4(addr) => store.ue_v4.get(&addr),
+        SessionKey::UeIpv6(upper) => store.ue_v6.get(&upper),
+        SessionKey::Teid(teid) => {
+            let holder = store.teids.holder(teid);
+            return holder != Holder::Nobody && holder != Holder::Session(index);
+        }
+    };
+    holder.is_some_and(|&held| held != index)
+}
+
+/// The same for a traffic endpoint, be it named by a PDR or not.
+fn check_endpoint(
+    store: &SessionStore,
+    index: SessionIndex,
+    endpoint: &TrafficEndpoint,
+) -> Result<(), Refusal> {
+    let id = endpoint.id;
+    let is_usable = endpoint.f_teid.is_none_or(|given| check::is_local(&store.local, &given));
+    let ue = endpoint.ue.map(|ue| ue.addresses).unwrap_or_default();
+    let teid = endpoint.f_teid.map(|f_teid| SessionKey::Teid(f_teid.teid));
+    if !is_usable || teid.into_iter().chain(keys::ue(ue)).any(|key| is_others(store, index, key)) {
+        return Err(Refusal::TrafficEndpointUnusable { id });
+    }
+    Ok(())
+}
+
+fn set_f_teid(records: &mut Records, target: Target, f_teid: FTeid) {
+    match target {
+        Target::Pdr(id) => {
+            for record in records.pdrs.iter_mut().filter(|record| record.id == id) {
+                record.pdi.f_teid = Some(f_teid);
+            }
+        }
+        Target::TrafficEndpoint(id) => {
+            for record in records.traffic_endpoints.iter_mut().filter(|record| record.id == id) {
+                record.f_teid = Some(f_teid);
+            }
+        }
+    }
+}
+
+/// What the answer says: F-TEIDs and UE addresses by PDR and by traffic endpoint.
+fn created(records: &Records, f_teids: &[(Target, FTeid)], wanted_ues: &[WantedUe]) -> Created {
+    let mut created = Created::default();
+    for &(target, f_teid) in f_teids {
+        match target {
+            Target::Pdr(pdr) => created.pdrs.push(CreatedPdr { pdr, f_teid }),
+            Target::TrafficEndpoint(id) => {
+                let ue = None;
+                created.endpoints.push(CreatedTrafficEndpoint { id, f_teid: Some(f_teid), ue });
+            }
+        }
+    }
+    for WantedUe { target, choose } in wanted_ues {
+        let only_chosen = |ue: Option<UeMatch>| {
+            let UeAddresses { v4, v6 } = ue.map(|ue| ue.addresses).unwrap_or_default();
+            UeAddresses { v4: v4.filter(|_| choose.v4), v6: v6.filter(|_| choose.v6) }
+        };
+        match *target {
+            Target::Pdr(id) => {
+                let pdr = records.pdrs.iter().find(|pdr| pdr.id == id);
+                let addresses = only_chosen(pdr.and_then(|pdr| pdr.pdi.ue));
+                created.ues.push(CreatedUe { pdr: id, addresses, side: choose.side });
+            }
+            Target::TrafficEndpoint(id) => {
+                let endpoint = records.traffic_endpoints.iter().find(|known| known.id == id);
+                let ue = Some(only_chosen(endpoint.and_then(|known| known.ue)));
+                match created.endpoints.iter_mut().find(|known| known.id == id) {
+                    Some(known) => known.ue = ue,
+                    None => {
+                        let endpoint = CreatedTrafficEndpoint { id, f_teid: None, ue };
+                        created.endpoints.push(endpoint);
+                    }
+                }
+            }
+        }
+    }
+    created
 }
 
 /// Gives every reference by identifier the filter that it refers to.
@@ -176,7 +269,7 @@ fn choose_teids(
     store: &SessionStore,
     records: &Records,
     wanted: &[Wanted],
-) -> Result<(TeidPlan, Vec<CreatedPdr>), Refusal> {
+) -> Result<(TeidPlan, Vec<(Target, FTeid)>), Refusal> {
     let mut groups: Vec<u8> = wanted.iter().filter_map(|wanted| wanted.choose_id).collect();
     groups.sort_unstable();
     groups.dedup();
@@ -196,7 +289,7 @@ fn choose_teids(
             None => own.next(),
         };
         let Some(&teid) = teid else { unreachable!("the plan has a TEID per group and loner") };
-        created.push(CreatedPdr { pdr: wanted.pdr, f_teid: FTeid { teid, v4, v6 } });
+        created.push((wanted.target, FTeid { teid, v4, v6 }));
     }
     Ok((plan, created))
 }
@@ -205,7 +298,19 @@ type ChosenAddresses = (Option<core::net::Ipv4Addr>, Option<core::net::Ipv6Addr>
 
 /// Our addresses of the wanted families; one of two wanted families is enough.
 fn choose_addresses(local: &LocalAddresses, wanted: &Wanted) -> Result<ChosenAddresses, Refusal> {
-    let pdr: PdrId = wanted.pdr;
+    let pdr = match wanted.target {
+        Target::Pdr(pdr) => pdr,
+        Target::TrafficEndpoint(id) if !wanted.v4 && !wanted.v6 => {
+            return Err(Refusal::TrafficEndpointUnusable { id });
+        }
+        Target::TrafficEndpoint(id) => {
+            let chosen = (local.v4.filter(|_| wanted.v4), local.v6.filter(|_| wanted.v6));
+            return match chosen {
+                (None, None) => Err(Refusal::TrafficEndpointUnusable { id }),
+                chosen => Ok(chosen),
+            };
+        }
+    };
     if !wanted.v4 && !wanted.v6 {
         return Err(Refusal::FTeidWithoutAddress { pdr });
     }

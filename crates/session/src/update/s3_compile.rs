@@ -1,8 +1,8 @@
 //! Stage 3: turn records into the rules that workers run. Cannot fail: references were resolved.
 
 use adit_rules::{
-    ApplyAction, DeltaId, DestinationInterface, FarEntry, PdrEntry, QerEntry, SessionRules,
-    SourceInterface, UeAddresses,
+    ApplyAction, DeltaId, DestinationInterface, FarEntry, PdrEntry, QerEntry, SdfFilter,
+    SessionRules, SourceInterface, UeAddresses,
 };
 use adit_types::limits::{BUFFER_PKTS_DEFAULT, BUFFER_PKTS_PER_SESSION_MAX};
 use adit_types::{Direction, NextHopIndex, Seid, Teid};
@@ -76,11 +76,21 @@ fn pdr(known: &Provisioning, records: &Records, pdr: &Pdr) -> PdrEntry {
         teid: pdr.pdi.f_teid.map(|f_teid| f_teid.teid),
         qfis: pdr.pdi.qfis.clone(),
         ue: pdr.pdi.ue_addresses(),
-        sdf: pdr.pdi.sdf.iter().map(|sdf| sdf.filter.clone()).collect(),
+        sdf: filters(known, pdr),
         outer_header_removal: pdr.outer_header_removal,
         container_deletion: pdr.container_deletion,
         far: resolved(far),
         qers: pdr.qers.iter().map(|&id| resolved(qer(id))).collect(),
+    }
+}
+
+/// The filters of the PDI or of the application that it names.
+fn filters(known: &Provisioning, pdr: &Pdr) -> Vec<SdfFilter> {
+    let application = pdr.pdi.application.as_deref().map(|id| known.application(id));
+    match application {
+        Some(Some(filters)) => filters.to_vec(),
+        Some(None) => unreachable!("s2_resolve found the application, which does not change"),
+        None => pdr.pdi.sdf.iter().map(|sdf| sdf.filter.clone()).collect(),
     }
 }
 

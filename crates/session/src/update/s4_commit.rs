@@ -3,7 +3,7 @@
 //! Everything that is computed is computed before the first write, by [`compile_change`].
 
 use adit_rules::{KeyChange, RuleDelta, SessionKey, SessionRules};
-use adit_types::{SessionIndex, Teid};
+use adit_types::SessionIndex;
 
 use super::s2_resolve::Resolved;
 use super::s3_compile::compile;
@@ -54,10 +54,12 @@ pub(crate) fn compile_change(
     let (before, after) = (&session.records, &resolved.records);
     let key_changes = changes(&keys::keys(before), &keys::keys(after));
     let rules = (fate != Fate::Delete).then(|| Box::new(compile(epochs.1, after)));
+    let (claims_before, claims_after) = (keys::claims(before), keys::claims(after));
+    // A claim that ends may wait for its reclaim, which needs a delta.
     let unchanged = fate == Fate::Modify
         && key_changes.is_empty()
+        && keys::difference(&claims_before, &claims_after).next().is_none()
         && rules.as_deref() == Some(&compile(epochs.0, before));
-    let (claims_before, claims_after) = (keys::claims(before), keys::claims(after));
     Compiled { fate, claims_before, claims_after, key_changes, rules, unchanged }
 }
 
@@ -80,6 +82,7 @@ pub(crate) fn commit(
     store.teids.commit(resolved.teids, index);
     session.buffer_epoch = epoch_after(&session, resolved.drop_buffered);
     store.far_ends.change(index, &before, &session.records);
+    store.ue_pools.commit(&resolved.ues);
     let retired = move_claims(store, index, &claims_before, &claims_after);
     if store.fault_in_commit {
         store.fault_in_commit = false;
@@ -94,7 +97,7 @@ pub(crate) fn commit(
     if !unchanged {
         let gone = (fate == Fate::Delete).then_some(up_seid);
         let queue = store.retired.entry(index).or_default();
-        queue.push_back(Retired { teids: retired, session: gone });
+        queue.push_back(Retired { keys: retired, session: gone });
     }
     store.open_commit = None;
     (!unchanged).then_some(RuleDelta { session: index, keys: key_changes, rules })
@@ -106,20 +109,28 @@ fn changes(before: &[SessionKey], after: &[SessionKey]) -> Vec<KeyChange> {
     removed.chain(keys::difference(after, before).map(KeyChange::Add)).collect()
 }
 
-/// Releases and takes claims; returns the released TEIDs that wait for their reclaim.
+/// Releases and takes claims; returns the released keys that wait for their reclaim.
 fn move_claims(
     store: &mut SessionStore,
     index: SessionIndex,
     before: &[SessionKey],
     after: &[SessionKey],
-) -> Vec<Teid> {
+) -> Vec<SessionKey> {
     let mut retired = Vec::new();
     for key in keys::difference(before, after) {
-        match key {
-            SessionKey::Teid(teid) if store.teids.retire(teid) => retired.push(teid),
-            SessionKey::Teid(_) => {}
-            SessionKey::UeIpv4(addr) => drop(store.ue_v4.remove(&addr)),
-            SessionKey::UeIpv6(upper) => drop(store.ue_v6.remove(&upper)),
+        let waits = match key {
+            SessionKey::Teid(teid) => store.teids.retire(teid),
+            SessionKey::UeIpv4(addr) => {
+                store.ue_v4.remove(&addr);
+                store.ue_pools.retire(key)
+            }
+            SessionKey::UeIpv6(upper) => {
+                store.ue_v6.remove(&upper);
+                store.ue_pools.retire(key)
+            }
+        };
+        if waits {
+            retired.push(key);
         }
     }
     for key in keys::difference(after, before) {

@@ -42,11 +42,14 @@ pub fn given(teid: u32) -> FTeidSpec {
 pub fn pdi(source: SourceInterface) -> PdiSpec {
     PdiSpec {
         source,
+        traffic_endpoint: None,
+        choose_ue: None,
         f_teid: None,
         network_instance: None,
         ue: None,
         qfis: Vec::new(),
         sdf: Vec::new(),
+        application: None,
     }
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod builders;
+mod endpoints;
 mod model;
 mod provisioned;
 mod s1_provide;

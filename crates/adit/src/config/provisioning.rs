@@ -1,0 +1,107 @@
+//! What rules may refer to by name: pools of UE addresses, applications.
+
+use adit_types::limits::SDF_FILTERS_PER_PDR_MAX;
+
+use super::read::{network, read_network_instance};
+use super::section::Section;
+use super::{Application, Interface, IpNet, UePool};
+
+/// Applications at most.
+const APPLICATIONS_MAX: usize = 1024;
+
+/// Pools of UE addresses at most.
+const UE_POOLS_MAX: usize = 1024;
+
+/// The `[[ue_pool]]` sections.
+pub fn read_ue_pools(root: &mut Section<'_, '_>, interfaces: &[Interface]) -> Vec<UePool> {
+    let sections = root.tables("ue_pool");
+    if sections.len() > UE_POOLS_MAX {
+        root.problem("ue_pool", format!("write at most {UE_POOLS_MAX} pools"));
+    }
+    let mut pools: Vec<UePool> = Vec::new();
+    for mut section in sections {
+        let network_instance = read_network_instance(&mut section);
+        let identity: Option<String> = section.parsed_optional("identity", "a name");
+        let expects = "a prefix such as \"10.45.0.0/16\" or \"2001:db8:45::/48\"";
+        let prefix: Option<IpNet> = section.parsed("prefix", expects);
+        if let Some(prefix) = prefix {
+            check_prefix(&section, prefix, interfaces, &pools);
+            pools.push(UePool { network_instance, identity, prefix });
+        }
+        section.finish();
+    }
+    pools
+}
+
+/// The `[[application]]` sections.
+pub fn read_applications(root: &mut Section<'_, '_>) -> Vec<Application> {
+    let sections = root.tables("application");
+    if sections.len() > APPLICATIONS_MAX {
+        root.problem("application", format!("write at most {APPLICATIONS_MAX} applications"));
+    }
+    let mut applications: Vec<Application> = Vec::new();
+    for mut section in sections {
+        let id: String = section.parsed("id", "a name").unwrap_or_default();
+        if applications.iter().any(|known| known.id == id) {
+            section.problem("id", format!("\"{id}\" is taken already; identifiers must differ"));
+        }
+        let filters = read_flow_descriptions(&mut section);
+        section.finish();
+        applications.push(Application { id, filters });
+    }
+    applications
+}
+
+/// The section's `flow_descriptions`, at least one.
+fn read_flow_descriptions(section: &mut Section<'_, '_>) -> Vec<adit_rules::SdfFilter> {
+    let expects = "a flow description such as \"permit out 17 from 203.0.113.0/24 to assigned\"";
+    let texts: Vec<String> = section.parsed_list("flow_descriptions", true, expects);
+    if texts.is_empty() || texts.len() > SDF_FILTERS_PER_PDR_MAX {
+        let what = format!("takes 1 to {SDF_FILTERS_PER_PDR_MAX} flow descriptions");
+        section.problem("flow_descriptions", what);
+    }
+    let mut filters = Vec::new();
+    for text in texts {
+        match adit_session::parse_flow_description(&text) {
+            Ok(filter) => filters.push(filter),
+            Err(error) => section.problem("flow_descriptions", format!("\"{text}\": {error}")),
+        }
+    }
+    filters
+}
+
+fn check_prefix(
+    section: &Section<'_, '_>,
+    prefix: IpNet,
+    interfaces: &[Interface],
+    before: &[UePool],
+) {
+    if network(prefix) != Some(prefix.addr) {
+        section.problem("prefix", format!("{prefix} has bits set behind its length"));
+    }
+    let special = prefix.addr.is_multicast() || prefix.addr.is_loopback();
+    if prefix.len < 8 || special || prefix.addr.is_unspecified() {
+        section.problem("prefix", format!("{prefix} holds addresses that no UE can have"));
+    }
+    if prefix.addr.is_ipv6() && prefix.len > 64 {
+        section.problem("prefix", "takes an IPv6 prefix of at most 64 bits: each UE gets a /64");
+    }
+    if before.iter().any(|pool| overlap(pool.prefix, prefix)) {
+        section.problem("prefix", format!("{prefix} overlaps another pool"));
+    }
+    for interface in interfaces {
+        let v4 = interface.v4.map(|(addr, len)| IpNet { addr: addr.into(), len });
+        let v6 = interface.v6.map(|(addr, len)| IpNet { addr: addr.into(), len });
+        if v4.into_iter().chain(v6).any(|link| overlap(link, prefix)) {
+            let what = format!("{prefix} overlaps the link of interface \"{}\"", interface.name);
+            section.problem("prefix", what);
+        }
+    }
+}
+
+/// True when both have an address in common.
+fn overlap(a: IpNet, b: IpNet) -> bool {
+    let len = a.len.min(b.len);
+    a.addr.is_ipv4() == b.addr.is_ipv4()
+        && network(IpNet { len, ..a }) == network(IpNet { len, ..b })
+}

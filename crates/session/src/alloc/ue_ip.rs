@@ -1,0 +1,310 @@
+//! UE addresses from the operator's pools: IPv4 addresses and IPv6 /64 prefixes.
+//!
+//! An address is taken afresh while there are any, then in the order of their release, so that a
+//! UE's former address rests as long as possible. Spec: TS 23.501 §5.8.2.2; TS 29.244 §5.21.
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+use std::collections::{HashMap, VecDeque};
+
+use adit_rules::rule::UE_IPV6_KEY_BITS;
+use adit_rules::sdf::AddrMatch;
+use adit_rules::{SessionKey, UeAddresses};
+use adit_types::Ipv6Prefix;
+
+use crate::provisioning::UePool;
+
+/// All pools, in the order of their configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UeIpAllocator {
+    pools: Vec<Pool>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Pool {
+    config: UePool,
+    range: Range,
+    /// The first position that was never taken.
+    fresh: u64,
+    /// Positions below `fresh` that nobody has, longest free first.
+    free: VecDeque<u64>,
+    /// Positions in use or waiting for their reclaim.
+    held: HashMap<u64, Hold>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hold {
+    Used,
+    /// Workers may still know the address.
+    Retired,
+}
+
+/// Keys of a pool: `first + position` for positions below `count`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Range {
+    is_v4: bool,
+    first: u64,
+    count: u64,
+}
+
+/// An address chosen but not yet given away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UePlan {
+    pool: usize,
+    position: u64,
+    pub key: SessionKey,
+}
+
+impl UePlan {
+    /// Position of the pool.
+    pub const fn pool(&self) -> usize {
+        self.pool
+    }
+}
+
+impl Range {
+    /// All addresses of an IPv4 prefix but the network's and the broadcast address, or all /64s of
+    /// an IPv6 prefix.
+    fn of(prefix: AddrMatch) -> Self {
+        match prefix {
+            AddrMatch::V4(prefix) => {
+                let size = 1_u64 << (32 - u32::from(prefix.len()));
+                let edge = u64::from(size > 2);
+                let first = u64::from(prefix.addr().to_bits()) + edge;
+                Self { is_v4: true, first, count: size - 2 * edge }
+            }
+            AddrMatch::V6(prefix) => {
+                let bits = UE_IPV6_KEY_BITS.saturating_sub(prefix.len());
+                let count = 1_u64.checked_shl(bits.into()).unwrap_or(u64::MAX);
+                let first = adit_rules::rule::ue_ipv6_key(prefix.addr());
+                Self { is_v4: false, first, count }
+            }
+            AddrMatch::Any => Self { is_v4: true, first: 0, count: 0 },
+        }
+    }
+
+    fn key(self, position: u64) -> SessionKey {
+        let value = self.first.wrapping_add(position);
+        match u32::try_from(value) {
+            Ok(bits) if self.is_v4 => SessionKey::UeIpv4(Ipv4Addr::from_bits(bits)),
+            _ => SessionKey::UeIpv6(value),
+        }
+    }
+
+    fn position(self, key: SessionKey) -> Option<u64> {
+        let value = match key {
+            SessionKey::UeIpv4(addr) if self.is_v4 => u64::from(addr.to_bits()),
+            SessionKey::UeIpv6(upper) if !self.is_v4 => upper,
+            _ => return None,
+        };
+        value.checked_sub(self.first).filter(|&position| position < self.count)
+    }
+}
+
+impl UeIpAllocator {
+    pub fn new(pools: &[UePool]) -> Self {
+        let pool = |config: &UePool| Pool {
+            config: config.clone(),
+            range: Range::of(config.prefix),
+            fresh: 0,
+            free: VecDeque::new(),
+            held: HashMap::new(),
+        };
+        Self { pools: pools.iter().map(pool).collect() }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.pools.is_empty()
+    }
+
+    /// Addresses in use or waiting for their reclaim.
+    pub fn reserved_count(&self) -> usize {
+        self.pools.iter().map(|pool| pool.held.len()).sum()
+    }
+
+    /// Pools of the family that serve the network instance and, if one is named, are it.
+    pub fn candidates(
+        &self,
+        is_v4: bool,
+        network_instance: Option<&str>,
+        identities: &[Box<str>],
+    ) -> Vec<usize> {
+        let fits = |pool: &Pool| {
+            let named = pool.config.network_instance.as_deref().zip(network_instance);
+            let identity = pool.config.identity.as_deref();
+            pool.range.is_v4 == is_v4
+                && named.is_none_or(|(own, wanted)| own.eq_ignore_ascii_case(wanted))
+                && (identities.is_empty() || identities.iter().any(|id| Some(&**id) == identity))
+        };
+        (0..).zip(&self.pools).filter(|(_, pool)| fits(pool)).map(|(at, _)| at).collect()
+    }
+
+    /// True when `key` was given away from one of `candidates`.
+    pub fn is_from(&self, candidates: &[usize], key: SessionKey) -> bool {
+        let mut pools = candidates.iter().filter_map(|&at| self.pools.get(at));
+        pools.any(|pool| pool.is_used(key))
+    }
+
+    /// Chooses an address of the first pool that has one which is not `taken`.
+    pub fn plan(&self, candidates: &[usize], taken: impl Fn(SessionKey) -> bool) -> Option<UePlan> {
+        candidates.iter().find_map(|&at| {
+            let pool = self.pools.get(at)?;
+            let position = pool.find(&taken)?;
+            Some(UePlan { pool: at, position, key: pool.range.key(position) })
+        })
+    }
+
+    pub fn commit(&mut self, plans: &[UePlan]) {
+        for plan in plans {
+            if let Some(pool) = self.pools.get_mut(plan.pool) {
+                pool.take(plan.position);
+            }
+        }
+    }
+
+    /// Takes `key` from its session. True when it was chosen here and waits for its reclaim.
+    pub fn retire(&mut self, key: SessionKey) -> bool {
+        let mut pools = self.pools.iter_mut();
+        pools.any(|pool| match pool.range.position(key).and_then(|at| pool.held.get_mut(&at)) {
+            Some(hold) if *hold == Hold::Used => {
+                *hold = Hold::Retired;
+                true
+            }
+            _ => false,
+        })
+    }
+
+    /// True when `key` waits for its reclaim.
+    pub fn is_retired(&self, key: SessionKey) -> bool {
+        let mut pools = self.pools.iter();
+        pools.any(|pool| {
+            let position = pool.range.position(key);
+            position.and_then(|at| pool.held.get(&at)) == Some(&Hold::Retired)
+        })
+    }
+
+    /// Makes a retired address available again, behind all others.
+    pub fn reclaim(&mut self, key: SessionKey) {
+        for pool in &mut self.pools {
+            let Some(position) = pool.range.position(key) else { continue };
+            if pool.held.get(&position) == Some(&Hold::Retired) {
+                pool.held.remove(&position);
+                pool.free.push_back(position);
+            }
+        }
+    }
+}
+
+impl Pool {
+    fn is_used(&self, key: SessionKey) -> bool {
+        let position = self.range.position(key);
+        position.and_then(|position| self.held.get(&position)) == Some(&Hold::Used)
+    }
+
+    /// Ends after as many steps as addresses of the pool are taken without being held.
+    fn find(&self, taken: impl Fn(SessionKey) -> bool) -> Option<u64> {
+        let fresh = self.fresh..self.range.count;
+        let is_free = |position: &u64| !taken(self.range.key(*position));
+        fresh.chain(self.free.iter().copied()).find(is_free)
+    }
+
+    /// Takes a position; those passed over stay free.
+    fn take(&mut self, position: u64) {
+        if position >= self.fresh {
+            self.free.extend(self.fresh..position);
+            self.fresh = position.saturating_add(1);
+        } else {
+            match self.free.front() == Some(&position) {
+                true => drop(self.free.pop_front()),
+                false => self.free.retain(|free| *free != position),
+            }
+        }
+        self.held.insert(position, Hold::Used);
+    }
+}
+
+/// The addresses that keys of one or two families stand for.
+pub(crate) fn addresses(keys: impl IntoIterator<Item = SessionKey>) -> UeAddresses {
+    let mut addresses = UeAddresses::default();
+    for key in keys {
+        match key {
+            SessionKey::UeIpv4(addr) => addresses.v4 = Some(addr),
+            SessionKey::UeIpv6(upper) => {
+                let addr = Ipv6Addr::from_bits(u128::from(upper) << 64);
+                addresses.v6 = Ipv6Prefix::containing(addr, UE_IPV6_KEY_BITS);
+            }
+            _ => {}
+        }
+    }
+    addresses
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(prefix: &str) -> UePool {
+        let prefix = match prefix.contains(':') {
+            true => AddrMatch::V6(prefix.parse().unwrap()),
+            false => AddrMatch::V4(prefix.parse().unwrap()),
+        };
+        UePool { network_instance: None, identity: None, prefix }
+    }
+
+    fn take(pools: &mut UeIpAllocator, taken: impl Fn(SessionKey) -> bool) -> Option<SessionKey> {
+        let plan = pools.plan(&[0], taken)?;
+        pools.commit(&[plan]);
+        Some(plan.key)
+    }
+
+    fn v4(last: u8) -> SessionKey {
+        SessionKey::UeIpv4(Ipv4Addr::new(10, 0, 0, last))
+    }
+
+    #[test]
+    fn addresses_are_given_once_and_again_after_their_reclaim() {
+        let mut pools = UeIpAllocator::new(&[pool("10.0.0.0/29")]);
+        let all: Vec<_> = core::iter::from_fn(|| take(&mut pools, |_| false)).collect();
+        assert_eq!(all, (1..=6).map(v4).collect::<Vec<_>>(), "neither network nor broadcast");
+        assert!(pools.retire(v4(3)) && !pools.retire(v4(3)) && !pools.retire(v4(7)));
+        assert_eq!(take(&mut pools, |_| false), None, "not before the reclaim");
+        pools.reclaim(v4(3));
+        pools.reclaim(v4(3));
+        assert_eq!(take(&mut pools, |_| false), Some(v4(3)));
+        assert_eq!(take(&mut pools, |_| false), None);
+        assert_eq!(pools.reserved_count(), 6);
+    }
+
+    #[test]
+    fn address_taken_by_others_is_passed_over_and_stays_free() {
+        let mut pools = UeIpAllocator::new(&[pool("10.0.0.0/30")]);
+        assert_eq!(take(&mut pools, |key| key == v4(1)), Some(v4(2)));
+        assert_eq!(take(&mut pools, |key| key == v4(1)), None);
+        assert_eq!(take(&mut pools, |_| false), Some(v4(1)));
+    }
+
+    #[test]
+    fn ipv6_pool_gives_one_64_each() {
+        let mut pools = UeIpAllocator::new(&[pool("2001:db8::/63")]);
+        let keys: Vec<_> = core::iter::from_fn(|| take(&mut pools, |_| false)).collect();
+        let upper = 0x2001_0db8_0000_0000;
+        assert_eq!(keys, [SessionKey::UeIpv6(upper), SessionKey::UeIpv6(upper + 1)]);
+        let prefix = addresses([SessionKey::UeIpv6(upper + 1)]).v6.unwrap();
+        assert_eq!(prefix.to_string(), "2001:db8:0:1::/64");
+    }
+
+    #[test]
+    fn pool_is_chosen_by_family_network_instance_and_identity() {
+        let named = |name: &str, id: &str| UePool {
+            network_instance: Some(name.into()),
+            identity: Some(id.into()),
+            ..pool("10.0.0.0/29")
+        };
+        let pools =
+            UeIpAllocator::new(&[named("ims", "a"), named("internet", "b"), pool("2001:db8::/56")]);
+        assert_eq!(pools.candidates(true, Some("Internet"), &[]), [1]);
+        assert_eq!(pools.candidates(true, None, &[]), [0, 1]);
+        assert_eq!(pools.candidates(true, None, &["b".into()]), [1]);
+        assert!(pools.candidates(true, Some("ims"), &["b".into()]).is_empty());
+        assert_eq!(pools.candidates(false, Some("ims"), &[]), [2], "a pool without a name");
+    }
+}

@@ -1,0 +1,131 @@
+//! Chooses UE addresses from the operator's pools. Spec: TS 29.244 §5.21.3, §8.2.62.
+
+use adit_rules::SessionKey;
+use adit_types::{PdrId, SessionIndex};
+
+use super::s1_provide::{Target, WantedUe};
+use crate::alloc::{UePlan, ue_ip};
+use crate::keys;
+use crate::record::{Records, UeMatch};
+use crate::refusal::Refusal;
+use crate::store::SessionStore;
+
+/// What one session gets: its addresses before the change, and those planned by it.
+struct Choice<'a> {
+    store: &'a SessionStore,
+    /// Claims of the session before the change.
+    before: Vec<SessionKey>,
+    /// Claims that the change itself states.
+    stated: Vec<SessionKey>,
+    plans: Vec<UePlan>,
+}
+
+/// Plans an address for everything that wants one and writes it into the records.
+///
+/// Within a session the same pools yield the same address: what the session has of them, or what
+/// another part of the change was given. Returns the new addresses.
+pub(super) fn choose(
+    store: &SessionStore,
+    index: SessionIndex,
+    records: &mut Records,
+    wanted: &[WantedUe],
+) -> Result<Vec<UePlan>, Refusal> {
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let before = store.session_at(index).map(|session| keys::claims(&session.records));
+    let stated = keys::claims(records);
+    let mut choice =
+        Choice { store, before: before.unwrap_or_default(), stated, plans: Vec::new() };
+    for wanted in wanted {
+        let network_instance = network_instance(records, wanted.target).map(Box::<str>::from);
+        let mut chosen = Vec::new();
+        for is_v4 in [true, false] {
+            let is_wanted = if is_v4 { wanted.choose.v4 } else { wanted.choose.v6 };
+            if is_wanted {
+                chosen.push(choice.one(is_v4, network_instance.as_deref(), wanted)?);
+            }
+        }
+        write(records, wanted, chosen);
+    }
+    Ok(choice.plans)
+}
+
+impl Choice<'_> {
+    fn one(
+        &mut self,
+        is_v4: bool,
+        network_instance: Option<&str>,
+        wanted: &WantedUe,
+    ) -> Result<SessionKey, Refusal> {
+        let pools = &self.store.ue_pools;
+        let pdr = pdr_of(wanted.target);
+        let candidates = pools.candidates(is_v4, network_instance, &wanted.choose.pools);
+        if candidates.is_empty() {
+            return Err(match wanted.choose.pools.is_empty() || pools.is_empty() {
+                true => Refusal::NoUePool { pdr },
+                false => Refusal::UnknownUePool { pdr },
+            });
+        }
+        let planned = self.plans.iter().map(|plan| (plan.pool(), plan.key));
+        let had = self.before.iter().copied().find(|&key| pools.is_from(&candidates, key));
+        let planned =
+            planned.filter(|(pool, _)| candidates.contains(pool)).map(|(_, key)| key).next();
+        if let Some(key) = had.or(planned) {
+            return Ok(key);
+        }
+        let is_taken = |key| match key {
+            SessionKey::UeIpv4(addr) => {
+                self.store.ue_v4.contains_key(&addr) || self.stated.contains(&key)
+            }
+            SessionKey::UeIpv6(upper) => {
+                self.store.ue_v6.contains_key(&upper) || self.stated.contains(&key)
+            }
+            _ => true,
+        };
+        let plan = pools.plan(&candidates, is_taken).ok_or(Refusal::UePoolsExhausted { pdr })?;
+        self.plans.push(plan);
+        Ok(plan.key)
+    }
+}
+
+/// The PDR to blame, if it is one.
+const fn pdr_of(target: Target) -> Option<PdrId> {
+    match target {
+        Target::Pdr(id) => Some(id),
+        Target::TrafficEndpoint(_) => None,
+    }
+}
+
+fn network_instance(records: &Records, target: Target) -> Option<&str> {
+    match target {
+        Target::Pdr(id) => {
+            let pdr = records.pdrs.iter().find(|pdr| pdr.id == id)?;
+            pdr.pdi.network_instance.as_deref()
+        }
+        Target::TrafficEndpoint(id) => {
+            let endpoint = records.traffic_endpoints.iter().find(|known| known.id == id)?;
+            endpoint.network_instance.as_deref()
+        }
+    }
+}
+
+/// Adds the chosen addresses to those that the control plane gave.
+fn write(records: &mut Records, wanted: &WantedUe, chosen: Vec<SessionKey>) {
+    let ue = match wanted.target {
+        Target::Pdr(id) => {
+            records.pdrs.iter_mut().find(|pdr| pdr.id == id).map(|pdr| &mut pdr.pdi.ue)
+        }
+        Target::TrafficEndpoint(id) => {
+            let mut endpoints = records.traffic_endpoints.iter_mut();
+            endpoints.find(|known| known.id == id).map(|endpoint| &mut endpoint.ue)
+        }
+    };
+    let Some(ue) = ue else { return };
+    let chosen = ue_ip::addresses(chosen);
+    let given = ue.map(|given| given.addresses).unwrap_or_default();
+    let mut addresses = given;
+    addresses.v4 = given.v4.or(chosen.v4);
+    addresses.v6 = given.v6.or(chosen.v6);
+    *ue = Some(UeMatch { addresses, side: wanted.choose.side });
+}

@@ -1,0 +1,158 @@
+//! Traffic endpoints: what PDRs take over from them. Spec: TS 29.244 §7.5.2.7.
+
+use adit_rules::sdf::AddrMatch;
+use adit_rules::{KeyChange, SessionKey};
+use adit_session::{
+    Change, ChooseUe, Provisioning, Refusal, TrafficEndpointId, TrafficEndpointSpec, UePool, UeSide,
+};
+use adit_types::{PdrId, Teid};
+
+use crate::builders::*;
+
+const TUNNEL: TrafficEndpointId = TrafficEndpointId(1);
+const NETWORK: TrafficEndpointId = TrafficEndpointId(2);
+
+fn endpoint(id: TrafficEndpointId) -> TrafficEndpointSpec {
+    TrafficEndpointSpec {
+        id,
+        f_teid: None,
+        network_instance: None,
+        ue: None,
+        choose_ue: None,
+        qfis: Vec::new(),
+    }
+}
+
+/// The usual session with everything that can be in traffic endpoints there.
+fn with_endpoints() -> Change {
+    let mut change = session(1);
+    for (pdr, id) in change.create_pdrs.iter_mut().zip([TUNNEL, NETWORK]) {
+        (pdr.pdi.f_teid, pdr.pdi.ue, pdr.pdi.traffic_endpoint) = (None, None, Some(id));
+    }
+    let ue = Some(ue_match(1, UeSide::Destination));
+    change.create_traffic_endpoints = vec![
+        TrafficEndpointSpec { f_teid: Some(CHOOSE), ue, ..endpoint(TUNNEL) },
+        TrafficEndpointSpec { ue, ..endpoint(NETWORK) },
+    ];
+    change
+}
+
+#[test]
+fn pdr_takes_over_tunnel_and_ue_of_its_traffic_endpoint() {
+    let established = store(4).establish(OWNER, CP, with_endpoints()).unwrap();
+    assert!(established.created.is_empty() && established.created_ues.is_empty());
+    let [created] = established.created_endpoints[..] else {
+        unreachable!("one endpoint was chosen")
+    };
+    let teid = created.f_teid.unwrap().teid;
+    assert_eq!((created.id, created.ue), (TUNNEL, None));
+    let rules = established.delta.rules.unwrap();
+    assert_eq!(rules.uplink[0].teid, Some(teid));
+    assert_eq!((rules.uplink[0].ue.v4, rules.downlink[0].ue.v4), (Some(ue(1)), Some(ue(1))));
+    let keys = [SessionKey::Teid(teid), SessionKey::UeIpv4(ue(1))].map(KeyChange::Add);
+    assert_eq!(established.delta.keys, keys);
+}
+
+#[test]
+fn update_of_a_traffic_endpoint_reaches_its_pdrs() {
+    let mut store = store(4);
+    let established = store.establish(OWNER, CP, with_endpoints()).unwrap();
+    let update = |spec| Change { update_traffic_endpoints: vec![spec], ..Change::default() };
+    let moved = TrafficEndpointSpec { f_teid: Some(given(0x77)), ..endpoint(TUNNEL) };
+    let delta = store.modify(established.up_seid, update(moved)).unwrap().delta.unwrap();
+    assert_eq!(delta.rules.unwrap().uplink[0].teid, Some(Teid(0x77)));
+    assert_eq!(delta.keys.len(), 2);
+    let moved = TrafficEndpointSpec { ue: Some(ue_match(9, UeSide::Source)), ..endpoint(NETWORK) };
+    let delta = store.modify(established.up_seid, update(moved)).unwrap().delta.unwrap();
+    assert_eq!(delta.rules.unwrap().downlink[0].ue.v4, Some(ue(9)));
+}
+
+#[test]
+fn removal_of_a_traffic_endpoint_removes_its_pdrs_and_frees_what_was_chosen() {
+    let mut store = store(4);
+    let established = store.establish(OWNER, CP, with_endpoints()).unwrap();
+    store.reclaim(established.index);
+    let change = Change { remove_traffic_endpoints: vec![TUNNEL], ..Change::default() };
+    let delta = store.modify(established.up_seid, change).unwrap().delta.unwrap();
+    assert!(delta.rules.unwrap().uplink.is_empty());
+    assert_eq!(store.reserved().teids, 1, "until the reclaim");
+    store.reclaim(established.index);
+    assert_eq!(store.reserved().teids, 0);
+}
+
+#[test]
+fn traffic_endpoint_that_no_pdr_names_keeps_its_tunnel() {
+    let mut store = store(4);
+    let mut change = session(1);
+    change.create_traffic_endpoints =
+        vec![TrafficEndpointSpec { f_teid: Some(CHOOSE), ..endpoint(TUNNEL) }];
+    let established = store.establish(OWNER, CP, change).unwrap();
+    store.reclaim(established.index);
+    let teid = established.created_endpoints[0].f_teid.unwrap().teid;
+    assert_eq!(store.reserved().teids, 2);
+    let mut other = session(2);
+    other.create_pdrs[0].pdi.f_teid = Some(given(teid.0));
+    let refusal = store.establish(OWNER, CP, other).unwrap_err();
+    assert_eq!(refusal, Refusal::FTeidTaken { pdr: PdrId(1), teid });
+    let change = Change { remove_traffic_endpoints: vec![TUNNEL], ..Change::default() };
+    let delta = store.modify(established.up_seid, change).unwrap().delta;
+    assert!(delta.is_some(), "a delta whose reclaim frees the TEID");
+    store.reclaim(established.index);
+    assert_eq!(store.reserved().teids, 1);
+}
+
+#[test]
+fn traffic_endpoint_gets_a_ue_address_of_our_choice() {
+    let prefix = AddrMatch::V4("10.60.0.0/24".parse().unwrap());
+    let pool = UePool { network_instance: None, identity: None, prefix };
+    let mut store = store_with(4, Provisioning { ue_pools: vec![pool], ..Provisioning::default() });
+    let mut change = with_endpoints();
+    for spec in &mut change.create_traffic_endpoints {
+        let side = UeSide::Source;
+        spec.ue = None;
+        spec.choose_ue = Some(ChooseUe { v4: true, v6: false, side, pools: Vec::new() });
+    }
+    let established = store.establish(OWNER, CP, change).unwrap();
+    let [first, second] = established.created_endpoints[..] else {
+        unreachable!("both were chosen")
+    };
+    assert!(first.ue.is_some_and(|ue| ue.v4.is_some()));
+    assert_eq!(first.ue, second.ue);
+    let rules = established.delta.rules.unwrap();
+    assert_eq!((Some(rules.uplink[0].ue), Some(rules.downlink[0].ue)), (first.ue, first.ue));
+}
+
+#[test]
+fn traffic_endpoint_in_contradiction_is_refused_without_a_trace() {
+    let mut store = store(4);
+    let up_seid = store.establish(OWNER, CP, session(200)).unwrap().up_seid;
+    let before = store.clone();
+    let mut refused = |spoil: &dyn Fn(&mut Change)| {
+        let mut change = with_endpoints();
+        spoil(&mut change);
+        let refusal = store.establish(OWNER, CP, change).unwrap_err();
+        assert_eq!(store, before, "{refusal}");
+        refusal
+    };
+    let (pdr, id) = (PdrId(1), TUNNEL);
+    let unknown = refused(&|c| c.create_pdrs[0].pdi.traffic_endpoint = Some(TrafficEndpointId(9)));
+    assert_eq!(unknown, Refusal::UnknownTrafficEndpointOfPdr { pdr });
+    let both = refused(&|c| c.create_pdrs[0].pdi.f_teid = Some(CHOOSE));
+    assert_eq!(both, Refusal::TrafficEndpointNotAlone { pdr });
+    let twice = refused(&|c| c.create_traffic_endpoints[1].id = TUNNEL);
+    assert_eq!(twice, Refusal::DuplicateTrafficEndpoint { id });
+    let taken = refused(&|c| {
+        c.create_traffic_endpoints[1].ue = Some(ue_match(200, UeSide::Source));
+    });
+    let addr = ue(200).into();
+    assert_eq!(taken, Refusal::UeAddressTaken { pdr: PdrId(2), addr });
+    let foreign = refused(&|c| {
+        c.create_traffic_endpoints[0].id = TrafficEndpointId(7);
+        c.create_traffic_endpoints[0].f_teid = Some(given(0));
+        c.create_pdrs.remove(0);
+    });
+    assert_eq!(foreign, Refusal::TrafficEndpointUnusable { id: TrafficEndpointId(7) });
+    let change = Change { remove_traffic_endpoints: vec![TUNNEL], ..Change::default() };
+    let refusal = store.modify(up_seid, change).unwrap_err();
+    assert_eq!(refusal, Refusal::UnknownTrafficEndpoint { id });
+}
