@@ -16,6 +16,10 @@ use super::provisioning;
 use super::section::{Document, Section};
 use super::{Config, Datapath, Dpdk, Gtpu, Interface, IpNet, N4, NodeId, Port, Problem, Route};
 
+/// Packets that wait in FARs that buffer, unless the file says otherwise; never more than half of
+/// the packet buffers.
+const BUFFER_PKTS_DEFAULT: usize = 4096;
+
 pub fn parse(text: &str) -> Result<Config, Vec<Problem>> {
     let document = Document::new(text);
     let (table, errors) = DeTable::parse_recoverable(text);
@@ -35,13 +39,14 @@ fn read(document: &Document<'_>, table: &DeTable<'_>) -> Config {
     let node_id = read_node(root.table("node"));
     let n4 = read_n4(root.table("n4"));
     let gtpu = read_gtpu(root.table("gtpu"));
-    let mut sessions = root.table("sessions");
-    let sessions_max = sessions.integer("sessions_max", 1..=SESSIONS_MAX, Some(100_000));
-    let buffer_pkts_max = sessions.integer("buffer_pkts_max", 0..=BUFFER_PKTS_MAX, Some(4096));
     let datapath = read_datapath(root.table("datapath"));
     let dpdk = read_dpdk(root.table("dpdk"));
-    let half = dpdk.mempool_mbufs / 2;
-    if u32::try_from(buffer_pkts_max).is_ok_and(|max| max > half) {
+    let mut sessions = root.table("sessions");
+    let sessions_max = sessions.integer("sessions_max", 1..=SESSIONS_MAX, Some(100_000));
+    let half = usize::try_from(dpdk.mempool_mbufs / 2).unwrap_or(usize::MAX);
+    let default = BUFFER_PKTS_DEFAULT.min(half);
+    let buffer_pkts_max = sessions.integer("buffer_pkts_max", 0..=BUFFER_PKTS_MAX, Some(default));
+    if buffer_pkts_max > half {
         let what =
             format!("takes at most {half}, half of dpdk.mempool_mbufs: traffic needs the rest");
         sessions.problem("buffer_pkts_max", what);
