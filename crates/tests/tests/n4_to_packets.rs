@@ -134,6 +134,7 @@ impl Upf {
                 match u16::from_be_bytes([frame[12], frame[13]]) {
                     0x0806 => self.answer_arp(port, frame),
                     0x86dd if frame[20] == 58 => {}
+                    _ if is_error_indication(frame) => {}
                     _ => user.push(frame.to_vec()),
                 }
             }
@@ -209,6 +210,16 @@ fn uplink(script: &smf::SessionScript, teid: Teid) -> Vec<u8> {
 
 fn downlink(script: &smf::SessionScript) -> Vec<u8> {
     PacketBuilder::ethernet(MACS[1], PEER).ipv4("8.8.8.8", script.ue).udp(9000, 4000).build()
+}
+
+/// True for the answer to a G-PDU whose TEID nobody owns. Spec: TS 29.281 §7.3.1.
+fn is_error_indication(frame: &[u8]) -> bool {
+    const TO_GTPU_PORT: [u8; 2] = 2152_u16.to_be_bytes();
+    const MESSAGE_TYPE: u8 = 26;
+    let udp = frame.get(14 + 20..).unwrap_or_default();
+    frame.get(23) == Some(&17)
+        && udp.get(2..4) == Some(&TO_GTPU_PORT)
+        && udp.get(9) == Some(&MESSAGE_TYPE)
 }
 
 /// The TEID of a G-PDU with a container that left.
@@ -337,8 +348,10 @@ fn accepted_sessions_of_running_workers_lose_no_packet() {
                                 io.inject(*port, frame);
                             }
                             worker.step(now(), &mut io);
-                            let sent = [PortId(0), PortId(1)].map(|port| io.take_sent(port).len());
-                            done.send(sent.iter().sum()).unwrap();
+                            let sent = [PortId(0), PortId(1)].map(|port| io.take_sent(port));
+                            let user = sent.iter().flatten();
+                            let user = user.filter(|buf| !is_error_indication(buf.data()));
+                            done.send(user.count()).unwrap();
                         }
                         Err(mpsc::TryRecvError::Empty) => {
                             worker.step(now(), &mut io);
