@@ -4,7 +4,8 @@ use adit_pfcp::ie::UpFunctionFeatures;
 
 /// F-TEID allocation (FTUP), reading of bundled messages (BUNDL), sessions controlled by an SMF set
 /// through one association (SSET) or several (MPAS), a delay of notifications (DDND), suggested
-/// numbers of buffered packets (UDBC), data delivery status (DDDS), and End Markers (EMPU).
+/// numbers of buffered packets (UDBC), data delivery status (DDDS), End Markers (EMPU), packet
+/// counts in usage reports (MNOP), the quota validity time (VTIME), and quota actions (QUOAC).
 /// Spec: TS 29.244 §8.2.25.
 pub(crate) fn up_function_features() -> UpFunctionFeatures {
     UpFunctionFeatures::FTUP
@@ -15,4 +16,7 @@ pub(crate) fn up_function_features() -> UpFunctionFeatures {
         | UpFunctionFeatures::UDBC
         | UpFunctionFeatures::DDDS
         | UpFunctionFeatures::EMPU
+        | UpFunctionFeatures::MNOP
+        | UpFunctionFeatures::VTIME
+        | UpFunctionFeatures::QUOAC
 }

@@ -4,9 +4,10 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::{HashMap, VecDeque};
 
 use adit_rules::{ApplyAction, GtpuTunnel, RuleDelta};
-use adit_types::{FarId, PdrId, Seid, SessionIndex, Teid};
+use adit_types::limits::usage_slots_max;
+use adit_types::{FarId, PdrId, Seid, SessionIndex, Teid, UsageSlot};
 
-use crate::alloc::{SeidAllocator, SessionIndexAllocator, TeidAllocator};
+use crate::alloc::{SeidAllocator, SessionIndexAllocator, TeidAllocator, UsageSlotAllocator};
 use crate::change::{Change, FarUpdate};
 use crate::far_ends::FarEnds;
 use crate::provisioning::Provisioning;
@@ -14,7 +15,10 @@ use crate::record::{FTeid, Far, Records};
 use crate::recovery::OpenCommit;
 use crate::refusal::Refusal;
 use crate::session::{CpFSeid, OwnerId, Session};
-use crate::update::{self, Compiled, Fate};
+use crate::session_usage::{Ended, SessionUsage, UsageHandle};
+use crate::timers::Deadlines;
+use crate::update::{self, Committed, Compiled, Fate};
+use crate::usage::UsageReport;
 
 /// What a store is made for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +62,8 @@ pub struct Established {
 pub struct Modified {
     /// What to publish; `None` when nothing changes for packets.
     pub delta: Option<RuleDelta>,
+    /// Usage that was asked for, up to the modification.
+    pub reports: Vec<UsageReport>,
     /// PDRs, created or updated, whose F-TEID was chosen here, in the order of the change.
     pub created: Vec<CreatedPdr>,
     /// Tunnels that the change leaves and that an End Marker closes, once all workers run it.
@@ -95,6 +101,11 @@ pub struct SessionStore {
     pub(crate) teids: TeidAllocator,
     pub(crate) seids: SeidAllocator,
     pub(crate) indices: SessionIndexAllocator,
+    pub(crate) usage: UsageHandle,
+    pub(crate) usage_slots: UsageSlotAllocator,
+    /// The generation given last to an entry of a URR.
+    pub(crate) generation: u32,
+    pub(crate) deadlines: Deadlines,
     pub(crate) retired: HashMap<SessionIndex, VecDeque<Retired>>,
     pub(crate) owned: HashMap<OwnerId, usize>,
     /// Commits begun.
@@ -114,6 +125,10 @@ pub(crate) struct Retired {
     pub teids: Vec<Teid>,
     /// The session itself, if the delta removes it.
     pub session: Option<Seid>,
+    /// URRs whose last usage is to be read.
+    pub usage: Vec<Ended>,
+    /// Usage counters of them.
+    pub usage_slots: Vec<UsageSlot>,
 }
 
 impl SessionStore {
@@ -134,6 +149,10 @@ impl SessionStore {
             teids: TeidAllocator::new(sessions_max, config.seed),
             seids: SeidAllocator::new(config.seed),
             indices: SessionIndexAllocator::new(sessions_max),
+            usage: UsageHandle::default(),
+            usage_slots: UsageSlotAllocator::new(usage_slots_max(sessions_max)),
+            generation: 0,
+            deadlines: Deadlines::default(),
             retired: HashMap::new(),
             owned: HashMap::new(),
             commits: 0,
@@ -158,8 +177,8 @@ impl SessionStore {
         let index = self.indices.peek().ok_or(Refusal::SessionTableFull)?;
         let seid = self.seids.plan(|seid| self.by_seid.contains_key(&seid));
         let up_seid = seid.seid();
-        let records = Records::default();
-        let session = Session { up_seid, index, owner, cp, records, buffer_epoch: 0 };
+        let (records, usage) = (Records::default(), SessionUsage::default());
+        let session = Session { up_seid, index, owner, cp, records, buffer_epoch: 0, usage };
         let resolved = update::prepare(self, &session, change)?;
         let created = resolved.created.clone();
         let compiled = update::compile_change(self, &session, &resolved, Fate::Establish);
@@ -167,7 +186,7 @@ impl SessionStore {
         self.seids.commit(seid);
         self.indices.take();
         self.by_seid.insert(up_seid, index);
-        let delta = update::commit(self, session, resolved, compiled);
+        let Committed { delta, .. } = update::commit(self, session, resolved, compiled);
         let Some(delta) = delta else { unreachable!("an establishment always yields a delta") };
         Ok(Established { up_seid, index, delta, created })
     }
@@ -189,8 +208,8 @@ impl SessionStore {
         let compiled = update::compile_change(self, session, &resolved, Fate::Modify);
         let mut session = self.take_for(up_seid, &compiled)?;
         session.cp = cp.unwrap_or(session.cp);
-        let delta = update::commit(self, session, resolved, compiled);
-        Ok(Modified { delta, created, end_markers })
+        let Committed { delta, reports } = update::commit(self, session, resolved, compiled);
+        Ok(Modified { delta, reports, created, end_markers })
     }
 
     /// Deletes the session `up_seid`.
@@ -204,7 +223,7 @@ impl SessionStore {
         let resolved = update::Resolved::default();
         let compiled = update::compile_change(self, session, &resolved, Fate::Delete);
         let session = self.take_for(up_seid, &compiled)?;
-        let delta = update::commit(self, session, resolved, compiled);
+        let Committed { delta, .. } = update::commit(self, session, resolved, compiled);
         let Some(delta) = delta else { unreachable!("a deletion always yields a delta") };
         Ok(delta)
     }
@@ -226,6 +245,9 @@ impl SessionStore {
         }
         for teid in retired.teids {
             self.teids.reclaim(teid);
+        }
+        for slot in retired.usage_slots {
+            self.usage_slots.release(slot);
         }
         if let Some(up_seid) = retired.session {
             self.by_seid.remove(&up_seid);
@@ -299,6 +321,7 @@ impl SessionStore {
             sessions: self.indices.reserved_count(),
             seids: self.by_seid.len(),
             teids: self.teids.reserved_count(),
+            usage_slots: self.usage_slots.reserved_count(),
         }
     }
 
@@ -313,6 +336,10 @@ impl SessionStore {
             *place = Some(Box::new(session));
             self.len += 1;
         }
+    }
+
+    pub(crate) fn session_at_mut(&mut self, index: SessionIndex) -> Option<&mut Session> {
+        self.sessions.get_mut(position(index))?.as_deref_mut()
     }
 
     /// Begins the commit of `compiled` and takes its session out of its place.
@@ -374,6 +401,8 @@ pub struct Reserved {
     pub seids: usize,
     /// TEIDs, chosen here or given.
     pub teids: usize,
+    /// Usage counters.
+    pub usage_slots: usize,
 }
 
 fn position(index: SessionIndex) -> usize {

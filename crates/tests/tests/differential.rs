@@ -98,7 +98,11 @@ fn run(seed: u64, coverage: &mut Coverage) -> Result<(), String> {
 }
 
 fn step_before(world: &mut World, seid: adit_types::Seid) -> Result<(), String> {
-    if world.must_step_before(seid) { world.exchange(&[]) } else { Ok(()) }
+    // A step may change the next session, when a URR of it reached a limit.
+    while world.must_step_before(seid) {
+        world.exchange(&[])?;
+    }
+    Ok(())
 }
 
 fn change(rng: &mut StdRng, world: &mut World, coverage: &mut Coverage) -> Result<(), String> {

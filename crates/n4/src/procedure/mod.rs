@@ -16,6 +16,8 @@ mod release;
 pub(crate) mod report;
 mod rule_decode;
 mod session_set;
+mod urr_decode;
+mod usage;
 
 use core::net::Ipv4Addr;
 

@@ -7,11 +7,18 @@ mod bar;
 mod far;
 mod pdr;
 mod qer;
+mod urr;
 
 pub use bar::Bar;
 pub use far::{Far, Forwarding};
 pub use pdr::{FTeid, Pdi, Pdr, Sdf, UeMatch, UeSide};
 pub use qer::{GateStatus, Qer, Rates};
+pub use urr::{
+    DroppedThreshold, MeasurementInformation, MeasurementMethod, Monitoring, Urr, UrrSettings,
+    UrrUpdate, UsageTriggers, Volumes,
+};
+
+use adit_types::Nanos;
 
 /// All rules of one session, each kind in the order of creation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -24,4 +31,8 @@ pub struct Records {
     pub qers: Vec<Qer>,
     /// BARs.
     pub bars: Vec<Bar>,
+    /// URRs.
+    pub urrs: Vec<Urr>,
+    /// Time without packets after which the control plane is told.
+    pub inactivity_timer: Option<Nanos>,
 }

@@ -5,7 +5,7 @@
 
 use adit_rules::{SdfFilter, SessionKey, SourceInterface};
 use adit_types::limits::{KEYS_PER_SESSION_MAX, RULES_PER_SESSION_MAX};
-use adit_types::{PdrId, SessionIndex, Teid};
+use adit_types::{PdrId, SessionIndex, Teid, UrrId};
 
 use super::s1_provide::{Draft, Wanted};
 use super::{check, provisioned};
@@ -13,6 +13,7 @@ use crate::alloc::{Holder, TeidPlan};
 use crate::keys;
 use crate::record::{FTeid, Far, Pdr, Records};
 use crate::refusal::{Refusal, RuleKind};
+use crate::session_usage::UsageChange;
 use crate::store::{CreatedPdr, LocalAddresses, SessionStore};
 
 /// A change that nothing can refuse any more.
@@ -26,6 +27,8 @@ pub(crate) struct Resolved {
     pub created: Vec<CreatedPdr>,
     /// Buffered packets are discarded.
     pub drop_buffered: bool,
+    /// What becomes of measurements.
+    pub usage: UsageChange,
 }
 
 /// Resolves the draft of session `index`.
@@ -34,13 +37,14 @@ pub(super) fn resolve(
     index: SessionIndex,
     draft: Draft,
 ) -> Result<Resolved, Refusal> {
-    let Draft { mut records, wanted, drop_buffered } = draft;
+    let Draft { mut records, wanted, drop_buffered, usage } = draft;
     check_counts(&records)?;
     for far in &records.fars {
         check::far(&store.local, far)?;
         provisioned::far(&store.provisioning, far)?;
         check_bar(&records, far)?;
     }
+    check_urrs(store, index, &records, &usage)?;
     for pdr in &records.pdrs {
         check::pdr(&store.local, pdr)?;
         provisioned::pdr(&store.provisioning, pdr, is_tunneled(pdr, &wanted))?;
@@ -59,7 +63,7 @@ pub(super) fn resolve(
     if keys::claims(&records).len() > KEYS_PER_SESSION_MAX {
         return Err(Refusal::TooManyKeys);
     }
-    Ok(Resolved { records, teids, created, drop_buffered })
+    Ok(Resolved { records, teids, created, drop_buffered, usage })
 }
 
 /// True when packets of the PDR arrive in a tunnel.
@@ -96,6 +100,7 @@ fn check_counts(records: &Records) -> Result<(), Refusal> {
         (RuleKind::Far, records.fars.len()),
         (RuleKind::Qer, records.qers.len()),
         (RuleKind::Bar, records.bars.len()),
+        (RuleKind::Urr, records.urrs.len()),
     ];
     match counts.into_iter().find(|&(_, count)| count > RULES_PER_SESSION_MAX) {
         Some((kind, _)) => Err(Refusal::TooManyRules { kind }),
@@ -110,10 +115,47 @@ fn check_bar(records: &Records, far: &Far) -> Result<(), Refusal> {
     }
 }
 
+/// URRs, what they refer to, and the counters they need. A URR that is removed and created again
+/// needs a second slot until its last usage was read.
+fn check_urrs(
+    store: &SessionStore,
+    index: SessionIndex,
+    records: &Records,
+    usage: &UsageChange,
+) -> Result<(), Refusal> {
+    for urr in &records.urrs {
+        check::urr(urr)?;
+        let links = urr.settings.linked.as_deref().unwrap_or_default();
+        if let Some(&linked) = links.iter().find(|&&id| !records.urrs.iter().any(|u| u.id == id)) {
+            return Err(Refusal::UnknownLinkedUrr { urr: urr.id, linked });
+        }
+        let quota_far = urr.settings.quota_far;
+        if let Some(far) = quota_far.filter(|&id| !records.fars.iter().any(|far| far.id == id)) {
+            return Err(Refusal::UnknownQuotaFar { urr: urr.id, far });
+        }
+    }
+    let session = store.session_at(index);
+    let before = session.map(|session| &session.records);
+    let is_old = |id: &UrrId| {
+        before.is_some_and(|before| before.urrs.iter().any(|urr| urr.id == *id))
+            && !usage.removed.contains(id)
+    };
+    let new = records.urrs.iter().filter(|urr| !is_old(&urr.id)).count();
+    let timed = |records: &Records| records.inactivity_timer.is_some();
+    let timer = usize::from(timed(records) && !before.is_some_and(timed));
+    match new + timer > store.usage_slots.available() {
+        true => Err(Refusal::UsageSlotsExhausted),
+        false => Ok(()),
+    }
+}
+
 fn check_references(records: &Records, pdr: &Pdr) -> Result<(), Refusal> {
     let far = pdr.far.ok_or(Refusal::FarMissing { pdr: pdr.id })?;
     if !records.fars.iter().any(|known| known.id == far) {
         return Err(Refusal::UnknownFar { pdr: pdr.id, far });
+    }
+    if let Some(&urr) = pdr.urrs.iter().find(|&&urr| !records.urrs.iter().any(|u| u.id == urr)) {
+        return Err(Refusal::UnknownUrr { pdr: pdr.id, urr });
     }
     match pdr.qers.iter().find(|&&qer| !records.qers.iter().any(|known| known.id == qer)) {
         Some(&qer) => Err(Refusal::UnknownQer { pdr: pdr.id, qer }),

@@ -65,6 +65,7 @@ pub fn uplink(last: u8) -> PdrSpec {
         container_deletion: false,
         far: Some(FarId(1)),
         qers: vec![QerId(1)],
+        urrs: Vec::new(),
     }
 }
 
@@ -81,6 +82,7 @@ pub fn downlink(last: u8) -> PdrSpec {
         container_deletion: false,
         far: Some(FarId(2)),
         qers: vec![QerId(1)],
+        urrs: Vec::new(),
     }
 }
 

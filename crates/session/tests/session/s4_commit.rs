@@ -24,7 +24,7 @@ fn deletion_removes_all_keys_and_keeps_identifiers_until_reclaimed() {
     );
     assert_eq!(delta.rules, None);
     assert!(store.is_empty() && store.session(established.up_seid).is_none());
-    assert_eq!(store.reserved(), Reserved { sessions: 1, seids: 1, teids: 1 });
+    assert_eq!(store.reserved(), Reserved { sessions: 1, seids: 1, teids: 1, usage_slots: 0 });
     store.reclaim(delta.session);
     assert_eq!(store.reserved(), Reserved::default());
 }
