@@ -1,6 +1,11 @@
 //! The process's monotonic clock: the time stamp counter, scaled.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use adit_types::Nanos;
+
+/// Seconds from 1900-01-01 to 1970-01-01. Spec: RFC 5905 §6.
+pub const NTP_UNIX_OFFSET_S: u64 = 2_208_988_800;
 
 /// Fraction bits of the scale: 40 keep the error of an hour below 10 ns at any frequency seen.
 const SCALE_BITS: u32 = 40;
@@ -25,6 +30,15 @@ impl Clock {
     #[must_use]
     pub fn now(&self) -> Nanos {
         self.at(adit_dpdk::tsc())
+    }
+
+    /// The time of day at zero of this clock. Unit: nanoseconds since 1900-01-01 00:00 UTC.
+    /// Differs over time by the drift between the two clocks.
+    #[must_use]
+    pub fn time_of_day_at_zero(&self) -> Option<u64> {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+        let ntp = u64::try_from(unix.as_nanos()).ok()? + NTP_UNIX_OFFSET_S * 1_000_000_000;
+        ntp.checked_sub(self.now().0)
     }
 
     #[inline]

@@ -54,6 +54,8 @@ pub struct Control {
     pub datagrams_unsent: u64,
     /// Commands that a full ring did not take.
     pub commands_lost: u64,
+    /// When the time of day is read next.
+    next_time_of_day: Nanos,
     datagram: Vec<u8>,
 }
 
@@ -61,7 +63,14 @@ impl Control {
     pub fn new(parts: ControlParts) -> Self {
         let neighbours = NeighbourCache::new(&parts.publisher);
         let datagram = vec![0; PFCP_MESSAGE_BYTES_MAX];
-        Self { parts, neighbours, datagrams_unsent: 0, commands_lost: 0, datagram }
+        Self {
+            parts,
+            neighbours,
+            datagrams_unsent: 0,
+            commands_lost: 0,
+            next_time_of_day: Nanos(0),
+            datagram,
+        }
     }
 
     /// Runs until `stop`, then asks the peers to release their associations and waits for them a
@@ -81,6 +90,7 @@ impl Control {
 
     fn turn(&mut self, questions: &Receiver<Query>) {
         let now = self.parts.clock.now();
+        self.tell_time(now);
         self.receive(now);
         self.handle_events(now);
         self.parts.node.handle_timeout(now);
@@ -94,6 +104,17 @@ impl Control {
             let _ = query.answer.send(snapshot::document(self, query.topic));
         }
         self.sleep(now);
+    }
+
+    /// Tells the node what time of day it is, once per second.
+    fn tell_time(&mut self, now: Nanos) {
+        if now < self.next_time_of_day {
+            return;
+        }
+        self.next_time_of_day = now + Nanos::from_secs(1);
+        if let Some(at_zero) = self.parts.clock.time_of_day_at_zero() {
+            self.parts.node.set_time_of_day(at_zero);
+        }
     }
 
     fn receive(&mut self, now: Nanos) {

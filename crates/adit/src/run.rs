@@ -23,13 +23,10 @@ use signal_hook::iterator::Signals;
 use tracing::{info, warn};
 
 use crate::admin::{self, Server};
-use crate::clock::Clock;
+use crate::clock::{Clock, NTP_UNIX_OFFSET_S};
 use crate::config::Config;
 use crate::control::{Control, ControlParts};
 use crate::{show, snapshot, wiring};
-
-/// Seconds between the epochs of NTP (1900) and Unix (1970). Spec: RFC 5905 §6.
-const NTP_UNIX_OFFSET_S: u64 = 2_208_988_800;
 
 /// Buffers that a worker's thread keeps for itself.
 const MEMPOOL_CACHE_MBUFS: u32 = 256;
@@ -214,11 +211,12 @@ fn assemble(
     let ntp_s = (unix_s.as_secs() + NTP_UNIX_OFFSET_S) & u64::from(u32::MAX);
     let recovery_time_stamp = u32::try_from(ntp_s).context("NTP seconds have 32 bits")?;
     let (sequence_seed, secret_seed) = (random.random(), random.random());
-    let node = Node::new(wiring::node(config, sequence_seed, secret_seed, recovery_time_stamp));
+    let mut node = Node::new(wiring::node(config, sequence_seed, secret_seed, recovery_time_stamp));
     let macs: Vec<MacAddr> = ports.iter().map(|port| port.info().mac).collect();
     let slot_bits = u8::try_from(node.store().slot_bits()).context("TEIDs have 32 bits")?;
     let tables = wiring::tables(config, &macs, slot_bits, random.random());
     let (publisher, readers) = adit_tables::build(tables)?;
+    node.set_usage_source(publisher.usage());
     let mut workers = Vec::new();
     let mut events = Vec::new();
     let mut commands = Vec::new();

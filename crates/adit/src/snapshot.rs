@@ -74,6 +74,9 @@ fn session(control: &Control, session: &Session) -> Value {
         "fars": session.fars().iter().map(far).collect::<Vec<_>>(),
         "qers": session.qers().iter().map(qer).collect::<Vec<_>>(),
         "bars": session.bars().iter().map(bar).collect::<Vec<_>>(),
+        "urrs": urrs(control, session),
+        "inactivity_timer_s":
+            session.inactivity_timer().map(|timer| timer.to_duration().as_secs()),
     })
 }
 
@@ -88,7 +91,26 @@ fn pdr(pdr: &adit_session::Pdr) -> Value {
         "sdf_filters": pdr.pdi.sdf.len(),
         "far": pdr.far.map(|id| id.0),
         "qers": pdr.qers.iter().map(|id| id.0).collect::<Vec<_>>(),
+        "urrs": pdr.urrs.iter().map(|id| id.0).collect::<Vec<_>>(),
     })
+}
+
+/// The URRs of a session with the usage since their last report.
+fn urrs(control: &Control, session: &Session) -> Value {
+    let usage = control.parts.node.store().usage_so_far(session);
+    let row = |(urr, usage): (&adit_session::Urr, adit_session::UsageSoFar)| {
+        json!({
+            "id": urr.id.0,
+            "measures_volume": urr.method.volume,
+            "measures_duration": urr.method.duration,
+            "uplink_pkts": usage.volume.ul_pkts,
+            "uplink_bytes": usage.volume.ul_bytes,
+            "downlink_pkts": usage.volume.dl_pkts,
+            "downlink_bytes": usage.volume.dl_bytes,
+            "quota_exhausted": usage.stopped,
+        })
+    };
+    session.urrs().iter().zip(usage).map(row).collect()
 }
 
 fn far(far: &adit_session::Far) -> Value {

@@ -22,7 +22,7 @@ use crate::outbound::Outbound;
 use crate::stage::egress::Env;
 use crate::stage::s3_classify::s3_classify;
 use crate::stage::s4_enforce::s4_enforce;
-use crate::stage::s5_account::s5_account;
+use crate::stage::s5_account::{Meter, s5_account};
 use crate::stage::s6_apply::s6_apply;
 use crate::tally::Tally;
 
@@ -265,7 +265,10 @@ pub(crate) fn divert<B: PacketBuf, S: Side>(
         notify(out, ApplyAction::BDPN);
     } else {
         notify(out, ApplyAction::DDPN);
-        out.tally.drop(DropReason::BufferFull);
+        let (bytes, Outbound { events, tally, .. }) = (u64::from(ip.total_len), out);
+        let meter = Meter::new(env, matched);
+        meter.count_dropped(matched, matched.direction, bytes, events, tally);
+        tally.drop(DropReason::BufferFull);
     }
 }
 
@@ -439,7 +442,7 @@ fn treat<'v, Io: PacketIo, S: Side>(
             *verdict = Verdict::Drop(DropReason::BufferDiscarded);
         }
     }
-    s4_enforce(lane);
+    s4_enforce(env, lane, &mut out.events, &mut out.tally);
     for ((verdict, session), ip) in lane.verdicts.iter_mut().zip(&lane.sessions).zip(&lane.ips) {
         match verdict {
             Verdict::Divert(matched) if !matched.far.buffers() => {
@@ -448,10 +451,14 @@ fn treat<'v, Io: PacketIo, S: Side>(
                 }
                 *verdict = Verdict::Drop(DropReason::BufferDiscarded);
             }
-            Verdict::Drop(reason) => *reason = DropReason::BufferDiscarded,
-            Verdict::Divert(_) | Verdict::Pass(_) => {}
+            Verdict::Divert(_) | Verdict::Pass(_) | Verdict::Drop(_) => {}
         }
     }
-    s5_account(&env.view, lane);
+    s5_account(env, lane, &mut out.events, &mut out.tally);
+    for verdict in &mut lane.verdicts {
+        if let Verdict::Drop(reason) = verdict {
+            *reason = DropReason::BufferDiscarded;
+        }
+    }
     s6_apply(env, io, lane, out);
 }

@@ -21,11 +21,13 @@ impl Events {
         Self(ring)
     }
 
-    /// Sends one event.
-    pub fn push(&mut self, tally: &mut Tally, event: WorkerEvent) {
-        if self.0.push(event).is_err() {
+    /// Sends one event; tells whether the ring took it.
+    pub fn push(&mut self, tally: &mut Tally, event: WorkerEvent) -> bool {
+        let is_sent = self.0.push(event).is_ok();
+        if !is_sent {
             tally.lose_event();
         }
+        is_sent
     }
 }
 

@@ -196,8 +196,8 @@ fn forward<'v, Io: PacketIo, S: Side>(
     s2_lookup(&env.view, lane);
     s3_classify(&env.view, lane);
     buffering::catch_up(env, io, lane, out);
-    s4_enforce(lane);
-    s5_account(&env.view, lane);
+    s4_enforce(env, lane, &mut out.events, &mut out.tally);
+    s5_account(env, lane, &mut out.events, &mut out.tally);
     s6_apply(env, io, lane, out);
 }
 

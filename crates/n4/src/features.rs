@@ -7,7 +7,8 @@ use crate::node::NodeConfig;
 /// F-TEID allocation (FTUP), traffic endpoints (PDIU), reading of bundled messages (BUNDL), sessions
 /// controlled by an SMF set through one association (SSET) or several (MPAS), a delay of
 /// notifications (DDND), suggested numbers of buffered packets (UDBC), data delivery status (DDDS),
-/// End Markers (EMPU), and UE address allocation (UEIP) where there are pools.
+/// End Markers (EMPU), packet counts in usage reports (MNOP), the quota validity time (VTIME),
+/// quota actions (QUOAC), and UE address allocation (UEIP) where there are pools.
 /// Spec: TS 29.244 §8.2.25.
 pub(crate) fn up_function_features(config: &NodeConfig) -> UpFunctionFeatures {
     let mut features = UpFunctionFeatures::FTUP
@@ -18,7 +19,10 @@ pub(crate) fn up_function_features(config: &NodeConfig) -> UpFunctionFeatures {
         | UpFunctionFeatures::DDND
         | UpFunctionFeatures::UDBC
         | UpFunctionFeatures::DDDS
-        | UpFunctionFeatures::EMPU;
+        | UpFunctionFeatures::EMPU
+        | UpFunctionFeatures::MNOP
+        | UpFunctionFeatures::VTIME
+        | UpFunctionFeatures::QUOAC;
     features.set(UpFunctionFeatures::UEIP, !config.store.provisioning.ue_pools.is_empty());
     features
 }

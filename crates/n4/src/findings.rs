@@ -11,7 +11,7 @@ use adit_pfcp::ie::FailedRuleId;
 use adit_pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
 use adit_pfcp::{Cause, Ie, IeIter, IeType, MessageBody, MessageType, RawIe};
 use adit_types::limits::FINDINGS_MAX;
-use adit_types::{FarId, Nanos, PdrId, QerId, Seid};
+use adit_types::{FarId, Nanos, PdrId, QerId, Seid, UrrId};
 
 use crate::association::NodeEvent;
 use crate::node::{Node, Request};
@@ -45,7 +45,8 @@ impl Node {
             cut_referenced |= !matches!(last.failed_rule, None | Some(FailedRuleId::Pdr(_)));
             body = rest;
             let Err(next) = self.judge(request, &body) else { break };
-            let refers = matches!(next.offending_ie, Some(IeType::FAR_ID | IeType::QER_ID));
+            let ids = [IeType::FAR_ID, IeType::QER_ID, IeType::URR_ID, IeType::LINKED_URR_ID];
+            let refers = next.offending_ie.is_some_and(|ie| ids.contains(&ie));
             let follows = next.cause == Cause::MandatoryIeMissing || (refers && cut_referenced);
             if !follows {
                 findings.push(next);
@@ -61,13 +62,13 @@ impl Node {
             MessageType::SESSION_ESTABLISHMENT_REQUEST => {
                 let message = SessionEstablishmentRequest::decode_body(body)?;
                 demand::check(body)?;
-                (None, self.change_of_establishment(&message)?)
+                (None, self.change_of_establishment(request.now, &message)?)
             }
             MessageType::SESSION_MODIFICATION_REQUEST => {
                 let message = SessionModificationRequest::decode_body(body)?;
                 demand::check(body)?;
                 let up_seid: Option<Seid> = request.header.seid;
-                (up_seid, self.change_of_modification(&message)?)
+                (up_seid, self.change_of_modification(request.now, &message)?)
             }
             _ => return Ok(()),
         };
@@ -102,6 +103,10 @@ fn is_named(ie: &RawIe<'_>, rejected: Rejected) -> bool {
         Some(FailedRuleId::Qer(id)) => {
             let groups = [IeType::CREATE_QER, IeType::UPDATE_QER, IeType::REMOVE_QER];
             groups.contains(&ie.ie_type) && member::<QerId>(ie.value) == Some(id)
+        }
+        Some(FailedRuleId::Urr(id)) => {
+            let groups = [IeType::CREATE_URR, IeType::UPDATE_URR, IeType::REMOVE_URR];
+            groups.contains(&ie.ie_type) && member::<UrrId>(ie.value) == Some(id)
         }
         Some(_) => false,
         None => rejected.offending_ie == Some(ie.ie_type),

@@ -25,6 +25,7 @@ mod setup;
 mod smf_set;
 mod support;
 mod transaction;
+mod wall;
 
 pub use admission::{PeerPolicy, PeerPrefix};
 pub use association::{Association, DownReason, NodeEvent, NodeId, SetupFailure};

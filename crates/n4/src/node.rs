@@ -10,7 +10,7 @@ use std::hash::DefaultHasher;
 
 use adit_pfcp::{Cause, Datagram, Header, HeaderError, MessageBody, MessageType, RawMessage};
 use adit_rules::{DeltaId, GtpuTunnel, RuleDelta, WorkerCommand};
-use adit_session::{SessionStore, StoreConfig};
+use adit_session::{SessionStore, StoreConfig, UsageReport};
 use adit_types::limits::PENDING_MAX;
 use adit_types::{Nanos, Seid, SessionIndex};
 
@@ -25,10 +25,11 @@ use crate::response_cache::{RequestKey, Seen};
 use crate::session_set::SessionSets;
 use crate::setup::Setups;
 use crate::transaction::{Due, Purpose, Retransmission, Transactions};
+use crate::wall::Wall;
 
 /// Octets of the longest message that we send: a response with 64 Created PDRs of two addresses
-/// each, or an association message with a Node ID of 255 octets, stays far below.
-const OWN_MESSAGE_BYTES_MAX: usize = 8192;
+/// each and 128 usage reports, or an association message with a Node ID of 255 octets, stays below.
+const OWN_MESSAGE_BYTES_MAX: usize = 32_768;
 
 /// What a node is made for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,8 +105,8 @@ pub(crate) struct Answer {
     pub peer: IpAddr,
     to: SocketAddr,
     key: RequestKey,
-    message_type: MessageType,
-    bytes: Vec<u8>,
+    pub message_type: MessageType,
+    pub bytes: Vec<u8>,
 }
 
 /// A change that is being published.
@@ -115,6 +116,8 @@ pub(crate) struct Pending {
     pub answer: Option<Answer>,
     /// Tunnels that no worker uses any more once the change is published.
     pub end_markers: Vec<GtpuTunnel>,
+    /// Usage that waited for a session report when the session was deleted.
+    pub usage: Vec<UsageReport>,
 }
 
 /// An address by which a peer is known: IPv4 even if a dual-stack socket mapped it.
@@ -155,7 +158,8 @@ pub struct Node {
     commands: VecDeque<WorkerCommand>,
     transmits: VecDeque<Transmit>,
     deltas: VecDeque<(DeltaId, RuleDelta)>,
-    scratch: Vec<u8>,
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) wall: Wall,
 }
 
 impl Node {
@@ -189,6 +193,7 @@ impl Node {
             transmits: VecDeque::new(),
             deltas: VecDeque::new(),
             scratch: vec![0; OWN_MESSAGE_BYTES_MAX],
+            wall: Wall::from_seconds(config.recovery_time_stamp),
             config,
         }
     }
@@ -227,13 +232,17 @@ impl Node {
     /// freed. To be called in the order in which [`Node::poll_delta`] gave the changes.
     pub fn handle_published(&mut self, now: Nanos, id: DeltaId) {
         let Some(pending) = self.pending.remove(&id) else { return };
+        // No worker counts any more for what the change took away.
+        let mut usage = pending.usage;
+        usage.extend(self.store.final_reports(now, pending.session));
         self.store.reclaim(pending.session);
         for tunnel in pending.end_markers {
             self.counters.scalars.end_markers_commanded += 1;
             self.commands.push_back(WorkerCommand::SendEndMarker { tunnel });
         }
-        if let Some(answer) = pending.answer {
+        if let Some(mut answer) = pending.answer {
             self.answers_waiting -= 1;
+            self.append_usage(&mut answer, &usage);
             self.deliver(now, answer);
         }
     }
@@ -255,6 +264,7 @@ impl Node {
                 }
             }
         }
+        self.report_due_usage(now);
         self.send_due_heartbeats(now);
         self.send_due_notifications(now);
         self.watch_paths(now);
@@ -298,6 +308,7 @@ impl Node {
             self.next_heartbeat(),
             self.reports.next_notification(),
             self.next_path_deadline(),
+            self.store.usage_timeout(),
             forget,
         ]
         .into_iter()
@@ -460,8 +471,13 @@ impl Node {
         }
         self.last_delta += 1;
         let id = DeltaId(self.last_delta);
-        self.pending
-            .insert(id, Pending { session: delta.session, answer: None, end_markers: Vec::new() });
+        let pending = Pending {
+            session: delta.session,
+            answer: None,
+            end_markers: Vec::new(),
+            usage: Vec::new(),
+        };
+        self.pending.insert(id, pending);
         self.deltas.push_back((id, delta));
         id
     }

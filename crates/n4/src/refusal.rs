@@ -5,7 +5,7 @@
 
 use adit_pfcp::ie::FailedRuleId;
 use adit_pfcp::{Cause, DecodeError, IeType};
-use adit_session::{Refusal, RuleId};
+use adit_session::{Refusal, RuleId, UsageTriggers};
 
 /// What a response says about a refused request.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -58,6 +58,7 @@ const fn failed_rule(rule: RuleId) -> FailedRuleId {
         RuleId::Far(id) => FailedRuleId::Far(id),
         RuleId::Qer(id) => FailedRuleId::Qer(id),
         RuleId::Bar(id) => FailedRuleId::Bar(id),
+        RuleId::Urr(id) => FailedRuleId::Urr(id),
     }
 }
 
@@ -67,7 +68,23 @@ const fn rule_id_ie(rule: RuleId) -> IeType {
         RuleId::Far(_) => IeType::FAR_ID,
         RuleId::Qer(_) => IeType::QER_ID,
         RuleId::Bar(_) => IeType::BAR_ID,
+        RuleId::Urr(_) => IeType::URR_ID,
     }
+}
+
+/// What a reporting trigger depends on.
+fn trigger_ie(trigger: UsageTriggers) -> IeType {
+    let ies = [
+        (UsageTriggers::PERIODIC, IeType::MEASUREMENT_PERIOD),
+        (UsageTriggers::VOLUME_THRESHOLD, IeType::VOLUME_THRESHOLD),
+        (UsageTriggers::TIME_THRESHOLD, IeType::TIME_THRESHOLD),
+        (UsageTriggers::QUOTA_HOLDING_TIME, IeType::QUOTA_HOLDING_TIME),
+        (UsageTriggers::DROPPED_DL, IeType::DROPPED_DL_TRAFFIC_THRESHOLD),
+        (UsageTriggers::LINKED, IeType::LINKED_URR_ID),
+        (UsageTriggers::QUOTA_VALIDITY_TIME, IeType::QUOTA_VALIDITY_TIME),
+    ];
+    let ie = ies.into_iter().find(|(known, _)| *known == trigger);
+    ie.map_or(IeType::REPORTING_TRIGGERS, |(_, ie)| ie)
 }
 
 fn cause_and_ie(refusal: &Refusal) -> (Cause, Option<IeType>) {
@@ -79,6 +96,7 @@ fn cause_and_ie(refusal: &Refusal) -> (Cause, Option<IeType>) {
         | Refusal::TeidsExhausted
         | Refusal::TooManyRules { .. }
         | Refusal::TooManyTrafficEndpoints
+        | Refusal::UsageSlotsExhausted
         | Refusal::TooManyKeys => (Cause::NoResourcesAvailable, None),
         Refusal::DuplicateRule { rule: id } | Refusal::UnknownRule { rule: id } => {
             (rule, Some(rule_id_ie(*id)))
@@ -87,6 +105,11 @@ fn cause_and_ie(refusal: &Refusal) -> (Cause, Option<IeType>) {
         Refusal::UnknownFar { .. } => (rule, Some(IeType::FAR_ID)),
         Refusal::UnknownBar { .. } => (rule, Some(IeType::BAR_ID)),
         Refusal::TooManyQers { .. } | Refusal::UnknownQer { .. } => (rule, Some(IeType::QER_ID)),
+        Refusal::TooManyUrrs { .. } | Refusal::UnknownUrr { .. } => (rule, Some(IeType::URR_ID)),
+        Refusal::UnknownLinkedUrr { .. } => (rule, Some(IeType::LINKED_URR_ID)),
+        Refusal::UnknownQuotaFar { .. } => (rule, Some(IeType::FAR_ID)),
+        Refusal::MeasuresNothing { .. } => (rule, Some(IeType::MEASUREMENT_METHOD)),
+        Refusal::TriggerIncomplete { trigger, .. } => (missing, Some(trigger_ie(*trigger))),
         Refusal::UnsupportedInterface { rule: RuleId::Far(_) } => {
             (rule, Some(IeType::DESTINATION_INTERFACE))
         }

@@ -287,7 +287,9 @@ fn demands_that_cannot_be_met_get_cause_76_and_their_ie() {
     let unsupported = |ie| (Cause::ServiceNotSupported, Some(ie), None);
     let urrs = list([CreateUrr::new(UrrId(1), MeasurementMethod::VOLUM, ReportingTriggers::VOLTH)]);
     let request = establish_with(2, &script, |body| body.create_urrs = urrs.into());
-    assert_eq!(refused_establishment(&request), unsupported(IeType::CREATE_URR));
+    let rule = Some(FailedRuleId::Urr(UrrId(1)));
+    let expected = (Cause::ConditionalIeMissing, Some(IeType::VOLUME_THRESHOLD), rule);
+    assert_eq!(refused_establishment(&request), expected);
     let request = establish_with(2, &script, |body| body.pdn_type = Some(PdnType::Ethernet));
     assert_eq!(refused_establishment(&request), unsupported(IeType::PDN_TYPE));
 }

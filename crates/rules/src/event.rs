@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 
 use crate::rule::GtpuTunnel;
-use adit_types::{InterfaceId, MacAddr, PdrId, Qfi, Seid, SessionIndex, Teid};
+use adit_types::{InterfaceId, MacAddr, Nanos, PdrId, Qfi, Seid, SessionIndex, Teid, UsageSlot};
 
 /// Worker → control thread, over a bounded ring; overflow is counted, never waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +32,27 @@ pub enum WorkerEvent {
         peer: IpAddr,
         /// The TEID that the peer does not know.
         teid: Teid,
+    },
+    /// Counters of a URR reached a limit that its entry names. Once per limit and generation and
+    /// worker; the control thread reads the counters, which say what really was reached.
+    UsageLimit {
+        /// Our SEID of the session.
+        session: Seid,
+        /// The URR's counters.
+        slot: UsageSlot,
+        /// The generation of the entry.
+        generation: u32,
+    },
+    /// The first packet of a URR's generation whose entry asks for it.
+    TrafficStarted {
+        /// Our SEID of the session.
+        session: Seid,
+        /// The URR's counters.
+        slot: UsageSlot,
+        /// The generation of the entry.
+        generation: u32,
+        /// When the packet came.
+        at: Nanos,
     },
     /// A GTP-U peer announced the end of a tunnel's traffic. Spec: TS 29.281 §7.3.2.
     EndMarker {

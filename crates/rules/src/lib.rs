@@ -9,6 +9,7 @@ pub mod delta;
 pub mod event;
 pub mod rule;
 pub mod sdf;
+pub mod usage;
 pub mod verdict;
 
 pub use delta::{DeltaId, KeyChange, RuleDelta, SessionKey};
@@ -18,4 +19,5 @@ pub use rule::{
     OuterHeaderRemoval, PdrEntry, QerEntry, SessionRules, SourceInterface, UeAddresses,
 };
 pub use sdf::{FlowSelector, SdfFilter};
+pub use usage::{NoUsage, UrrEntry, UsageCounts, UsageLimits, UsageSource};
 pub use verdict::{DropReason, PuntReason};

@@ -5,7 +5,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use adit_types::limits::QERS_PER_PDR_MAX;
+use adit_types::limits::{QERS_PER_PDR_MAX, URRS_PER_PDR_MAX};
 use adit_types::{
     Direction, FarId, InterfaceSet, Ipv6Prefix, NextHopIndex, PdrId, Precedence, QerId, Qfi, Seid,
     Teid,
@@ -15,6 +15,7 @@ use bitflags::bitflags;
 
 use crate::delta::DeltaId;
 use crate::sdf::SdfFilter;
+use crate::usage::UrrEntry;
 
 /// Where a PDR's packets come from. Spec: TS 29.244 §8.2.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -82,6 +83,9 @@ pub struct PdrEntry {
     pub far: u16,
     /// Positions in [`SessionRules::qers`]; all of them apply.
     pub qers: ArrayVec<u16, QERS_PER_PDR_MAX>,
+    /// Positions in [`SessionRules::urrs`]; all of them measure. One more than the
+    /// control plane may name: the user plane inactivity timer.
+    pub urrs: ArrayVec<u16, { URRS_PER_PDR_MAX + 1 }>,
 }
 
 /// UE addresses: at most one of each family. Both absent means "any".
@@ -314,6 +318,8 @@ pub struct SessionRules {
     pub fars: Vec<FarEntry>,
     /// QERs, in the order that [`PdrEntry::qers`] counts.
     pub qers: Vec<QerEntry>,
+    /// URRs, in the order that [`PdrEntry::urrs`] counts.
+    pub urrs: Vec<UrrEntry>,
 }
 
 impl SessionRules {

@@ -66,6 +66,7 @@ reasons! {
         UeSourceSpoofed, "ue_source_spoofed", "The inner source is not an address of the PFCP session's UE.";
         PdrUnmatched, "pdr_unmatched", "No PDR of the PFCP session matches the packet.";
         GateClosed, "gate_closed", "A QER of the matched PDR has its gate closed.";
+        QuotaExhausted, "quota_exhausted", "A URR of the matched PDR has used up its quota.";
         FarDrop, "far_drop", "The FAR of the matched PDR drops.";
         BufferFull, "buffer_full", "The FAR buffers, but as many packets are held as its BAR or our limits allow.";
         BufferDiscarded, "buffer_discarded", "A buffered packet was discarded: its rules drop it now or are gone, the control plane said so, or it waited too long.";

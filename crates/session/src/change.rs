@@ -9,9 +9,11 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use adit_rules::{
     ApplyAction, DestinationInterface, OuterHeaderCreation, OuterHeaderRemoval, SourceInterface,
 };
-use adit_types::{BarId, FarId, PdrId, Precedence, QerId, Qfi, Teid};
+use adit_types::{BarId, FarId, Nanos, PdrId, Precedence, QerId, Qfi, Teid, UrrId};
 
-use crate::record::{Bar, Far, GateStatus, Qer, Rates, TrafficEndpointId, UeMatch, UeSide};
+use crate::record::{
+    Bar, Far, GateStatus, Qer, Rates, TrafficEndpointId, UeMatch, UeSide, Urr, UrrUpdate,
+};
 use crate::session::CpFSeid;
 
 /// Everything that one request changes in a session. Establishment is a change of an empty session.
@@ -49,6 +51,20 @@ pub struct Change {
     pub update_traffic_endpoints: Vec<TrafficEndpointSpec>,
     /// Traffic endpoints to remove, with the PDRs that name them.
     pub remove_traffic_endpoints: Vec<TrafficEndpointId>,
+    /// URRs to create.
+    pub create_urrs: Vec<Urr>,
+    /// URRs to update.
+    pub update_urrs: Vec<UrrUpdate>,
+    /// URRs to remove; PDRs stop naming them.
+    pub remove_urrs: Vec<UrrId>,
+    /// URRs to report at once; removed and new ones do not count.
+    pub query_urrs: Vec<UrrId>,
+    /// Report all URRs at once.
+    pub query_all_urrs: bool,
+    /// The user plane inactivity timer; zero ends it.
+    pub inactivity_timer: Option<Nanos>,
+    /// When the request came: measurements and timers begin here.
+    pub at: Nanos,
     /// The control plane's new endpoint; ignored by an establishment, which names it separately.
     pub cp_f_seid: Option<CpFSeid>,
 }
@@ -70,6 +86,8 @@ pub struct PdrSpec {
     pub far: Option<FarId>,
     /// The QERs to enforce; a set, the order does not matter.
     pub qers: Vec<QerId>,
+    /// The URRs to measure with; a set.
+    pub urrs: Vec<UrrId>,
 }
 
 /// Packet Detection Information as requested. Spec: TS 29.244 §7.5.2.2, table 2.
@@ -184,6 +202,8 @@ pub struct PdrUpdate {
     pub far: Option<FarId>,
     /// Replaces the set of QERs.
     pub qers: Option<Vec<QerId>>,
+    /// Replaces the set of URRs.
+    pub urrs: Option<Vec<UrrId>>,
 }
 
 /// A FAR to update. Spec: TS 29.244 §7.5.4.3.

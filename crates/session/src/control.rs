@@ -10,6 +10,7 @@ use crate::change::Change;
 use crate::record::Records;
 use crate::refusal::Refusal;
 use crate::session::{CpFSeid, OwnerId, Session};
+use crate::session_usage::SessionUsage;
 use crate::store::SessionStore;
 use crate::update;
 
@@ -46,8 +47,15 @@ impl SessionStore {
                 let index = self.indices.peek().ok_or(Refusal::SessionTableFull)?;
                 let (owner, cp) = (OwnerId::default(), CpFSeid::default());
                 let records = Records::default();
-                let session =
-                    Session { up_seid: Seid(0), index, owner, cp, records, buffer_epoch: 0 };
+                let session = Session {
+                    up_seid: Seid(0),
+                    index,
+                    owner,
+                    cp,
+                    records,
+                    buffer_epoch: 0,
+                    usage: SessionUsage::default(),
+                };
                 update::prepare(self, &session, change)
             }
         }

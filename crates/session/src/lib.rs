@@ -18,8 +18,11 @@ mod recovery;
 mod refusal;
 mod sdf_text;
 mod session;
+mod session_usage;
 mod store;
+mod timers;
 mod update;
+mod usage;
 
 pub use change::{
     BarUpdate, Change, ChooseUe, FTeidSpec, FarUpdate, ForwardingUpdate, PdiSpec, PdrSpec,
@@ -27,13 +30,16 @@ pub use change::{
 };
 pub use provisioning::{Application, LocalInterface, Provisioning, UePool};
 pub use record::{
-    Bar, FTeid, Far, Forwarding, GateStatus, Pdi, Pdr, Qer, Rates, Records, Sdf, TrafficEndpoint,
-    TrafficEndpointId, UeMatch, UeSide,
+    Bar, DroppedThreshold, FTeid, Far, Forwarding, GateStatus, MeasurementInformation,
+    MeasurementMethod, Monitoring, Pdi, Pdr, Qer, Rates, Records, Sdf, TrafficEndpoint,
+    TrafficEndpointId, UeMatch, UeSide, Urr, UrrSettings, UrrUpdate, UsageTriggers, Volumes,
 };
 pub use refusal::{Refusal, RuleId, RuleKind};
 pub use sdf_text::{PORT_RANGES_MAX, SdfTextError, parse as parse_flow_description};
 pub use session::{CpFSeid, OwnerId, Session};
+pub use session_usage::{UsageOutcome, UsageSoFar};
 pub use store::{
     CreatedPdr, CreatedTrafficEndpoint, CreatedUe, Established, LocalAddresses, Modified, Reserved,
     SessionStore, StoreConfig,
 };
+pub use usage::{UsagePart, UsageReport, UsageVolume};

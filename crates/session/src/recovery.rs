@@ -5,7 +5,7 @@
 //! [`SessionStore::recover`] before any other method.
 
 use adit_rules::{KeyChange, RuleDelta, SessionKey};
-use adit_types::{Seid, SessionIndex, Teid};
+use adit_types::{Seid, SessionIndex, Teid, UsageSlot};
 
 use crate::alloc::Holder;
 use crate::store::{Retired, SessionStore};
@@ -18,6 +18,8 @@ pub(crate) struct OpenCommit {
     index: SessionIndex,
     /// Every claim and key of the session, before or after.
     keys: Vec<SessionKey>,
+    /// Usage counters of the session, before or after.
+    usage_slots: Vec<UsageSlot>,
 }
 
 impl SessionStore {
@@ -38,15 +40,20 @@ impl SessionStore {
         let keys = compiled.all_keys();
         self.commits += 1;
         self.last_commit = Some(up_seid);
-        self.open_commit = Some(OpenCommit { up_seid, index, keys });
+        let plan = compiled.usage();
+        self.usage_slots.take_planned(plan.slots_taken);
+        self.generation = plan.generation;
+        let usage_slots = plan.all_slots.clone();
+        self.open_commit = Some(OpenCommit { up_seid, index, keys, usage_slots });
     }
 
     /// Removes the session of a commit that did not end. Returns the delta that removes it from
     /// the workers, or `None` when every commit ended.
     pub fn recover(&mut self) -> Option<RuleDelta> {
-        let OpenCommit { up_seid, index, keys } = self.open_commit.take()?;
+        let OpenCommit { up_seid, index, keys, usage_slots } = self.open_commit.take()?;
         drop(self.take(index));
         self.far_ends.forget(index);
+        self.deadlines.set(index, None);
         let mut waiting = Vec::new();
         for &key in &keys {
             match key {
@@ -68,7 +75,8 @@ impl SessionStore {
                 waiting.push(key);
             }
         }
-        let retired = Retired { keys: waiting, session: Some(up_seid) };
+        let session = Some(up_seid);
+        let retired = Retired { keys: waiting, session, usage: Vec::new(), usage_slots };
         self.retired.entry(index).or_default().push_back(retired);
         let keys = keys.into_iter().map(KeyChange::Remove).collect();
         Some(RuleDelta { session: index, keys, rules: None })

@@ -7,9 +7,9 @@ use core::fmt;
 use core::net::IpAddr;
 
 use adit_rules::{ApplyAction, OuterHeaderRemoval, UeAddresses};
-use adit_types::{BarId, FarId, Ipv6Prefix, PdrId, QerId, Seid, Teid};
+use adit_types::{BarId, FarId, Ipv6Prefix, PdrId, QerId, Seid, Teid, UrrId};
 
-use crate::record::TrafficEndpointId;
+use crate::record::{TrafficEndpointId, UsageTriggers};
 use crate::sdf_text::SdfTextError;
 
 /// Kinds of rules.
@@ -23,6 +23,8 @@ pub enum RuleKind {
     Qer,
     /// Buffering Action Rule.
     Bar,
+    /// Usage Reporting Rule.
+    Urr,
 }
 
 /// A rule of a session.
@@ -36,6 +38,8 @@ pub enum RuleId {
     Qer(QerId),
     /// A BAR.
     Bar(BarId),
+    /// A URR.
+    Urr(UrrId),
 }
 
 impl RuleId {
@@ -47,6 +51,7 @@ impl RuleId {
             Self::Far(_) => RuleKind::Far,
             Self::Qer(_) => RuleKind::Qer,
             Self::Bar(_) => RuleKind::Bar,
+            Self::Urr(_) => RuleKind::Urr,
         }
     }
 }
@@ -84,6 +89,46 @@ pub enum Refusal {
         /// The PDR.
         pdr: PdrId,
     },
+    /// The PDR names more URRs than `limits::URRS_PER_PDR_MAX`.
+    TooManyUrrs {
+        /// The PDR.
+        pdr: PdrId,
+    },
+    /// The PDR names a URR that does not exist after the change.
+    UnknownUrr {
+        /// The PDR.
+        pdr: PdrId,
+        /// The URR.
+        urr: UrrId,
+    },
+    /// The URR is linked to a URR that does not exist after the change.
+    UnknownLinkedUrr {
+        /// The URR.
+        urr: UrrId,
+        /// The URR that it names.
+        linked: UrrId,
+    },
+    /// The URR's quota action is a FAR that does not exist after the change.
+    UnknownQuotaFar {
+        /// The URR.
+        urr: UrrId,
+        /// The FAR.
+        far: FarId,
+    },
+    /// The URR measures neither volume nor duration.
+    MeasuresNothing {
+        /// The URR.
+        urr: UrrId,
+    },
+    /// The URR asks for reports without what they depend on.
+    TriggerIncomplete {
+        /// The URR.
+        urr: UrrId,
+        /// What it asks for.
+        trigger: UsageTriggers,
+    },
+    /// All usage counters are in use.
+    UsageSlotsExhausted,
     /// The PDR has more SDF filters than `limits::SDF_FILTERS_PER_PDR_MAX`.
     TooManySdfFilters {
         /// The PDR.
@@ -342,6 +387,7 @@ impl Refusal {
             | Self::SessionTableFull
             | Self::TooManyRules { .. }
             | Self::TooManyKeys
+            | Self::UsageSlotsExhausted
             | Self::TeidsExhausted
             | Self::DuplicateTrafficEndpoint { .. }
             | Self::UnknownTrafficEndpoint { .. }
@@ -353,11 +399,17 @@ impl Refusal {
                 Some(pdr) => Some(RuleId::Pdr(pdr)),
                 None => None,
             },
+            Self::UnknownLinkedUrr { urr, .. }
+            | Self::UnknownQuotaFar { urr, .. }
+            | Self::MeasuresNothing { urr }
+            | Self::TriggerIncomplete { urr, .. } => Some(RuleId::Urr(urr)),
             Self::DuplicateRule { rule }
             | Self::UnknownRule { rule }
             | Self::UnsupportedInterface { rule }
             | Self::UnknownNetworkInstance { rule } => Some(rule),
             Self::TooManyQers { pdr }
+            | Self::TooManyUrrs { pdr }
+            | Self::UnknownUrr { pdr, .. }
             | Self::TooManySdfFilters { pdr }
             | Self::FarMissing { pdr }
             | Self::UnknownFar { pdr, .. }
@@ -406,6 +458,13 @@ impl Refusal {
             Self::TooManyRules { .. } => "too many rules of one kind",
             Self::TooManyKeys => "too many TEIDs and UE addresses",
             Self::TooManyQers { .. } => "too many QERs in one PDR",
+            Self::TooManyUrrs { .. } => "too many URRs in one PDR",
+            Self::UnknownUrr { .. } => "the PDR names an unknown URR",
+            Self::UnknownLinkedUrr { .. } => "the URR is linked to an unknown URR",
+            Self::UnknownQuotaFar { .. } => "the quota action is an unknown FAR",
+            Self::MeasuresNothing { .. } => "the URR measures neither volume nor duration",
+            Self::TriggerIncomplete { .. } => "a reporting trigger lacks what it depends on",
+            Self::UsageSlotsExhausted => "all usage counters are in use",
             Self::TooManySdfFilters { .. } => "too many SDF filters in one PDR",
             Self::FarMissing { .. } => "the PDR names no FAR",
             Self::UnknownFar { .. } => "the PDR names an unknown FAR",
@@ -469,6 +528,7 @@ impl fmt::Display for RuleId {
             Self::Far(id) => write!(f, "FAR {id}"),
             Self::Qer(id) => write!(f, "QER {id}"),
             Self::Bar(id) => write!(f, "BAR {id}"),
+            Self::Urr(id) => write!(f, "URR {id}"),
         }
     }
 }
@@ -483,6 +543,9 @@ impl fmt::Display for Refusal {
             Self::UnknownSession { up_seid } => write!(f, ": {up_seid}"),
             Self::UnknownFar { far, .. } => write!(f, ": {far}"),
             Self::UnknownQer { qer, .. } => write!(f, ": {qer}"),
+            Self::UnknownUrr { urr, .. } => write!(f, ": {urr}"),
+            Self::UnknownLinkedUrr { linked, .. } => write!(f, ": {linked}"),
+            Self::UnknownQuotaFar { far, .. } => write!(f, ": {far}"),
             Self::ForeignAddress { addr, .. } | Self::UeAddressTaken { addr, .. } => {
                 write!(f, ": {addr}")
             }

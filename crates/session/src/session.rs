@@ -2,9 +2,10 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-use adit_types::{Seid, SessionIndex};
+use adit_types::{Nanos, Seid, SessionIndex};
 
-use crate::record::{Bar, Far, Pdr, Qer, Records, TrafficEndpoint};
+use crate::record::{Bar, Far, Pdr, Qer, Records, TrafficEndpoint, Urr};
+use crate::session_usage::SessionUsage;
 
 /// Names the association (or any other owner) that a session belongs to; chosen by the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -31,6 +32,7 @@ pub struct Session {
     pub(crate) records: Records,
     /// Raised when buffered packets are to be discarded.
     pub(crate) buffer_epoch: u32,
+    pub(crate) usage: SessionUsage,
 }
 
 impl Session {
@@ -86,5 +88,17 @@ impl Session {
     #[must_use]
     pub fn qers(&self) -> &[Qer] {
         &self.records.qers
+    }
+
+    /// URRs in the order of creation.
+    #[must_use]
+    pub fn urrs(&self) -> &[Urr] {
+        &self.records.urrs
+    }
+
+    /// Time without packets after which the control plane is told.
+    #[must_use]
+    pub const fn inactivity_timer(&self) -> Option<Nanos> {
+        self.records.inactivity_timer
     }
 }

@@ -4,9 +4,12 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::{HashMap, VecDeque};
 
 use adit_rules::{ApplyAction, GtpuTunnel, RuleDelta, SessionKey, UeAddresses};
-use adit_types::{FarId, PdrId, Seid, SessionIndex};
+use adit_types::limits::usage_slots_max;
+use adit_types::{FarId, PdrId, Seid, SessionIndex, UsageSlot};
 
-use crate::alloc::{SeidAllocator, SessionIndexAllocator, TeidAllocator, UeIpAllocator};
+use crate::alloc::{
+    SeidAllocator, SessionIndexAllocator, TeidAllocator, UeIpAllocator, UsageSlotAllocator,
+};
 use crate::change::{Change, FarUpdate};
 use crate::far_ends::FarEnds;
 use crate::provisioning::Provisioning;
@@ -14,7 +17,10 @@ use crate::record::{FTeid, Far, Records, TrafficEndpointId, UeSide};
 use crate::recovery::OpenCommit;
 use crate::refusal::Refusal;
 use crate::session::{CpFSeid, OwnerId, Session};
-use crate::update::{self, Compiled, Fate};
+use crate::session_usage::{Ended, SessionUsage, UsageHandle};
+use crate::timers::Deadlines;
+use crate::update::{self, Committed, Compiled, Fate};
+use crate::usage::UsageReport;
 
 /// What a store is made for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,6 +68,8 @@ pub struct Established {
 pub struct Modified {
     /// What to publish; `None` when nothing changes for packets.
     pub delta: Option<RuleDelta>,
+    /// Usage that was asked for, up to the modification.
+    pub reports: Vec<UsageReport>,
     /// PDRs, created or updated, whose F-TEID was chosen here, in the order of the change.
     pub created: Vec<CreatedPdr>,
     /// Tunnels that the change leaves and that an End Marker closes, once all workers run it.
@@ -134,6 +142,11 @@ pub struct SessionStore {
     pub(crate) ue_pools: UeIpAllocator,
     pub(crate) seids: SeidAllocator,
     pub(crate) indices: SessionIndexAllocator,
+    pub(crate) usage: UsageHandle,
+    pub(crate) usage_slots: UsageSlotAllocator,
+    /// The generation given last to an entry of a URR.
+    pub(crate) generation: u32,
+    pub(crate) deadlines: Deadlines,
     pub(crate) retired: HashMap<SessionIndex, VecDeque<Retired>>,
     pub(crate) owned: HashMap<OwnerId, usize>,
     /// Commits begun.
@@ -153,6 +166,10 @@ pub(crate) struct Retired {
     pub keys: Vec<SessionKey>,
     /// The session itself, if the delta removes it.
     pub session: Option<Seid>,
+    /// URRs whose last usage is to be read.
+    pub usage: Vec<Ended>,
+    /// Usage counters of them.
+    pub usage_slots: Vec<UsageSlot>,
 }
 
 impl SessionStore {
@@ -174,6 +191,10 @@ impl SessionStore {
             teids: TeidAllocator::new(sessions_max, config.seed),
             seids: SeidAllocator::new(config.seed),
             indices: SessionIndexAllocator::new(sessions_max),
+            usage: UsageHandle::default(),
+            usage_slots: UsageSlotAllocator::new(usage_slots_max(sessions_max)),
+            generation: 0,
+            deadlines: Deadlines::default(),
             retired: HashMap::new(),
             owned: HashMap::new(),
             commits: 0,
@@ -198,8 +219,8 @@ impl SessionStore {
         let index = self.indices.peek().ok_or(Refusal::SessionTableFull)?;
         let seid = self.seids.plan(|seid| self.by_seid.contains_key(&seid));
         let up_seid = seid.seid();
-        let records = Records::default();
-        let session = Session { up_seid, index, owner, cp, records, buffer_epoch: 0 };
+        let (records, usage) = (Records::default(), SessionUsage::default());
+        let session = Session { up_seid, index, owner, cp, records, buffer_epoch: 0, usage };
         let resolved = update::prepare(self, &session, change)?;
         let created = resolved.created.clone();
         let compiled = update::compile_change(self, &session, &resolved, Fate::Establish);
@@ -207,7 +228,7 @@ impl SessionStore {
         self.seids.commit(seid);
         self.indices.take();
         self.by_seid.insert(up_seid, index);
-        let delta = update::commit(self, session, resolved, compiled);
+        let Committed { delta, .. } = update::commit(self, session, resolved, compiled);
         let Some(delta) = delta else { unreachable!("an establishment always yields a delta") };
         let Created { pdrs: created, ues: created_ues, endpoints: created_endpoints } = created;
         Ok(Established { up_seid, index, delta, created, created_ues, created_endpoints })
@@ -230,9 +251,9 @@ impl SessionStore {
         let compiled = update::compile_change(self, session, &resolved, Fate::Modify);
         let mut session = self.take_for(up_seid, &compiled)?;
         session.cp = cp.unwrap_or(session.cp);
-        let delta = update::commit(self, session, resolved, compiled);
+        let Committed { delta, reports } = update::commit(self, session, resolved, compiled);
         let Created { pdrs: created, ues: created_ues, endpoints: created_endpoints } = created;
-        Ok(Modified { delta, created, created_ues, created_endpoints, end_markers })
+        Ok(Modified { delta, reports, created, created_ues, created_endpoints, end_markers })
     }
 
     /// Deletes the session `up_seid`.
@@ -246,7 +267,7 @@ impl SessionStore {
         let resolved = update::Resolved::default();
         let compiled = update::compile_change(self, session, &resolved, Fate::Delete);
         let session = self.take_for(up_seid, &compiled)?;
-        let delta = update::commit(self, session, resolved, compiled);
+        let Committed { delta, .. } = update::commit(self, session, resolved, compiled);
         let Some(delta) = delta else { unreachable!("a deletion always yields a delta") };
         Ok(delta)
     }
@@ -271,6 +292,9 @@ impl SessionStore {
                 SessionKey::Teid(teid) => self.teids.reclaim(teid),
                 SessionKey::UeIpv4(_) | SessionKey::UeIpv6(_) => self.ue_pools.reclaim(key),
             }
+        }
+        for slot in retired.usage_slots {
+            self.usage_slots.release(slot);
         }
         if let Some(up_seid) = retired.session {
             self.by_seid.remove(&up_seid);
@@ -345,6 +369,7 @@ impl SessionStore {
             seids: self.by_seid.len(),
             teids: self.teids.reserved_count(),
             ues: self.ue_pools.reserved_count(),
+            usage_slots: self.usage_slots.reserved_count(),
         }
     }
 
@@ -359,6 +384,10 @@ impl SessionStore {
             *place = Some(Box::new(session));
             self.len += 1;
         }
+    }
+
+    pub(crate) fn session_at_mut(&mut self, index: SessionIndex) -> Option<&mut Session> {
+        self.sessions.get_mut(position(index))?.as_deref_mut()
     }
 
     /// Begins the commit of `compiled` and takes its session out of its place.
@@ -422,6 +451,8 @@ pub struct Reserved {
     pub teids: usize,
     /// UE addresses from our pools.
     pub ues: usize,
+    /// Usage counters.
+    pub usage_slots: usize,
 }
 
 fn position(index: SessionIndex) -> usize {

@@ -25,6 +25,7 @@ mod reader;
 mod routes;
 mod sync;
 mod teid;
+mod usage;
 
 pub use config::{Interface, IpPrefix, Route, TablesConfig, TablesError};
 pub use counters::{
@@ -36,3 +37,4 @@ pub use neighbour::{NeighbourCache, NeighbourCounters, NeighbourEntry, Neighbour
 pub use next_hop::{NextHop, NextHopRef, Via};
 pub use publisher::{Publisher, PublisherCounters, build};
 pub use reader::{Reader, View};
+pub use usage::{UsageMark, UsageTable, UsageView};

@@ -132,6 +132,8 @@ impl NeighbourCache {
                 self.handle_seen(now, (interface, addr), mac, solicited, publisher);
             }
             WorkerEvent::EchoResponse { .. }
+            | WorkerEvent::UsageLimit { .. }
+            | WorkerEvent::TrafficStarted { .. }
             | WorkerEvent::ErrorIndication { .. }
             | WorkerEvent::EndMarker { .. }
             | WorkerEvent::DownlinkData { .. } => {}

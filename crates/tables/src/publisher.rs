@@ -8,6 +8,7 @@ use core::net::IpAddr;
 use std::collections::VecDeque;
 
 use adit_rules::{DeltaId, KeyChange, RuleDelta, SessionKey, SessionRules};
+use adit_types::limits::usage_slots_max;
 use adit_types::{
     InterfaceId, InterfaceRole, InterfaceSet, MacAddr, NextHopIndex, SessionIndex, WorkerId,
 };
@@ -21,6 +22,7 @@ use crate::reader::{Reader, Tables};
 use crate::routes::{RouteTarget, Routes};
 use crate::sync::Arc;
 use crate::teid::TeidWriter;
+use crate::usage::UsageTable;
 
 /// What went wrong on the control side without being anybody's fault at the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -63,6 +65,7 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
         routes,
         interfaces: config.interfaces.into_boxed_slice(),
     });
+    let usage = std::sync::Arc::new(UsageTable::new(usage_slots_max(sessions_max), workers));
     let (rules, handles) = published(sessions_max, workers);
     let readers: Vec<_> = (0_u8..)
         .zip(handles)
@@ -72,6 +75,7 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
             rules,
             counters: Arc::new(WorkerCounters::default()),
             sessions: Arc::new(SessionCounters::new(sessions_max)),
+            usage: std::sync::Arc::clone(&usage),
         })
         .collect();
     let publisher = Publisher {
@@ -85,6 +89,7 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
         unobserved: VecDeque::new(),
         bases: vec![SessionTraffic::default(); sessions_max],
         worker_counters: readers.iter().map(|reader| Arc::clone(&reader.counters)).collect(),
+        usage,
         session_counters: readers.iter().map(|reader| Arc::clone(&reader.sessions)).collect(),
         counters: PublisherCounters::default(),
     };
@@ -108,6 +113,7 @@ pub struct Publisher {
     bases: Vec<SessionTraffic>,
     worker_counters: Vec<Arc<WorkerCounters>>,
     session_counters: Vec<Arc<SessionCounters>>,
+    usage: std::sync::Arc<UsageTable>,
     counters: PublisherCounters,
 }
 
@@ -265,6 +271,12 @@ impl Publisher {
     pub fn session_traffic(&self, session: SessionIndex) -> SessionTraffic {
         let base = self.bases.get(session.0 as usize).copied().unwrap_or_default();
         self.traffic_since_start(session).since(base)
+    }
+
+    /// Where the usage of URRs is read.
+    #[must_use]
+    pub fn usage(&self) -> std::sync::Arc<UsageTable> {
+        std::sync::Arc::clone(&self.usage)
     }
 
     /// The counters of all workers together.

@@ -13,6 +13,7 @@ use crate::publish::{Guard, ReadHandle};
 use crate::routes::{RouteTarget, Routes};
 use crate::sync::Arc;
 use crate::teid::TeidTable;
+use crate::usage::{UsageTable, UsageView};
 
 /// What all workers look at.
 #[derive(Debug)]
@@ -35,6 +36,7 @@ pub struct Reader {
     pub(crate) rules: ReadHandle<SessionRules>,
     pub(crate) counters: Arc<WorkerCounters>,
     pub(crate) sessions: Arc<SessionCounters>,
+    pub(crate) usage: std::sync::Arc<UsageTable>,
 }
 
 impl Reader {
@@ -56,6 +58,7 @@ impl Reader {
             tables: &self.tables,
             counters: &self.counters,
             sessions: &self.sessions,
+            usage: UsageView::new(&self.usage, usize::from(self.worker.0)),
         }
     }
 
@@ -90,6 +93,7 @@ pub struct View<'a> {
     tables: &'a Tables,
     counters: &'a WorkerCounters,
     sessions: &'a SessionCounters,
+    usage: UsageView<'a>,
 }
 
 impl<'a> View<'a> {
@@ -192,6 +196,13 @@ impl<'a> View<'a> {
     #[must_use]
     pub const fn counters(&self) -> &'a WorkerCounters {
         self.counters
+    }
+
+    /// The usage counters of URRs.
+    #[inline]
+    #[must_use]
+    pub const fn usage(&self) -> UsageView<'a> {
+        self.usage
     }
 
     /// This worker's session counters.

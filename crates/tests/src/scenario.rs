@@ -8,9 +8,10 @@ use adit_rules::{
 };
 use adit_session::{
     Bar, BarUpdate, Change, FTeidSpec, Far, FarUpdate, Forwarding, ForwardingUpdate, GateStatus,
-    PdiSpec, PdrSpec, PdrUpdate, Qer, QerUpdate, SdfSpec, UeMatch, UeSide,
+    MeasurementInformation, MeasurementMethod, PdiSpec, PdrSpec, PdrUpdate, Qer, QerUpdate,
+    SdfSpec, UeMatch, UeSide, Urr, UrrSettings, UrrUpdate, UsageTriggers, Volumes,
 };
-use adit_types::{BarId, FarId, Ipv6Prefix, PdrId, Precedence, QerId, Qfi, Teid};
+use adit_types::{BarId, FarId, Ipv6Prefix, PdrId, Precedence, QerId, Qfi, Teid, UrrId};
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -155,6 +156,7 @@ pub fn plain_session(host: u8, peer: &str) -> Change {
         container_deletion: false,
         far: Some(FarId(id.into())),
         qers: vec![QerId(1)],
+        urrs: Vec::new(),
     };
     let far = |id: u32, tunnel: Option<GtpuTunnel>| Far {
         bar: None,
@@ -295,11 +297,62 @@ fn pdr(rng: &mut StdRng, id: u16, is_uplink: bool, ue: UeAddresses) -> PdrSpec {
         container_deletion: one_in(rng, 6),
         far: Some(FarId(far)),
         qers: qers_of_pdr(rng),
+        urrs: urrs_of_pdr(rng),
     }
 }
 
 fn qers_of_pdr(rng: &mut StdRng) -> Vec<QerId> {
     (1..=3).filter(|_| rng.random_ratio(2, 5)).map(QerId).collect()
+}
+
+/// URRs 1 to 3 always exist.
+fn urrs_of_pdr(rng: &mut StdRng) -> Vec<UrrId> {
+    (1..=3).filter(|_| rng.random_ratio(2, 5)).map(UrrId).collect()
+}
+
+fn volumes(octets: u64) -> Option<Volumes> {
+    Some(Volumes { total: Some(octets), ..Volumes::default() })
+}
+
+/// URR 1 measures before QoS enforcement and has no quota, so that the order in which stages take
+/// the packets of a lane does not matter.
+fn urr(rng: &mut StdRng, id: u32) -> Urr {
+    let method = MeasurementMethod { volume: true, duration: false };
+    let mut settings = UrrSettings::default();
+    let mut triggers = UsageTriggers::empty();
+    if id == 1 {
+        settings.information =
+            Some(MeasurementInformation { before_qos: true, ..Default::default() });
+    } else {
+        settings.volume_quota =
+            one_in(rng, 2).then(|| volumes(rng.random_range(0..20_000))).flatten();
+        settings.quota_far = one_in(rng, 4).then_some(FarId(7));
+        triggers.set(UsageTriggers::VOLUME_QUOTA, one_in(rng, 2));
+    }
+    if one_in(rng, 2) {
+        settings.volume_threshold = volumes(rng.random_range(1..5000));
+        triggers |= UsageTriggers::VOLUME_THRESHOLD;
+    }
+    Urr { id: UrrId(id), method, triggers, settings }
+}
+
+fn urr_change(rng: &mut StdRng, change: &mut Change) {
+    let id = rng.random_range(1..=3);
+    match rng.random_range(0..4) {
+        0 => change.query_urrs.push(UrrId(id)),
+        1 => change.query_all_urrs = true,
+        2 => {
+            // Removed and created again: PDRs do not name it any more.
+            change.remove_urrs.push(UrrId(id));
+            change.create_urrs.push(urr(rng, id));
+        }
+        _ => {
+            let id = rng.random_range(2..=3);
+            let volume_quota = volumes(rng.random_range(0..20_000));
+            let settings = UrrSettings { volume_quota, ..UrrSettings::default() };
+            change.update_urrs.push(UrrUpdate { id: UrrId(id), settings, ..Default::default() });
+        }
+    }
 }
 
 fn gate(rng: &mut StdRng) -> Gate {
@@ -384,15 +437,16 @@ fn qer(rng: &mut StdRng, id: u32) -> Qer {
     Qer { id: QerId(id), gates: gates(rng), qfi, rqi: one_in(rng, 3), ppi, ..Qer::default() }
 }
 
-/// A session: FARs 1–3 uplink, 4–6 downlink, QERs 1–3, PDRs 1–4 uplink, 11–14 downlink.
+/// A session: FARs 1–3 uplink, 4–6 downlink, 7 of quota actions, URRs 1–3, QERs 1–3, PDRs 1–4 uplink, 11–14 downlink.
 pub fn establishment(rng: &mut StdRng) -> Change {
     let ue = ue(rng);
     let (up, down) = (rng.random_range(1..=4), rng.random_range(1..=4));
     let mut change = Change {
         create_pdrs: (1..=up).map(|id| pdr(rng, id, true, ue)).collect(),
-        create_fars: (1..=6).map(|id| far(rng, id, id <= 3)).collect(),
+        create_fars: (1..=7).map(|id| far(rng, id, id <= 3 || id == 7)).collect(),
         create_qers: (1..=3).map(|id| qer(rng, id)).collect(),
         create_bars: vec![bar(rng)],
+        create_urrs: (1..=3).map(|id| urr(rng, id)).collect(),
         ..Change::default()
     };
     change.create_pdrs.extend((11..11 + down).map(|id| pdr(rng, id, false, ue)));
@@ -426,12 +480,13 @@ pub fn modification(rng: &mut StdRng, session: &Session) -> Change {
         .find_map(|pdr| pdr.pdi.ue)
         .map_or_else(|| ue(rng), |known| known.addresses);
     change.drop_buffered = one_in(rng, 12);
-    match rng.random_range(0..9) {
+    match rng.random_range(0..11) {
         8 => change.update_bars.push(BarUpdate {
             id: BarId(1),
             notification_delay: None,
             suggested_pkts: Some(rng.random_range(0..6)),
         }),
+        9 | 10 => urr_change(rng, &mut change),
         0 | 1 => change.update_qers.push(QerUpdate {
             id: QerId(rng.random_range(1..=3)),
             gates: Some(gates(rng)),
@@ -496,5 +551,6 @@ fn pdr_update(rng: &mut StdRng, session: &Session, ue: UeAddresses) -> PdrUpdate
         container_deletion: None,
         far: one_in(rng, 2).then_some(FarId(far)),
         qers: one_in(rng, 2).then(|| qers_of_pdr(rng)),
+        urrs: one_in(rng, 3).then(|| urrs_of_pdr(rng)),
     }
 }

@@ -14,17 +14,17 @@ use adit_pktio::mem::MemIo;
 use adit_rules::{DeltaId, DropReason, RuleDelta, WorkerCommand, WorkerEvent};
 use adit_session::{
     Change, CpFSeid, LocalAddresses, LocalInterface, OwnerId, Provisioning, Refusal, SessionStore,
-    StoreConfig,
+    StoreConfig, UsageReport,
 };
 use adit_tables::{Interface, IpPrefix, Publisher, Reader, Route, Snapshot, TablesConfig};
 use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN, NEIGHBOUR_PENDING_PER_HOP_MAX};
 use adit_types::{
     InterfaceId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, MacAddr, Nanos, PortId, Seid, SessionIndex,
-    VlanId,
+    UrrId, UsageSlot, VlanId,
 };
 
 use self::expected::Expected;
-use crate::oracle::{self, Lane, Oracle, Outcome, Session};
+use crate::oracle::{self, Lane, Oracle, Outcome, Session, Usage};
 
 /// Packets that a worker holds while FARs buffer.
 const BUFFER_PKTS: usize = 256;
@@ -90,12 +90,16 @@ pub struct World {
     /// Commands to each worker.
     pub commands: Vec<rtrb::Producer<WorkerCommand>>,
     unobserved: VecDeque<(DeltaId, SessionIndex)>,
+    /// Removed URRs whose last report is to come, by session, with their usage.
+    ending: Vec<(SessionIndex, UrrId, Usage)>,
     deltas: u64,
     held: Vec<Held>,
     buffered: Vec<Buffered>,
     /// The session whose packets wait and whose rules changed since the last step, and whether its
     /// packets are to be dropped.
     changed: Option<(Seid, bool)>,
+    /// Limits that URRs reached, not handled yet.
+    limits: VecDeque<(Seid, UsageSlot, u32)>,
 }
 
 impl core::fmt::Debug for World {
@@ -140,10 +144,12 @@ impl World {
             events: Vec::new(),
             commands: Vec::new(),
             unobserved: VecDeque::new(),
+            ending: Vec::new(),
             deltas: 0,
             held: Vec::new(),
             buffered: Vec::new(),
             changed: None,
+            limits: VecDeque::new(),
         };
         for reader in readers {
             let (event_tx, event_rx) = rtrb::RingBuffer::new(EVENT_RING_LEN);
@@ -196,8 +202,13 @@ impl World {
     /// As [`World::establish`].
     pub fn modify(&mut self, seid: Seid, change: &Change) -> Result<(), Refusal> {
         let modified = self.store.modify(seid, change.clone())?;
+        let index = self.store.session(seid).unwrap().index();
+        self.take_reports(seid, &modified.reports);
         let session = self.oracle.sessions.iter_mut().find(|(known, _)| *known == seid);
-        session.unwrap().1.apply(change, &modified.created);
+        let session = &mut session.unwrap().1;
+        let removed = change.remove_urrs.iter().map(|id| (index, *id, session.usage[id]));
+        self.ending.extend(removed);
+        session.apply(change, &modified.created);
         if let Some(delta) = modified.delta {
             self.change_waiting(seid, change.drop_buffered);
             self.publish(delta);
@@ -211,6 +222,8 @@ impl World {
     /// As [`World::establish`].
     pub fn delete(&mut self, seid: Seid) -> Result<(), Refusal> {
         let delta = self.store.delete(seid)?;
+        let session = &self.oracle.sessions.iter().find(|(known, _)| *known == seid).unwrap().1;
+        self.ending.extend(session.usage.iter().map(|(id, usage)| (delta.session, *id, *usage)));
         self.oracle.sessions.retain(|(known, _)| *known != seid);
         self.change_waiting(seid, true);
         self.publish(delta);
@@ -220,13 +233,18 @@ impl World {
     /// The rules of a session change. At most one session with packets that wait changes between
     /// two steps, because the order of several is the worker's choice.
     fn change_waiting(&mut self, seid: Seid, drop: bool) {
-        let waits = self.buffered.iter().any(|packet| packet.seid == seid);
+        let waits = self.waits(seid);
         if let Some((other, dropped)) = self.changed.filter(|_| waits) {
             assert_eq!(other, seid, "settle the other first");
             self.changed = Some((seid, drop || dropped));
         } else if waits {
             self.changed = Some((seid, drop));
         }
+    }
+
+    /// True when packets wait for `seid`.
+    fn waits(&self, seid: Seid) -> bool {
+        self.buffered.iter().any(|packet| packet.seid == seid)
     }
 
     /// True when a step must come before `seid` may change.
@@ -252,6 +270,7 @@ impl World {
         while let Some(observed) = self.publisher.poll_observed() {
             let (id, session) = self.unobserved.pop_front().unwrap();
             assert_eq!(observed, id, "observed out of order");
+            self.check_final_reports(session);
             self.store.reclaim(session);
         }
         assert!(self.unobserved.is_empty(), "all workers stepped, yet a change is not observed");
@@ -312,18 +331,24 @@ impl World {
         let mut expected: Vec<Expected> =
             self.workers.iter().map(|_| Expected::default()).collect();
         self.expect_release(&mut expected);
-        self.expect_reviewed(&mut expected);
-        let mut judged: Vec<(&Arrival, Outcome)> = Vec::new();
         for arrival in arrivals {
-            let verdict = self.oracle.judge(arrival.port, &arrival.frame);
-            self.count(&verdict);
-            judged.push((arrival, verdict.outcome));
             self.ios[arrival.worker].inject(PortId(arrival.port), &arrival.frame);
         }
-        // Workers poll ports in order and take the lanes of each burst one after the other.
-        judged.sort_by_key(|(arrival, outcome)| (arrival.port, lane(outcome)));
-        for (arrival, outcome) in judged {
-            self.expect(&mut expected[arrival.worker], arrival, outcome, None);
+        // Workers step one after the other, treat what waited first, poll ports in order and take
+        // the lanes of each burst one after the other; quotas make the order matter.
+        let mut ordered: Vec<&Arrival> = arrivals.iter().collect();
+        ordered.sort_by_cached_key(|arrival| {
+            let verdict = self.oracle.judge(arrival.port, &arrival.frame);
+            (arrival.port, verdict.lane)
+        });
+        let changed = self.changed.take();
+        for (worker, expected) in expected.iter_mut().enumerate() {
+            self.expect_reviewed(changed, worker, expected);
+            for arrival in ordered.iter().filter(|arrival| arrival.worker == worker) {
+                let verdict = self.oracle.judge(arrival.port, &arrival.frame);
+                self.count(&verdict);
+                self.expect(expected, arrival, verdict.outcome, None);
+            }
         }
         let before = self.snapshots();
         self.settle();
@@ -342,22 +367,30 @@ impl World {
                 .map_err(|difference| format!("worker {worker}: {difference}"))?;
         }
         self.check_wanted()?;
+        self.check_usage()?;
         self.check_traffic()
     }
 
-    /// Packets that waited for the session that changed are judged again; others may have waited
-    /// too long.
-    fn expect_reviewed(&mut self, expected: &mut [Expected]) {
-        let changed = self.changed.take();
+    /// Packets of a worker that waited for the session that changed are judged again; others may
+    /// have waited too long.
+    fn expect_reviewed(
+        &mut self,
+        changed: Option<(Seid, bool)>,
+        worker: usize,
+        expected: &mut Expected,
+    ) {
         let discarded = DropReason::BufferDiscarded.index();
         let mut again = Vec::new();
         for packet in core::mem::take(&mut self.buffered) {
-            let worker = packet.arrival.worker;
+            if packet.arrival.worker != worker {
+                self.buffered.push(packet);
+                continue;
+            }
             match changed.filter(|(seid, _)| *seid == packet.seid) {
-                Some((_, true)) => expected[worker].drops[discarded] += 1,
+                Some((_, true)) => expected.drops[discarded] += 1,
                 Some((_, false)) => again.push(packet),
                 None if self.now.since(packet.since) >= Nanos::from_secs(60) => {
-                    expected[worker].drops[discarded] += 1;
+                    expected.drops[discarded] += 1;
                 }
                 None => self.buffered.push(packet),
             }
@@ -366,12 +399,17 @@ impl World {
         for Buffered { seid, arrival, lane, .. } in again {
             let verdict = self.oracle.judge_again(seid, arrival.port, &arrival.frame);
             self.count(&verdict);
-            let order = Some((seid.0, lane));
-            self.expect(&mut expected[arrival.worker], &arrival, verdict.outcome, order);
+            self.expect(expected, &arrival, verdict.outcome, Some((seid.0, lane)));
         }
     }
 
+    /// Adds a packet to the counters of its session and of the URRs that measure it.
     fn count(&mut self, verdict: &oracle::Verdict) {
+        for &(position, urr, is_uplink, octets) in &verdict.measured {
+            let usage = self.oracle.sessions[position].1.usage.get_mut(&urr).unwrap();
+            let measured = &mut usage.measured;
+            *(if is_uplink { &mut measured.0 } else { &mut measured.1 }) += octets;
+        }
         let Some((position, is_uplink, octets)) = verdict.counted else { return };
         let session = &mut self.oracle.sessions[position].1;
         let traffic = if is_uplink { &mut session.uplink } else { &mut session.downlink };
@@ -485,6 +523,9 @@ impl World {
     fn check_wanted(&mut self) -> Result<(), String> {
         for ring in &mut self.events {
             while let Ok(event) = ring.pop() {
+                if let WorkerEvent::UsageLimit { session, slot, generation } = event {
+                    self.limits.push_back((session, slot, generation));
+                }
                 if let WorkerEvent::NeighbourWanted { interface, addr } = event {
                     let key = (usize::from(interface.0), addr);
                     if !self.held.iter().any(|held| (held.interface, held.station) == key) {
@@ -493,7 +534,64 @@ impl World {
                 }
             }
         }
+        for (seid, slot, generation) in core::mem::take(&mut self.limits) {
+            if self.waits(seid) && self.must_step_before(seid) {
+                self.limits.push_back((seid, slot, generation));
+                continue;
+            }
+            let outcome = self.store.handle_usage_limit(self.now, seid, slot, generation);
+            let Some(outcome) = outcome else { continue };
+            self.take_reports(seid, &outcome.reports);
+            if let Some(delta) = outcome.delta {
+                self.change_waiting(seid, false);
+                self.publish(delta);
+            }
+        }
         Ok(())
+    }
+
+    /// Adds usage reports to what the oracle knows as reported.
+    fn take_reports(&mut self, seid: Seid, reports: &[UsageReport]) {
+        let session = self.oracle.sessions.iter_mut().find(|(known, _)| *known == seid);
+        let session = &mut session.unwrap().1;
+        for report in reports {
+            let volume = report.volume.unwrap();
+            let usage = session.usage.get_mut(&report.urr).unwrap();
+            usage.reported.0 += volume.ul_bytes;
+            usage.reported.1 += volume.dl_bytes;
+        }
+    }
+
+    /// What was reported and what is measured since makes all that the oracle measured.
+    fn check_usage(&self) -> Result<(), String> {
+        for (seid, session) in &self.oracle.sessions {
+            for so_far in self.store.usage_so_far(self.store.session(*seid).unwrap()) {
+                let usage = session.usage[&so_far.urr];
+                let got = (
+                    usage.reported.0 + so_far.volume.ul_bytes,
+                    usage.reported.1 + so_far.volume.dl_bytes,
+                );
+                if got != usage.measured {
+                    let urr = so_far.urr;
+                    return Err(format!("session {seid} URR {urr}: {got:?}, oracle {usage:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The last reports of what a change removed close its account.
+    fn check_final_reports(&mut self, session: SessionIndex) {
+        for report in self.store.final_reports(self.now, session) {
+            let same = |(index, urr, _): &(SessionIndex, UrrId, Usage)| {
+                (*index, *urr) == (session, report.urr)
+            };
+            let at = self.ending.iter().position(same).unwrap();
+            let (_, _, usage) = self.ending.remove(at);
+            let volume = report.volume.unwrap();
+            let sum = (usage.reported.0 + volume.ul_bytes, usage.reported.1 + volume.dl_bytes);
+            assert_eq!(sum, usage.measured, "last report {report:?}");
+        }
     }
 
     /// Takes the pipeline's session counters as the oracle's, so that only new differences show.
@@ -503,6 +601,13 @@ impl World {
             let traffic = self.publisher.session_traffic(index);
             session.uplink = (traffic.ul_pkts, traffic.ul_bytes);
             session.downlink = (traffic.dl_pkts, traffic.dl_bytes);
+            for so_far in self.store.usage_so_far(self.store.session(*seid).unwrap()) {
+                let usage = session.usage.get_mut(&so_far.urr).unwrap();
+                usage.measured = (
+                    usage.reported.0 + so_far.volume.ul_bytes,
+                    usage.reported.1 + so_far.volume.dl_bytes,
+                );
+            }
         }
     }
 
@@ -533,7 +638,7 @@ impl World {
 #[must_use]
 pub fn control(layout: &Layout) -> (SessionStore, Publisher, Vec<Reader>) {
     let n3 = layout.interfaces.iter().find(|interface| interface.is_n3).unwrap();
-    let store = SessionStore::new(StoreConfig {
+    let mut store = SessionStore::new(StoreConfig {
         sessions_max: layout.sessions_max,
         n3_addresses: LocalAddresses { v4: Some(n3.v4.0), v6: Some(n3.v6.0) },
         provisioning: provisioning(layout),
@@ -549,6 +654,7 @@ pub fn control(layout: &Layout) -> (SessionStore, Publisher, Vec<Reader>) {
         routes: layout.routes.iter().map(route).collect(),
     })
     .unwrap();
+    store.set_usage_source(publisher.usage());
     (store, publisher, readers)
 }
 
@@ -564,15 +670,6 @@ fn provisioning(layout: &Layout) -> Provisioning {
 
 fn role(interface: &oracle::Interface) -> InterfaceRole {
     if interface.is_n3 { InterfaceRole::N3 } else { InterfaceRole::N6 }
-}
-
-fn lane(outcome: &Outcome) -> Option<Lane> {
-    match outcome {
-        Outcome::Forward { lane, .. }
-        | Outcome::Hold { lane, .. }
-        | Outcome::Buffer { lane, .. } => Some(*lane),
-        Outcome::Drop(_) | Outcome::Punt(_) | Outcome::Consumed => None,
-    }
 }
 
 fn describe(outcome: &Outcome) -> String {

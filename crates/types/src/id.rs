@@ -42,6 +42,8 @@ ids! {
     Precedence(u32), "{}";
     /// Dense local index of a PFCP session, below `limits::SESSIONS_MAX`.
     SessionIndex(u32), "{}";
+    /// Dense local index of usage counters, below `limits::usage_slots_max`.
+    UsageSlot(u32), "{}";
     /// Dense local index of a next hop, below `limits::NEXT_HOPS_MAX`.
     NextHopIndex(u32), "{}";
     /// Dense local index of an ethdev port in configuration order.

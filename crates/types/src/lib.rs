@@ -12,7 +12,7 @@ mod quantity;
 
 pub use id::{
     BarId, FarId, NextHopIndex, PdrId, PortId, Precedence, QerId, Qfi, Seid, SessionIndex, Teid,
-    UrrId, WorkerId,
+    UrrId, UsageSlot, WorkerId,
 };
 pub use interface_set::InterfaceSet;
 pub use net::{InterfaceId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, MacAddr, PrefixError, VlanId};

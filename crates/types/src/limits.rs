@@ -9,11 +9,21 @@ pub const BURST_DEFAULT: usize = 32;
 /// PFCP sessions at most in one process; an index must fit 24 bits of a lookup entry.
 pub const SESSIONS_MAX: usize = 1 << 24;
 
-/// Rules of each kind (PDR, FAR, QER) in one PFCP session.
+/// Rules of each kind (PDR, FAR, QER, URR) in one PFCP session.
 pub const RULES_PER_SESSION_MAX: usize = 64;
 
 /// QERs that one PDR may name: session rate, flow rate, and room for two more.
 pub const QERS_PER_PDR_MAX: usize = 4;
+
+/// URRs that one PDR may name.
+pub const URRS_PER_PDR_MAX: usize = 8;
+
+/// Usage counters of a process with `sessions_max` PFCP sessions: two URRs per session on average
+/// (64 octets each and worker), and room for one session with as many as it may have.
+#[must_use]
+pub const fn usage_slots_max(sessions_max: usize) -> usize {
+    sessions_max.saturating_mul(2).saturating_add(RULES_PER_SESSION_MAX)
+}
 
 /// SDF filters that one PDR may carry.
 pub const SDF_FILTERS_PER_PDR_MAX: usize = 16;

@@ -145,6 +145,7 @@ fn change(ue: Ipv4Addr, gnb_teid: u32) -> Change {
         container_deletion: false,
         far: Some(FarId(far)),
         qers: vec![qer],
+        urrs: Vec::new(),
     };
     let far = |id, destination, tunnel: Option<GtpuTunnel>| Far {
         bar: None,

@@ -1,34 +1,75 @@
 //! Fourth stage: may the packet pass?
 
-use adit_rules::{ApplyAction, DropReason, Gate};
+use adit_rules::{ApplyAction, DropReason, FarEntry, Gate};
 use adit_types::Direction;
 
 use crate::columns::{Lane, Matched, Side, Verdict};
+use crate::outbound::Events;
+use crate::stage::egress::Env;
+use crate::stage::s5_account::Meter;
+use crate::tally::Tally;
 
 /// Drops what a QER's gate or the FAR's action stops, and diverts what is to be buffered.
 ///
 /// Shape:   reads `verdicts[0..n]` and turns `Pass` into `Drop` or `Divert`. n ≤ BURST_MAX.
-/// Cost:    reads the QERs of each PDR. No allocation, no clock.
-/// Spec:    TS 29.244 §5.4.3 (gating), §8.2.26 (Apply Action).
+/// Cost:    reads the QERs of each PDR; asks for the usage counters that `s5_account` writes. No
+///          allocation, no clock.
+/// Spec:    TS 29.244 §5.4.3 (gating), §8.2.26 (Apply Action), §8.2.68 (measurement before QoS).
 /// Errors:  none.
-pub(crate) fn s4_enforce<B, S: Side>(lane: &mut Lane<'_, B, S>) {
-    for verdict in &mut lane.verdicts {
-        if let Verdict::Pass(matched) = verdict {
-            *verdict = enforce(matched, matched.direction);
+pub(crate) fn s4_enforce<B, S: Side>(
+    env: &Env<'_>,
+    lane: &mut Lane<'_, B, S>,
+    events: &mut Events,
+    tally: &mut Tally,
+) {
+    let usage = env.view.usage();
+    let Lane { verdicts, ips, .. } = lane;
+    for (verdict, ip) in verdicts.iter_mut().zip(&*ips) {
+        let Verdict::Pass(matched) = *verdict else { continue };
+        match admit(&matched, matched.direction) {
+            Ok(()) => {
+                for at in &matched.pdr.urrs {
+                    if let Some(urr) = matched.rules.urrs.get(usize::from(*at)) {
+                        usage.prefetch(urr.slot);
+                    }
+                }
+            }
+            Err(reason) => {
+                if !matched.pdr.urrs.is_empty() {
+                    let bytes = u64::from(ip.total_len);
+                    measure(env, &matched, reason, bytes, events, tally);
+                }
+                *verdict = stopped(matched, reason);
+            }
         }
     }
 }
 
-/// The verdict on a packet that `matched` treats.
+/// The verdict on a packet that gates or FAR stop.
 #[inline]
-fn enforce<'v>(matched: &Matched<'v>, direction: Direction) -> Verdict<'v> {
+fn stopped(matched: Matched<'_>, reason: DropReason) -> Verdict<'_> {
     const TOLD: ApplyAction = ApplyAction::BUFF.union(ApplyAction::DDPN);
-    match admit(matched, direction) {
-        Ok(()) => Verdict::Pass(*matched),
-        Err(DropReason::FarDrop) if matched.far.action.intersects(TOLD) => {
-            Verdict::Divert(*matched)
-        }
-        Err(reason) => Verdict::Drop(reason),
+    match reason {
+        DropReason::FarDrop if matched.far.action.intersects(TOLD) => Verdict::Divert(matched),
+        _ => Verdict::Drop(reason),
+    }
+}
+
+/// Counts a packet that gates or FAR stop. What is to be buffered counts when it is released.
+#[cold]
+fn measure(
+    env: &Env<'_>,
+    matched: &Matched<'_>,
+    reason: DropReason,
+    bytes: u64,
+    events: &mut Events,
+    tally: &mut Tally,
+) {
+    let (meter, direction) = (Meter::new(env, matched), matched.direction);
+    match reason {
+        DropReason::GateClosed => meter.gated(matched, direction, bytes, events, tally),
+        _ if matched.far.buffers() => {}
+        _ => meter.count_dropped(matched, direction, bytes, events, tally),
     }
 }
 
@@ -45,8 +86,16 @@ pub(crate) fn admit(matched: &Matched<'_>, direction: Direction) -> Result<(), D
     if !matched.pdr.qers.iter().all(is_open) {
         return Err(DropReason::GateClosed);
     }
-    let action = matched.far.action;
-    if action.intersection(ApplyAction::FATES) == ApplyAction::FORW {
+    admit_far(matched.far)
+}
+
+/// Tells whether a FAR forwards.
+///
+/// # Errors
+/// `FarDrop` for DROP and for actions that do not forward.
+#[inline]
+pub(crate) fn admit_far(far: &FarEntry) -> Result<(), DropReason> {
+    if far.action.intersection(ApplyAction::FATES) == ApplyAction::FORW {
         Ok(())
     } else {
         Err(DropReason::FarDrop)

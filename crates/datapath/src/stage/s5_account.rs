@@ -1,22 +1,210 @@
-//! Fifth stage: count what the session used.
+//! Fifth stage: measure what the session uses, and stop what its quotas do not cover.
 
-use adit_tables::View;
+use adit_rules::{DropReason, SessionRules, UrrEntry, UsageLimits, WorkerEvent};
+use adit_tables::{UsageMark, UsageView};
+use adit_types::{Direction, Nanos, Seid};
 
-use crate::columns::{Lane, Side, Verdict};
+use crate::columns::{Lane, Matched, Side, Verdict};
+use crate::outbound::Events;
+use crate::stage::egress::Env;
+use crate::stage::s4_enforce::admit_far;
+use crate::tally::Tally;
 
-/// Adds the packets that pass to their sessions' counters.
+/// Adds the packets that pass to their session's and their URRs' counters; packets beyond a quota
+/// take the URR's quota action or are dropped.
 ///
-/// Shape:   reads `verdicts`, `sessions` and `ips[0..n]`. n ≤ BURST_MAX.
-/// Cost:    one worker-owned cache line per packet, asked for in `s2_lookup`. No allocation, no clock.
+/// Shape:   reads `sessions` and `ips[0..n]`; may turn `verdicts` from `Pass` to `Drop`, or to
+///          another FAR. n ≤ BURST_MAX.
+/// Cost:    one worker-owned cache line per packet and URR, asked for in `s2_lookup` and
+///          `s4_enforce`; a URR with a limit reads the line of every other worker, too. No
+///          allocation, no clock.
 /// Units:   octets of the inner IP packet, without outer headers and padding. What the network
 ///          loses behind this stage (TTL, MTU, neighbor) is counted.
-/// Spec:    TS 29.244 §5.2.2.2 (volume is measured on the user's packet).
-/// Threads: the counters belong to this worker.
-pub(crate) fn s5_account<B, S: Side>(view: &View<'_>, lane: &Lane<'_, B, S>) {
-    let counters = view.session_counters();
-    for ((verdict, session), ip) in lane.verdicts.iter().zip(&lane.sessions).zip(&lane.ips) {
-        if let Verdict::Pass(matched) = verdict {
-            counters.add(*session, matched.direction, 1, u64::from(ip.total_len));
+/// Spec:    TS 29.244 §5.2.2.2 (volume is measured on the user's packet; packets pass while the
+///          quota is not used up, so the last one may exceed it).
+/// Threads: the counters belong to this worker; with several workers each may let one packet pass
+///          that the others' last packets no longer left room for.
+pub(crate) fn s5_account<B, S: Side>(
+    env: &Env<'_>,
+    lane: &mut Lane<'_, B, S>,
+    events: &mut Events,
+    tally: &mut Tally,
+) {
+    let counters = env.view.session_counters();
+    let Lane { verdicts, sessions, ips, .. } = lane;
+    for ((verdict, session), ip) in verdicts.iter_mut().zip(&*sessions).zip(&*ips) {
+        let Verdict::Pass(matched) = verdict else { continue };
+        let direction = matched.direction;
+        let bytes = u64::from(ip.total_len);
+        if !matched.pdr.urrs.is_empty() {
+            let meter = Meter::new(env, matched);
+            if let Err(reason) = meter.pass(matched, direction, bytes, events, tally) {
+                *verdict = Verdict::Drop(reason);
+                continue;
+            }
+        }
+        counters.add(*session, direction, 1, bytes);
+    }
+}
+
+/// The URRs of a PDR.
+#[inline]
+fn urrs<'v>(
+    rules: &'v SessionRules,
+    matched: &Matched<'v>,
+) -> impl Iterator<Item = &'v UrrEntry> + use<'v> {
+    matched.pdr.urrs.iter().filter_map(|at| rules.urrs.get(usize::from(*at)))
+}
+
+/// Counts one packet.
+pub(crate) struct Meter<'v> {
+    usage: UsageView<'v>,
+    now: Nanos,
+    session: Seid,
+}
+
+impl<'v> Meter<'v> {
+    /// A meter of packets of the session that `matched` belongs to.
+    #[inline]
+    pub fn new(env: &Env<'v>, matched: &Matched<'_>) -> Self {
+        Self { usage: env.view.usage(), now: env.now, session: matched.rules.up_seid }
+    }
+
+    /// Counts a packet that QERs and FAR let pass, unless a quota stops it. URRs whose quota is
+    /// used up do not count what their quota action forwards.
+    ///
+    /// # Errors
+    /// `QuotaExhausted`, or why the FAR of the quota action drops.
+    #[inline]
+    pub fn pass(
+        &self,
+        matched: &mut Matched<'_>,
+        direction: Direction,
+        bytes: u64,
+        events: &mut Events,
+        tally: &mut Tally,
+    ) -> Result<(), DropReason> {
+        let rules = matched.rules;
+        if let Some(urr) = urrs(rules, matched).find(|urr| self.is_exhausted(urr)) {
+            self.stop(urr, events, tally);
+            let far = urr.quota_far.and_then(|far| rules.fars.get(usize::from(far)));
+            let admitted = match far {
+                Some(far) => {
+                    matched.far = far;
+                    admit_far(far)
+                }
+                None => Err(DropReason::QuotaExhausted),
+            };
+            if let Err(reason) = admitted {
+                self.count_dropped(matched, direction, bytes, events, tally);
+                return Err(reason);
+            }
+        }
+        for urr in urrs(rules, matched).filter(|urr| !self.is_exhausted(urr)) {
+            self.count(urr, direction, bytes, events, tally);
+        }
+        Ok(())
+    }
+
+    /// Counts a packet that a closed gate stopped, where it counts.
+    #[cold]
+    pub fn gated(
+        &self,
+        matched: &Matched<'_>,
+        direction: Direction,
+        bytes: u64,
+        events: &mut Events,
+        tally: &mut Tally,
+    ) {
+        for urr in urrs(matched.rules, matched).filter(|urr| urr.before_qos) {
+            if !self.is_exhausted(urr) {
+                self.count(urr, direction, bytes, events, tally);
+            }
+        }
+        self.count_dropped(matched, direction, bytes, events, tally);
+    }
+
+    /// Counts a packet that rules dropped, towards the UE only. Spec: TS 29.244 §8.2.49.
+    #[cold]
+    pub fn count_dropped(
+        &self,
+        matched: &Matched<'_>,
+        direction: Direction,
+        bytes: u64,
+        events: &mut Events,
+        tally: &mut Tally,
+    ) {
+        if direction == Direction::Uplink {
+            return;
+        }
+        for urr in urrs(matched.rules, matched) {
+            let (all_bytes, all_pkts) = self.usage.add_dropped(urr.slot, bytes);
+            let (pkts, bytes) = urr.report_dropped;
+            if all_pkts >= pkts || all_bytes >= bytes {
+                self.tell(urr, UsageMark::Dropped, events, tally);
+            }
+        }
+    }
+
+    #[inline]
+    fn is_exhausted(&self, urr: &UrrEntry) -> bool {
+        urr.stopped || self.is_reached(urr, &urr.quota)
+    }
+
+    #[inline]
+    fn is_reached(&self, urr: &UrrEntry, limits: &UsageLimits) -> bool {
+        if limits.is_none() {
+            return false;
+        }
+        let (uplink, downlink) = self.usage.volume(urr.slot);
+        limits.reached(uplink, downlink)
+    }
+
+    #[inline]
+    fn count(
+        &self,
+        urr: &UrrEntry,
+        direction: Direction,
+        bytes: u64,
+        events: &mut Events,
+        tally: &mut Tally,
+    ) {
+        self.usage.add(urr, direction, bytes, self.now);
+        if urr.report_start {
+            self.tell(urr, UsageMark::Start, events, tally);
+        }
+        if self.is_reached(urr, &urr.report) {
+            self.tell(urr, UsageMark::Report, events, tally);
+        }
+        if self.is_reached(urr, &urr.quota) {
+            self.tell(urr, UsageMark::Quota, events, tally);
+        }
+    }
+
+    /// A packet met a used-up quota. One that was never more than zero is told here.
+    #[cold]
+    fn stop(&self, urr: &UrrEntry, events: &mut Events, tally: &mut Tally) {
+        if !urr.stopped {
+            self.tell(urr, UsageMark::Quota, events, tally);
+        }
+    }
+
+    /// Tells once per generation; again with the next packet when the ring is full.
+    #[inline]
+    fn tell(&self, urr: &UrrEntry, mark: UsageMark, events: &mut Events, tally: &mut Tally) {
+        if !self.usage.is_untold(urr, mark) {
+            return;
+        }
+        let UrrEntry { slot, generation, .. } = *urr;
+        let session = self.session;
+        let event = match mark {
+            UsageMark::Start => {
+                WorkerEvent::TrafficStarted { session, slot, generation, at: self.now }
+            }
+            _ => WorkerEvent::UsageLimit { session, slot, generation },
+        };
+        if events.push(tally, event) {
+            self.usage.tell(urr, mark);
         }
     }
 }

@@ -129,6 +129,7 @@ pub fn rules() -> SessionRules {
         container_deletion: false,
         far: 0,
         qers: [0].into_iter().collect(),
+        urrs: [].into_iter().collect(),
     };
     let downlink = PdrEntry {
         id: PdrId(2),
@@ -173,6 +174,7 @@ pub fn rules() -> SessionRules {
         downlink: vec![downlink],
         fars: vec![to_n6, to_gnb],
         qers: vec![qer],
+        urrs: Vec::new(),
     }
 }
 

@@ -4,6 +4,7 @@ use adit_pfcp::ie::OffendingIe;
 use adit_pfcp::message::{SessionDeletionRequest, SessionDeletionResponse};
 use adit_pfcp::{Cause, MessageBody};
 use adit_rules::{DeltaId, RuleDelta};
+use adit_session::UsageReport;
 use adit_types::Seid;
 
 use crate::node::{Node, Request};
@@ -15,9 +16,10 @@ impl Node {
     pub(crate) fn handle_session_deletion(&mut self, request: &Request<'_>) {
         let (cp_seid, deleted) = match self.session_of(request) {
             Ok((up_seid, cp_seid)) => {
+                let waiting = self.reports.waiting_usage(up_seid);
                 let deleted = SessionDeletionRequest::decode_body(request.body)
                     .map_err(Rejected::from)
-                    .and_then(|_| Ok(self.store.delete(up_seid)?));
+                    .and_then(|_| Ok((self.store.delete(up_seid)?, waiting)));
                 if deleted.is_ok() {
                     self.forget_reports_of(up_seid);
                 }
@@ -36,11 +38,14 @@ impl Node {
 
     fn conclude_deletion(
         &mut self,
-        deleted: Result<RuleDelta, Rejected>,
+        deleted: Result<(RuleDelta, Vec<UsageReport>), Rejected>,
     ) -> (SessionDeletionResponse<'static>, Option<DeltaId>) {
         match deleted {
-            Ok(delta) => {
+            Ok((delta, waiting)) => {
                 let id = self.publish(delta);
+                if let Some(pending) = self.pending.get_mut(&id) {
+                    pending.usage = waiting;
+                }
                 self.counters.scalars.sessions_deleted += 1;
                 (SessionDeletionResponse::new(Cause::RequestAccepted), Some(id))
             }

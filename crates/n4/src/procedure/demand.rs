@@ -6,7 +6,7 @@
 use adit_pfcp::ie::PdnType;
 use adit_pfcp::{Ie, IeIter, IeType};
 use adit_session::RuleId;
-use adit_types::{FarId, PdrId, QerId};
+use adit_types::{FarId, PdrId, QerId, UrrId};
 
 use crate::refusal::Rejected;
 
@@ -23,6 +23,8 @@ const GROUPS: &[IeType] = &[
     IeType::UPDATE_FORWARDING_PARAMETERS,
     IeType::CREATE_QER,
     IeType::UPDATE_QER,
+    IeType::CREATE_URR,
+    IeType::UPDATE_URR,
 ];
 
 /// Groups within groups: PDI within Create PDR. Deeper ones are not legal, and a peer cannot make
@@ -31,11 +33,15 @@ const DEPTH_MAX: u8 = 2;
 
 /// IEs that are refused wherever they stand.
 pub(crate) const DEMANDS: &[IeType] = &[
-    IeType::CREATE_URR,
-    IeType::UPDATE_URR,
-    IeType::REMOVE_URR,
-    IeType::QUERY_URR,
-    IeType::URR_ID,
+    IeType::EVENT_THRESHOLD,
+    IeType::EVENT_QUOTA,
+    IeType::SUBSEQUENT_EVENT_THRESHOLD,
+    IeType::SUBSEQUENT_EVENT_QUOTA,
+    IeType::TIME_QUOTA_MECHANISM,
+    IeType::AGGREGATED_URRS,
+    IeType::ETHERNET_INACTIVITY_TIMER,
+    IeType::ADDITIONAL_MONITORING_TIME,
+    IeType::NUMBER_OF_REPORTS,
     IeType::CREATE_MAR,
     IeType::UPDATE_MAR,
     IeType::REMOVE_MAR,
@@ -61,7 +67,6 @@ pub(crate) const DEMANDS: &[IeType] = &[
     IeType::PACKET_RATE,
     IeType::DL_FLOW_LEVEL_MARKING,
     IeType::QER_CONTROL_INDICATIONS,
-    IeType::USER_PLANE_INACTIVITY_TIMER,
     IeType::TRACE_INFORMATION,
     IeType::IP_MULTICAST_ADDRESSING_INFO,
     IeType::CREATE_BRIDGE_INFO_FOR_TSC,
@@ -118,6 +123,7 @@ fn rule_of(ie_type: IeType, group: &[u8]) -> Option<RuleId> {
         IeType::CREATE_PDR | IeType::UPDATE_PDR => member::<PdrId>(group).map(RuleId::Pdr),
         IeType::CREATE_FAR | IeType::UPDATE_FAR => member::<FarId>(group).map(RuleId::Far),
         IeType::CREATE_QER | IeType::UPDATE_QER => member::<QerId>(group).map(RuleId::Qer),
+        IeType::CREATE_URR | IeType::UPDATE_URR => member::<UrrId>(group).map(RuleId::Urr),
         _ => None,
     }
 }

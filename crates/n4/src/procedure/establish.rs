@@ -5,12 +5,13 @@ use adit_pfcp::message::{SessionEstablishmentRequest, SessionEstablishmentRespon
 use adit_pfcp::{Cause, Ie, IeIter, IeType, MessageBody};
 use adit_rules::DeltaId;
 use adit_session::{Change, CpFSeid, Established};
-use adit_types::Seid;
+use adit_types::{Nanos, Seid};
 
 use crate::containment::FaultPoint;
 use crate::node::{Node, Request};
 use crate::procedure::endpoint_decode::Chosen;
-use crate::procedure::{demand, endpoint_decode, rule_decode};
+use crate::procedure::urr_decode::When;
+use crate::procedure::{demand, endpoint_decode, rule_decode, urr_decode};
 use crate::refusal::Rejected;
 use crate::session_set;
 
@@ -36,7 +37,7 @@ impl Node {
         let message = SessionEstablishmentRequest::decode_body(request.body)?;
         demand::check(request.body)?;
         let flags = message.pfcp_se_req_flags.unwrap_or_default();
-        if flags.contains(PfcpSeReqFlags::RESTI) {
+        if flags.intersects(PfcpSeReqFlags::RESTI | PfcpSeReqFlags::SUMPC) {
             return Err(Rejected::unsupported(IeType::PFCPSEREQ_FLAGS));
         }
         let cp = message.cp_f_seid;
@@ -45,7 +46,7 @@ impl Node {
         }
         let cp = CpFSeid { seid: cp.seid, v4: cp.v4, v6: cp.v6 };
         let sets = session_set::keys(message.fq_csids, message.group_id)?;
-        let change = self.change_of_establishment(&message)?;
+        let change = self.change_of_establishment(request.now, &message)?;
         let established = self.store.establish(owner, cp, change)?;
         self.session_sets.assign(established.index, sets);
         Ok(established)
@@ -53,10 +54,11 @@ impl Node {
 
     pub(crate) fn change_of_establishment(
         &self,
+        now: Nanos,
         message: &SessionEstablishmentRequest<'_>,
     ) -> Result<Change, Rejected> {
         let local = self.config.store.n3_addresses;
-        let mut change = Change::default();
+        let mut change = Change { at: now, ..Change::default() };
         for group in message.create_pdrs {
             change.create_pdrs.push(rule_decode::create_pdr(&group)?);
         }
@@ -68,6 +70,12 @@ impl Node {
         }
         change.create_bars =
             message.create_bars.iter().map(|group| rule_decode::create_bar(&group)).collect();
+        let when = When { now, wall: self.wall };
+        for group in message.create_urrs {
+            change.create_urrs.push(urr_decode::create_urr(&group, when)?);
+        }
+        change.inactivity_timer =
+            message.user_plane_inactivity_timer.map(|timer| Nanos::from_secs(timer.0.into()));
         for group in message.create_qers {
             change.create_qers.push(rule_decode::create_qer(&group));
         }

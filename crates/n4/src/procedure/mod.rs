@@ -17,6 +17,8 @@ mod release;
 pub(crate) mod report;
 mod rule_decode;
 mod session_set;
+mod urr_decode;
+mod usage;
 
 use adit_pfcp::Cause;
 use adit_types::Seid;

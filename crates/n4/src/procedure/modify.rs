@@ -5,12 +5,14 @@ use adit_pfcp::message::{SessionModificationRequest, SessionModificationResponse
 use adit_pfcp::{Cause, IeType, MessageBody};
 use adit_rules::DeltaId;
 use adit_session::{Change, CpFSeid, Modified, TrafficEndpointId};
-use adit_types::{FarId, Seid};
+use adit_types::{FarId, Nanos, Seid};
 
 use crate::containment::FaultPoint;
 use crate::node::{Node, Request};
 use crate::procedure::endpoint_decode::Chosen;
-use crate::procedure::{Refused, demand, endpoint_decode, rule_decode};
+use crate::procedure::urr_decode::When;
+use crate::procedure::usage::usage_report;
+use crate::procedure::{Refused, demand, endpoint_decode, rule_decode, urr_decode};
 use crate::refusal::Rejected;
 use crate::session_set;
 
@@ -34,11 +36,12 @@ impl Node {
         let message = SessionModificationRequest::decode_body(request.body)?;
         demand::check(request.body)?;
         let flags = message.pfcp_sm_req_flags.unwrap_or_default();
-        if flags.intersects(PfcpSmReqFlags::SNDEM | PfcpSmReqFlags::DETEID) {
+        if flags.intersects(PfcpSmReqFlags::SNDEM | PfcpSmReqFlags::SUMPC | PfcpSmReqFlags::DETEID)
+        {
             return Err(Rejected::unsupported(IeType::PFCPSMREQ_FLAGS));
         }
         let sets = session_set::keys(message.fq_csids, message.group_id)?;
-        let mut change = self.change_of_modification(&message)?;
+        let mut change = self.change_of_modification(request.now, &message)?;
         change.drop_buffered = flags.contains(PfcpSmReqFlags::DROBU);
         let activated = activated_fars(&change);
         let modified = self.store.modify(up_seid, change)?;
@@ -67,10 +70,11 @@ impl Node {
 
     pub(crate) fn change_of_modification(
         &self,
+        now: Nanos,
         message: &SessionModificationRequest<'_>,
     ) -> Result<Change, Rejected> {
         let local = self.config.store.n3_addresses;
-        let mut change = Change::default();
+        let mut change = Change { at: now, ..Change::default() };
         if let Some(cp) = message.cp_f_seid {
             if cp.seid == Seid(0) {
                 return Err(Rejected::with_ie(Cause::MandatoryIeIncorrect, IeType::F_SEID));
@@ -79,6 +83,7 @@ impl Node {
         }
         change.remove_pdrs = message.remove_pdrs.iter().map(|group| group.pdr_id).collect();
         change.remove_fars = message.remove_fars.iter().map(|group| group.far_id).collect();
+        self.change_urrs(now, message, &mut change)?;
         change.remove_qers = message.remove_qers.iter().map(|group| group.qer_id).collect();
         for group in message.create_pdrs {
             change.create_pdrs.push(rule_decode::create_pdr(&group)?);
@@ -114,8 +119,31 @@ impl Node {
         Ok(change)
     }
 
+    fn change_urrs(
+        &self,
+        now: Nanos,
+        message: &SessionModificationRequest<'_>,
+        change: &mut Change,
+    ) -> Result<(), Rejected> {
+        let when = When { now, wall: self.wall };
+        for group in message.create_urrs {
+            change.create_urrs.push(urr_decode::create_urr(&group, when)?);
+        }
+        for group in message.update_urrs {
+            change.update_urrs.push(urr_decode::update_urr(&group, when)?);
+        }
+        change.remove_urrs = message.remove_urrs.iter().map(|group| group.urr_id).collect();
+        change.query_urrs = message.query_urrs.iter().map(|group| group.urr_id).collect();
+        let flags = message.pfcp_sm_req_flags.unwrap_or_default();
+        change.query_all_urrs = flags.contains(PfcpSmReqFlags::QAURR);
+        change.inactivity_timer =
+            message.user_plane_inactivity_timer.map(|timer| Nanos::from_secs(timer.0.into()));
+        Ok(())
+    }
+
     fn accept_modification(&mut self, request: &Request<'_>, up_seid: Seid, modified: Modified) {
-        let Modified { delta, created, created_ues, created_endpoints, end_markers } = modified;
+        let Modified { delta, created, created_ues, created_endpoints, end_markers, reports } =
+            modified;
         let after = delta.map(|delta| self.publish(delta));
         if let Some(id) = after {
             self.send_end_markers_after(id, end_markers);
@@ -133,6 +161,9 @@ impl Node {
         let information = self.control_information(request.peer());
         body.load_control_information = information.load;
         body.overload_control_information = information.overload;
+        let wall = self.wall;
+        let reports: Vec<_> = reports.iter().map(|r| usage_report(r, wall)).collect();
+        body.usage_reports = reports.as_slice().into();
         self.respond(request, Some(cp_seid), &body, after);
     }
 

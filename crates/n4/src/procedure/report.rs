@@ -15,7 +15,7 @@ use adit_pfcp::ie::{
 use adit_pfcp::message::{SessionReportRequest, SessionReportResponse};
 use adit_pfcp::{Cause, MessageBody};
 use adit_rules::{ApplyAction, DataDelivery, GtpuTunnel, WorkerEvent};
-use adit_session::{Change, Far, OwnerId, Session};
+use adit_session::{Change, Far, OwnerId, Session, UsageReport};
 use adit_types::limits::{
     REPORT_ITEMS_MAX, REPORT_ITEMS_PER_REQUEST_MAX, REPORT_ITEMS_PER_SESSION_MAX,
     REPORTS_IN_FLIGHT_MAX,
@@ -25,7 +25,9 @@ use adit_types::{FarId, Nanos, PdrId, Seid};
 use crate::association::as_count;
 use crate::node::{Node, Request};
 use crate::procedure::rule_decode;
+use crate::procedure::usage::usage_report;
 use crate::transaction::Purpose;
+use crate::wall::Wall;
 
 /// UDP port of PFCP. Spec: TS 29.244 §6.4.1.
 const PFCP_PORT: u16 = 8805;
@@ -47,6 +49,10 @@ pub(crate) enum ReportItem {
         /// The tunnel.
         tunnel: GtpuTunnel,
     },
+    /// Usage of a URR. Spec: TS 29.244 §7.5.8.3.
+    Usage(UsageReport),
+    /// No packet came for the time of the user plane inactivity timer. Spec: TS 29.244 §5.2.3.
+    Inactivity,
 }
 
 /// What one session has to report.
@@ -58,6 +64,8 @@ struct Queue {
     in_flight: bool,
     /// Its sequence number.
     sequence: Option<u32>,
+    /// It carries usage, which must not be lost when the session ends.
+    carries_usage: bool,
 }
 
 /// The reports of all sessions. At most [`REPORTS_IN_FLIGHT_MAX`] requests are in flight, and at
@@ -94,7 +102,13 @@ struct Notification {
 impl Reports {
     /// Queues `item`; false when there is no room for it.
     fn push(&mut self, up_seid: Seid, owner: OwnerId, item: ReportItem) -> bool {
-        let queue = || Queue { owner, waiting: VecDeque::new(), in_flight: false, sequence: None };
+        let queue = || Queue {
+            owner,
+            waiting: VecDeque::new(),
+            in_flight: false,
+            sequence: None,
+            carries_usage: false,
+        };
         let queue = self.queues.entry(up_seid).or_insert_with(queue);
         if queue.waiting.contains(&item) {
             return true;
@@ -131,6 +145,7 @@ impl Reports {
             }
             self.waiting_count -= items.len();
             queue.in_flight = true;
+            queue.carries_usage = items.iter().any(|item| matches!(item, ReportItem::Usage(_)));
             self.in_flight_count += 1;
             return Some((up_seid, items));
         }
@@ -196,13 +211,24 @@ impl Reports {
         });
     }
 
-    /// Forgets one session; returns the sequence number of its request in flight.
+    /// Usage of a session that waits for its turn.
+    pub fn waiting_usage(&self, up_seid: Seid) -> Vec<UsageReport> {
+        let waiting = self.queues.get(&up_seid).into_iter().flat_map(|queue| &queue.waiting);
+        let usage = waiting.filter_map(|item| match item {
+            ReportItem::Usage(report) => Some(*report),
+            _ => None,
+        });
+        usage.collect()
+    }
+
+    /// Forgets one session; returns the sequence number of its request in flight, unless that
+    /// carries usage: it is retransmitted until the CP function has it.
     fn remove(&mut self, up_seid: Seid) -> Option<u32> {
         self.told.remove(&up_seid);
         let queue = self.queues.remove(&up_seid)?;
         self.in_flight_count -= usize::from(queue.in_flight);
         self.waiting_count -= queue.waiting.len();
-        queue.sequence
+        queue.sequence.filter(|_| !queue.carries_usage)
     }
 }
 
@@ -252,10 +278,11 @@ struct Batch {
     services: Vec<DownlinkDataServiceInformation>,
     status: Option<DataStatus>,
     remote_f_teids: Vec<FTeid>,
+    usage: Vec<adit_pfcp::grouped::UsageReport<'static>>,
 }
 
 impl Batch {
-    fn new(items: &[ReportItem]) -> Self {
+    fn new(items: &[ReportItem], wall: Wall) -> Self {
         let mut batch = Self::default();
         for item in items {
             match item {
@@ -274,6 +301,11 @@ impl Batch {
                     };
                     batch.remote_f_teids.push(FTeid::Given { teid, addr });
                 }
+                ReportItem::Usage(report) => {
+                    batch.report_type |= ReportType::USAR;
+                    batch.usage.push(usage_report(report, wall));
+                }
+                ReportItem::Inactivity => batch.report_type |= ReportType::UPIR,
             }
         }
         batch
@@ -294,6 +326,7 @@ impl Batch {
             let tunnels = self.remote_f_teids.as_slice().into();
             body.error_indication_report = Some(ErrorIndicationReport::new(tunnels));
         }
+        body.usage_reports = self.usage.as_slice().into();
         body
     }
 }
@@ -312,6 +345,14 @@ impl Node {
             }
             WorkerEvent::EchoResponse { peer, sequence } => {
                 self.handle_echo_response(now, peer, sequence);
+            }
+            WorkerEvent::UsageLimit { session, slot, generation } => {
+                let outcome = self.store.handle_usage_limit(now, session, slot, generation);
+                outcome.into_iter().for_each(|outcome| self.conclude_usage(now, outcome));
+            }
+            WorkerEvent::TrafficStarted { session, slot, generation, at } => {
+                let outcome = self.store.handle_traffic_started(now, session, slot, generation, at);
+                outcome.into_iter().for_each(|outcome| self.conclude_usage(now, outcome));
             }
             WorkerEvent::NeighbourWanted { .. }
             | WorkerEvent::NeighbourSeen { .. }
@@ -391,13 +432,23 @@ impl Node {
     /// Reports `item` to the CP function of the session that we named `up_seid`: at once, or after
     /// the report that is in flight. About a session that is gone there is nothing to report.
     pub(crate) fn report(&mut self, now: Nanos, up_seid: Seid, item: ReportItem) {
+        self.report_all(now, up_seid, vec![item]);
+    }
+
+    /// The same for several items, which leave together where they fit together.
+    pub(crate) fn report_all(&mut self, now: Nanos, up_seid: Seid, items: Vec<ReportItem>) {
+        if items.is_empty() {
+            return;
+        }
         let Some(session) = self.store.session(up_seid) else {
             self.counters.scalars.reports_of_gone_sessions += 1;
             return;
         };
         let owner = session.owner();
-        if !self.reports.push(up_seid, owner, item) {
-            self.counters.scalars.reports_lost_queue_full += 1;
+        for item in items {
+            if !self.reports.push(up_seid, owner, item) {
+                self.counters.scalars.reports_lost_queue_full += 1;
+            }
         }
         self.send_reports(now);
     }
@@ -409,7 +460,7 @@ impl Node {
                 self.reports.remove(up_seid);
                 continue;
             };
-            let batch = Batch::new(&items);
+            let batch = Batch::new(&items, self.wall);
             let purpose = Purpose::SessionReport { up_seid, owner, items: items.len() };
             match self.send_session_request(now, to, cp_seid, &batch.body(), purpose) {
                 Some(sequence) => self.reports.sent(up_seid, sequence),
@@ -448,7 +499,7 @@ impl Node {
         if message.cause == Cause::SessionContextNotFound {
             self.remove_unknown_session(up_seid);
         } else if message.cause.is_accepted() {
-            self.follow_response(up_seid, &message);
+            self.follow_response(response.now, up_seid, &message);
         } else {
             self.counters.scalars.reports_refused += 1;
         }
@@ -458,17 +509,18 @@ impl Node {
 
     /// Does what an accepting response asks for: a changed BAR, buffered packets discarded.
     /// Spec: TS 29.244 §7.5.9.1, §7.5.9.2.
-    fn follow_response(&mut self, up_seid: Seid, message: &SessionReportResponse<'_>) {
+    fn follow_response(&mut self, now: Nanos, up_seid: Seid, message: &SessionReportResponse<'_>) {
         let flags = message.pfcp_sr_rsp_flags.unwrap_or_default();
         let update = message.update_bar.as_ref().map(rule_decode::update_bar);
-        let mut change =
-            Change { drop_buffered: flags.contains(PfcpSrRspFlags::DROBU), ..Change::default() };
+        let drop_buffered = flags.contains(PfcpSrRspFlags::DROBU);
+        let unchanged = Change { at: now, ..Change::default() };
+        let mut change = Change { drop_buffered, ..unchanged.clone() };
         match update {
             Some(Ok(update)) => change.update_bars.push(update),
             Some(Err(_)) => self.counters.scalars.report_responses_not_applied += 1,
             None => {}
         }
-        if change == Change::default() {
+        if change == unchanged {
             return;
         }
         match self.store.modify(up_seid, change) {

@@ -42,6 +42,7 @@ pub(super) fn create_pdr(group: &CreatePdr<'_>) -> Result<PdrSpec, Rejected> {
             container_deletion: group.outer_header_removal.is_some_and(deletes_container),
             far: group.far_id,
             qers: group.qer_ids.iter().collect(),
+            urrs: group.urr_ids.iter().collect(),
         })
     };
     spec().map_err(|rejected: Rejected| rejected.in_rule(RuleId::Pdr(id)))
@@ -58,6 +59,7 @@ pub(super) fn update_pdr(group: &UpdatePdr<'_>) -> Result<PdrUpdate, Rejected> {
             container_deletion: group.outer_header_removal.map(deletes_container),
             far: group.far_id,
             qers: (!group.qer_ids.is_empty()).then(|| group.qer_ids.iter().collect()),
+            urrs: (!group.urr_ids.is_empty()).then(|| group.urr_ids.iter().collect()),
         })
     };
     update().map_err(|rejected: Rejected| rejected.in_rule(RuleId::Pdr(id)))

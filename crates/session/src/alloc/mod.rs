@@ -7,6 +7,7 @@ mod seid;
 mod session_index;
 mod teid;
 pub(crate) mod ue_ip;
+mod usage_slot;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -15,6 +16,7 @@ pub(crate) use seid::SeidAllocator;
 pub(crate) use session_index::SessionIndexAllocator;
 pub(crate) use teid::{Holder, TeidAllocator, TeidPlan};
 pub(crate) use ue_ip::{UeIpAllocator, UePlan};
+pub(crate) use usage_slot::UsageSlotAllocator;
 
 /// The random numbers of one allocator; another `stream` for each, so that no value of one tells
 /// anything about the other. `StdRng` is a stream cipher: its past output does not tell its future.

@@ -8,12 +8,19 @@ mod far;
 mod pdr;
 mod qer;
 mod traffic_endpoint;
+mod urr;
 
 pub use bar::Bar;
 pub use far::{Far, Forwarding};
 pub use pdr::{FTeid, Pdi, Pdr, Sdf, UeMatch, UeSide};
 pub use qer::{GateStatus, Qer, Rates};
 pub use traffic_endpoint::{TrafficEndpoint, TrafficEndpointId};
+pub use urr::{
+    DroppedThreshold, MeasurementInformation, MeasurementMethod, Monitoring, Urr, UrrSettings,
+    UrrUpdate, UsageTriggers, Volumes,
+};
+
+use adit_types::Nanos;
 
 /// All rules of one session, each kind in the order of creation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -28,4 +35,8 @@ pub struct Records {
     pub bars: Vec<Bar>,
     /// Traffic endpoints.
     pub traffic_endpoints: Vec<TrafficEndpoint>,
+    /// URRs.
+    pub urrs: Vec<Urr>,
+    /// Time without packets after which the control plane is told.
+    pub inactivity_timer: Option<Nanos>,
 }

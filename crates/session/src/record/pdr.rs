@@ -3,7 +3,7 @@
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use adit_rules::{OuterHeaderRemoval, SdfFilter, SourceInterface, UeAddresses};
-use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, Teid};
+use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, Teid, UrrId};
 
 use crate::change::SdfSpec;
 use crate::record::TrafficEndpointId;
@@ -25,6 +25,8 @@ pub struct Pdr {
     pub far: Option<FarId>,
     /// The QERs to enforce, without repetition.
     pub qers: Vec<QerId>,
+    /// The URRs to measure with, without repetition.
+    pub urrs: Vec<UrrId>,
 }
 
 /// Packet Detection Information. Spec: TS 29.244 §7.5.2.2, table 2.

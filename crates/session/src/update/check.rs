@@ -5,10 +5,10 @@ use core::net::{IpAddr, Ipv4Addr};
 use adit_rules::{
     ApplyAction, DestinationInterface, OuterHeaderCreation, OuterHeaderRemoval, SourceInterface,
 };
-use adit_types::limits::{QERS_PER_PDR_MAX, SDF_FILTERS_PER_PDR_MAX};
+use adit_types::limits::{QERS_PER_PDR_MAX, SDF_FILTERS_PER_PDR_MAX, URRS_PER_PDR_MAX};
 use adit_types::{Direction, FarId, Ipv6Prefix, PdrId};
 
-use crate::record::{FTeid, Far, Pdr, UeMatch, UeSide};
+use crate::record::{FTeid, Far, Pdr, UeMatch, UeSide, Urr, UsageTriggers};
 use crate::refusal::{Refusal, RuleId};
 use crate::store::LocalAddresses;
 
@@ -20,6 +20,9 @@ pub(super) fn pdr(local: &LocalAddresses, pdr: &Pdr) -> Result<(), Refusal> {
     }
     if pdr.qers.len() > QERS_PER_PDR_MAX {
         return Err(Refusal::TooManyQers { pdr: id });
+    }
+    if pdr.urrs.len() > URRS_PER_PDR_MAX {
+        return Err(Refusal::TooManyUrrs { pdr: id });
     }
     if pdr.pdi.sdf.len() > SDF_FILTERS_PER_PDR_MAX {
         return Err(Refusal::TooManySdfFilters { pdr: id });
@@ -114,6 +117,30 @@ fn is_ue_prefix(local: &LocalAddresses, prefix: Ipv6Prefix) -> bool {
         || addr.is_multicast()
         || addr.is_unicast_link_local();
     !is_special && !local.v6.is_some_and(|own| prefix.contains(own))
+}
+
+/// Checks what a URR says by itself: whoever asks for a report must say when it is due.
+/// Spec: TS 29.244 §7.5.2.4.
+pub(super) fn urr(urr: &Urr) -> Result<(), Refusal> {
+    if !urr.method.volume && !urr.method.duration {
+        return Err(Refusal::MeasuresNothing { urr: urr.id });
+    }
+    let settings = &urr.settings;
+    let needs = [
+        (UsageTriggers::PERIODIC, settings.period.is_some_and(|period| period.0 != 0)),
+        (UsageTriggers::VOLUME_THRESHOLD, settings.volume_threshold.is_some()),
+        (UsageTriggers::TIME_THRESHOLD, settings.time_threshold.is_some()),
+        (UsageTriggers::QUOTA_HOLDING_TIME, settings.quota_holding_time.is_some()),
+        (UsageTriggers::DROPPED_DL, settings.dropped_threshold.is_some()),
+        (UsageTriggers::LINKED, settings.linked.is_some()),
+        (UsageTriggers::QUOTA_VALIDITY_TIME, settings.quota_validity_time.is_some()),
+    ];
+    let missing =
+        needs.into_iter().find(|&(trigger, is_there)| urr.triggers.contains(trigger) && !is_there);
+    match missing {
+        Some((trigger, _)) => Err(Refusal::TriggerIncomplete { urr: urr.id, trigger }),
+        None => Ok(()),
+    }
 }
 
 /// Checks what a FAR says by itself. Spec: TS 29.244 §7.5.2.3, §8.2.26.

@@ -13,7 +13,8 @@ mod s3_compile;
 mod s4_commit;
 
 pub(crate) use s2_resolve::Resolved;
-pub(crate) use s4_commit::{Compiled, Fate, commit, compile_change};
+pub(crate) use s3_compile::compile;
+pub(crate) use s4_commit::{Committed, Compiled, Fate, commit, compile_change};
 
 use crate::change::Change;
 use crate::refusal::Refusal;

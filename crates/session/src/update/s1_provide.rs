@@ -4,15 +4,18 @@
 //! rules mean to each other and to other sessions is the next stage's.
 
 use adit_rules::SdfFilter;
-use adit_types::{BarId, FarId, PdrId, QerId};
+use adit_types::{BarId, FarId, PdrId, QerId, UrrId};
 
 use crate::change::{
     BarUpdate, Change, ChooseUe, FTeidSpec, FarUpdate, ForwardingUpdate, PdiSpec, PdrSpec,
     PdrUpdate, QerUpdate, SdfSpec,
 };
-use crate::record::{Bar, FTeid, Far, Forwarding, Pdi, Pdr, Qer, Records, Sdf, TrafficEndpointId};
+use crate::record::{
+    Bar, FTeid, Far, Forwarding, Pdi, Pdr, Qer, Records, Sdf, TrafficEndpointId, Urr, UrrUpdate,
+};
 use crate::refusal::{Refusal, RuleId};
 use crate::sdf_text;
+use crate::session_usage::UsageChange;
 use crate::update::endpoints;
 
 /// Flow labels have 20 bits. Spec: RFC 8200 §3.
@@ -28,6 +31,8 @@ pub(super) struct Draft {
     pub drop_buffered: bool,
     /// The same for UE addresses.
     pub wanted_ues: Vec<WantedUe>,
+    /// What becomes of measurements.
+    pub usage: UsageChange,
 }
 
 /// What wants something of us.
@@ -63,6 +68,20 @@ pub(super) fn provide(records: Records, change: Change) -> Result<Draft, Refusal
     remove_all(&mut draft.records.qers, &change.remove_qers)?;
     remove_all(&mut draft.records.bars, &change.remove_bars)?;
     endpoints::create(&mut draft, change.create_traffic_endpoints)?;
+    provide_urrs(
+        &mut draft,
+        UrrChanges {
+            create: change.create_urrs,
+            update: change.update_urrs,
+            remove: change.remove_urrs,
+            query: change.query_urrs,
+            query_all: change.query_all_urrs,
+        },
+    )?;
+    draft.usage.at = change.at;
+    if let Some(timer) = change.inactivity_timer {
+        draft.records.inactivity_timer = Some(timer).filter(|timer| timer.0 != 0);
+    }
     for spec in change.create_pdrs {
         let pdr = create_pdr(&mut draft, spec)?;
         insert(&mut draft.records.pdrs, pdr)?;
@@ -94,6 +113,41 @@ pub(super) fn provide(records: Records, change: Change) -> Result<Draft, Refusal
         update_qer(find(&mut draft.records.qers, update.id)?, &update);
     }
     Ok(draft)
+}
+
+/// What a change says about URRs.
+struct UrrChanges {
+    create: Vec<Urr>,
+    update: Vec<UrrUpdate>,
+    remove: Vec<UrrId>,
+    query: Vec<UrrId>,
+    query_all: bool,
+}
+
+fn provide_urrs(draft: &mut Draft, changes: UrrChanges) -> Result<(), Refusal> {
+    let UrrChanges { create, update, remove, query, query_all } = changes;
+    let Draft { records, usage, .. } = draft;
+    remove_all(&mut records.urrs, &remove)?;
+    for pdr in &mut records.pdrs {
+        pdr.urrs.retain(|urr| !remove.contains(urr));
+    }
+    for &id in &query {
+        find(&mut records.urrs, id)?;
+    }
+    usage.queried = match query_all {
+        true => records.urrs.iter().map(|urr| urr.id).collect(),
+        false => query,
+    };
+    usage.removed = remove;
+    for urr in create {
+        insert(&mut records.urrs, urr)?;
+    }
+    refuse_repetition(update.iter().map(|update| RuleId::Urr(update.id)))?;
+    for update in &update {
+        find(&mut records.urrs, update.id)?.update(update.clone());
+    }
+    usage.updated = update;
+    Ok(())
 }
 
 /// A record that is found by its identifier.
@@ -143,6 +197,16 @@ impl Rule for Bar {
     }
 }
 
+impl Rule for Urr {
+    type Id = UrrId;
+    fn id(&self) -> UrrId {
+        self.id
+    }
+    fn rule(id: UrrId) -> RuleId {
+        RuleId::Urr(id)
+    }
+}
+
 fn insert<R: Rule>(records: &mut Vec<R>, record: R) -> Result<(), Refusal> {
     if records.iter().any(|known| known.id() == record.id()) {
         return Err(Refusal::DuplicateRule { rule: R::rule(record.id()) });
@@ -183,6 +247,7 @@ fn create_pdr(draft: &mut Draft, spec: PdrSpec) -> Result<Pdr, Refusal> {
         container_deletion: spec.container_deletion,
         far: spec.far,
         qers: distinct(spec.qers),
+        urrs: distinct(spec.urrs),
     })
 }
 
@@ -201,6 +266,9 @@ fn update_pdr(draft: &mut Draft, update: PdrUpdate) -> Result<(), Refusal> {
     pdr.far = update.far.or(pdr.far);
     if let Some(qers) = update.qers {
         pdr.qers = distinct(qers);
+    }
+    if let Some(urrs) = update.urrs {
+        pdr.urrs = distinct(urrs);
     }
     if let Some(pdi) = pdi {
         pdr.pdi = pdi;

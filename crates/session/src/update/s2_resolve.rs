@@ -5,7 +5,7 @@
 
 use adit_rules::{SdfFilter, SessionKey, SourceInterface, UeAddresses};
 use adit_types::limits::{KEYS_PER_SESSION_MAX, RULES_PER_SESSION_MAX};
-use adit_types::{SessionIndex, Teid};
+use adit_types::{SessionIndex, Teid, UrrId};
 
 use super::s1_provide::{Draft, Target, Wanted, WantedUe};
 use super::{check, choose_ue, endpoints, provisioned};
@@ -13,6 +13,7 @@ use crate::alloc::{Holder, TeidPlan, UePlan};
 use crate::keys;
 use crate::record::{FTeid, Far, Pdr, Records, TrafficEndpoint, UeMatch};
 use crate::refusal::{Refusal, RuleKind};
+use crate::session_usage::UsageChange;
 use crate::store::{
     Created, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, LocalAddresses, SessionStore,
 };
@@ -30,6 +31,8 @@ pub(crate) struct Resolved {
     pub created: Created,
     /// Buffered packets are discarded.
     pub drop_buffered: bool,
+    /// What becomes of measurements.
+    pub usage: UsageChange,
 }
 
 /// Resolves the draft of session `index`.
@@ -38,7 +41,7 @@ pub(super) fn resolve(
     index: SessionIndex,
     draft: Draft,
 ) -> Result<Resolved, Refusal> {
-    let Draft { mut records, wanted, wanted_ues, drop_buffered } = draft;
+    let Draft { mut records, wanted, wanted_ues, drop_buffered, usage } = draft;
     check_counts(&records)?;
     endpoints::link(&mut records)?;
     for far in &records.fars {
@@ -46,6 +49,7 @@ pub(super) fn resolve(
         provisioned::far(&store.provisioning, far)?;
         check_bar(&records, far)?;
     }
+    check_urrs(store, index, &records, &usage)?;
     for pdr in &records.pdrs {
         check::pdr(&store.local, pdr)?;
         provisioned::pdr(&store.provisioning, pdr, is_tunneled(pdr, &wanted))?;
@@ -69,7 +73,7 @@ pub(super) fn resolve(
         return Err(Refusal::TooManyKeys);
     }
     let created = created(&records, &f_teids, &wanted_ues);
-    Ok(Resolved { records, teids, ues, created, drop_buffered })
+    Ok(Resolved { records, teids, ues, created, drop_buffered, usage })
 }
 
 /// True when packets of the PDR arrive in a tunnel.
@@ -109,6 +113,7 @@ fn check_counts(records: &Records) -> Result<(), Refusal> {
         (RuleKind::Far, records.fars.len()),
         (RuleKind::Qer, records.qers.len()),
         (RuleKind::Bar, records.bars.len()),
+        (RuleKind::Urr, records.urrs.len()),
     ];
     if records.traffic_endpoints.len() > RULES_PER_SESSION_MAX {
         return Err(Refusal::TooManyTrafficEndpoints);
@@ -126,10 +131,47 @@ fn check_bar(records: &Records, far: &Far) -> Result<(), Refusal> {
     }
 }
 
+/// URRs, what they refer to, and the counters they need. A URR that is removed and created again
+/// needs a second slot until its last usage was read.
+fn check_urrs(
+    store: &SessionStore,
+    index: SessionIndex,
+    records: &Records,
+    usage: &UsageChange,
+) -> Result<(), Refusal> {
+    for urr in &records.urrs {
+        check::urr(urr)?;
+        let links = urr.settings.linked.as_deref().unwrap_or_default();
+        if let Some(&linked) = links.iter().find(|&&id| !records.urrs.iter().any(|u| u.id == id)) {
+            return Err(Refusal::UnknownLinkedUrr { urr: urr.id, linked });
+        }
+        let quota_far = urr.settings.quota_far;
+        if let Some(far) = quota_far.filter(|&id| !records.fars.iter().any(|far| far.id == id)) {
+            return Err(Refusal::UnknownQuotaFar { urr: urr.id, far });
+        }
+    }
+    let session = store.session_at(index);
+    let before = session.map(|session| &session.records);
+    let is_old = |id: &UrrId| {
+        before.is_some_and(|before| before.urrs.iter().any(|urr| urr.id == *id))
+            && !usage.removed.contains(id)
+    };
+    let new = records.urrs.iter().filter(|urr| !is_old(&urr.id)).count();
+    let timed = |records: &Records| records.inactivity_timer.is_some();
+    let timer = usize::from(timed(records) && !before.is_some_and(timed));
+    match new + timer > store.usage_slots.available() {
+        true => Err(Refusal::UsageSlotsExhausted),
+        false => Ok(()),
+    }
+}
+
 fn check_references(records: &Records, pdr: &Pdr) -> Result<(), Refusal> {
     let far = pdr.far.ok_or(Refusal::FarMissing { pdr: pdr.id })?;
     if !records.fars.iter().any(|known| known.id == far) {
         return Err(Refusal::UnknownFar { pdr: pdr.id, far });
+    }
+    if let Some(&urr) = pdr.urrs.iter().find(|&&urr| !records.urrs.iter().any(|u| u.id == urr)) {
+        return Err(Refusal::UnknownUrr { pdr: pdr.id, urr });
     }
     match pdr.qers.iter().find(|&&qer| !records.qers.iter().any(|known| known.id == qer)) {
         Some(&qer) => Err(Refusal::UnknownQer { pdr: pdr.id, qer }),

@@ -4,31 +4,36 @@ use adit_rules::{
     ApplyAction, DeltaId, DestinationInterface, FarEntry, PdrEntry, QerEntry, SdfFilter,
     SessionRules, SourceInterface, UeAddresses,
 };
-use adit_types::limits::{BUFFER_PKTS_DEFAULT, BUFFER_PKTS_PER_SESSION_MAX};
+use adit_types::limits::{BUFFER_PKTS_DEFAULT, BUFFER_PKTS_PER_SESSION_MAX, URRS_PER_PDR_MAX};
 use adit_types::{Direction, NextHopIndex, Seid, Teid};
+use arrayvec::ArrayVec;
 
 use crate::provisioning::Provisioning;
 use crate::record::{Far, Pdr, Qer, Records};
+use crate::session_usage::SessionUsage;
 
 /// The compiled form of resolved records.
 ///
 /// PDRs come out by direction, ascending precedence and identifier; FARs and QERs in the order of
 /// their records, which is what the positions in a [`PdrEntry`] count.
-pub(super) fn compile(
+pub(crate) fn compile(
     known: &Provisioning,
     (up_seid, buffer_epoch): (Seid, u32),
     records: &Records,
+    usage: &SessionUsage,
 ) -> SessionRules {
+    let pdrs = |direction| pdrs(known, records, usage, direction);
     SessionRules {
         up_seid,
         generation: DeltaId::default(),
         buffer_epoch,
         ue: ue_addresses(records),
         tunnel_sides: tunnel_sides(records),
-        uplink: pdrs(known, records, Direction::Uplink),
-        downlink: pdrs(known, records, Direction::Downlink),
+        uplink: pdrs(Direction::Uplink),
+        downlink: pdrs(Direction::Downlink),
         fars: records.fars.iter().map(|record| far(known, records, record)).collect(),
         qers: records.qers.iter().map(qer).collect(),
+        urrs: usage.entries(records),
     }
 }
 
@@ -54,18 +59,23 @@ fn tunnel_sides(records: &Records) -> Vec<(Teid, SourceInterface)> {
     sides
 }
 
-fn pdrs(known: &Provisioning, records: &Records, direction: Direction) -> Vec<PdrEntry> {
+fn pdrs(
+    known: &Provisioning,
+    records: &Records,
+    usage: &SessionUsage,
+    direction: Direction,
+) -> Vec<PdrEntry> {
     let mut entries: Vec<PdrEntry> = records
         .pdrs
         .iter()
         .filter(|pdr| pdr.pdi.source.direction() == direction)
-        .map(|record| pdr(known, records, record))
+        .map(|record| pdr(known, records, usage, record))
         .collect();
     entries.sort_unstable_by_key(|entry| (entry.precedence, entry.id));
     entries
 }
 
-fn pdr(known: &Provisioning, records: &Records, pdr: &Pdr) -> PdrEntry {
+fn pdr(known: &Provisioning, records: &Records, usage: &SessionUsage, pdr: &Pdr) -> PdrEntry {
     let far = records.fars.iter().position(|far| Some(far.id) == pdr.far);
     let qer = |id| records.qers.iter().position(|qer| qer.id == id);
     PdrEntry {
@@ -81,6 +91,7 @@ fn pdr(known: &Provisioning, records: &Records, pdr: &Pdr) -> PdrEntry {
         container_deletion: pdr.container_deletion,
         far: resolved(far),
         qers: pdr.qers.iter().map(|&id| resolved(qer(id))).collect(),
+        urrs: urrs(records, usage, pdr),
     }
 }
 
@@ -92,6 +103,20 @@ fn filters(known: &Provisioning, pdr: &Pdr) -> Vec<SdfFilter> {
         Some(None) => unreachable!("s2_resolve found the application, which does not change"),
         None => pdr.pdi.sdf.iter().map(|sdf| sdf.filter.clone()).collect(),
     }
+}
+
+/// The URRs that measure: inactive ones do not, and the inactivity timer watches every PDR.
+fn urrs(
+    records: &Records,
+    usage: &SessionUsage,
+    pdr: &Pdr,
+) -> ArrayVec<u16, { URRS_PER_PDR_MAX + 1 }> {
+    let urr = |id| records.urrs.iter().position(|urr| urr.id == id);
+    let is_active =
+        |at: &usize| records.urrs.get(*at).is_some_and(|urr| !urr.information().inactive);
+    let measuring = pdr.urrs.iter().filter_map(|&id| urr(id)).filter(is_active);
+    let timer = usage.has_activity().then_some(records.urrs.len());
+    measuring.chain(timer).map(|at| resolved(Some(at))).collect()
 }
 
 fn resolved(position: Option<usize>) -> u16 {

@@ -9,7 +9,9 @@ use super::s2_resolve::Resolved;
 use super::s3_compile::compile;
 use crate::keys;
 use crate::session::Session;
+use crate::session_usage::UsagePlan;
 use crate::store::{Retired, SessionStore};
+use crate::usage::UsageReport;
 
 /// What becomes of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,9 +34,24 @@ pub(crate) struct Compiled {
     rules: Option<Box<SessionRules>>,
     /// Nothing changes for packets.
     unchanged: bool,
+    usage: UsagePlan,
+}
+
+/// What a commit leads to.
+#[derive(Debug)]
+pub(crate) struct Committed {
+    /// What to publish; `None` when a modification changes nothing for packets.
+    pub delta: Option<RuleDelta>,
+    /// Usage that was asked for.
+    pub reports: Vec<UsageReport>,
 }
 
 impl Compiled {
+    /// What becomes of measurements.
+    pub const fn usage(&self) -> &UsagePlan {
+        &self.usage
+    }
+
     /// Every claim of the session, before or after; lookup keys are claims.
     pub fn all_keys(&self) -> Vec<SessionKey> {
         let added = keys::difference(&self.claims_after, &self.claims_before);
@@ -49,18 +66,21 @@ pub(crate) fn compile_change(
     resolved: &Resolved,
     fate: Fate,
 ) -> Compiled {
-    let compile = |epoch, records| compile(&store.provisioning, (session.up_seid, epoch), records);
+    let usage = store.plan_usage(session, resolved);
+    let compile = |epoch, records, usage| {
+        compile(&store.provisioning, (session.up_seid, epoch), records, usage)
+    };
     let epochs = (session.buffer_epoch, epoch_after(session, resolved.drop_buffered));
     let (before, after) = (&session.records, &resolved.records);
     let key_changes = changes(&keys::keys(before), &keys::keys(after));
-    let rules = (fate != Fate::Delete).then(|| Box::new(compile(epochs.1, after)));
+    let rules = (fate != Fate::Delete).then(|| Box::new(compile(epochs.1, after, &usage.after)));
     let (claims_before, claims_after) = (keys::claims(before), keys::claims(after));
     // A claim that ends may wait for its reclaim, which needs a delta.
     let unchanged = fate == Fate::Modify
         && key_changes.is_empty()
         && keys::difference(&claims_before, &claims_after).next().is_none()
-        && rules.as_deref() == Some(&compile(epochs.0, before));
-    Compiled { fate, claims_before, claims_after, key_changes, rules, unchanged }
+        && rules.as_deref() == Some(&compile(epochs.0, before, &session.usage));
+    Compiled { fate, claims_before, claims_after, key_changes, rules, unchanged, usage }
 }
 
 /// Raised when buffered packets go.
@@ -69,16 +89,18 @@ fn epoch_after(session: &Session, drop_buffered: bool) -> u32 {
 }
 
 /// Commits `resolved` as the new rules of `session`, which is not in its place meanwhile.
-/// Returns the delta; `None` when a modification changes nothing for packets.
 pub(crate) fn commit(
     store: &mut SessionStore,
     mut session: Session,
     resolved: Resolved,
     compiled: Compiled,
-) -> Option<RuleDelta> {
+) -> Committed {
     let (index, up_seid) = (session.index, session.up_seid);
-    let Compiled { fate, claims_before, claims_after, key_changes, rules, unchanged } = compiled;
+    let Compiled { fate, claims_before, claims_after, key_changes, rules, unchanged, usage } =
+        compiled;
     let before = core::mem::replace(&mut session.records, resolved.records);
+    session.usage = usage.after;
+    store.deadlines.set(index, usage.deadline);
     store.teids.commit(resolved.teids, index);
     session.buffer_epoch = epoch_after(&session, resolved.drop_buffered);
     store.far_ends.change(index, &before, &session.records);
@@ -97,10 +119,16 @@ pub(crate) fn commit(
     if !unchanged {
         let gone = (fate == Fate::Delete).then_some(up_seid);
         let queue = store.retired.entry(index).or_default();
-        queue.push_back(Retired { keys: retired, session: gone });
+        queue.push_back(Retired {
+            keys: retired,
+            session: gone,
+            usage: usage.ended,
+            usage_slots: usage.slots_retired,
+        });
     }
     store.open_commit = None;
-    (!unchanged).then_some(RuleDelta { session: index, keys: key_changes, rules })
+    let delta = (!unchanged).then_some(RuleDelta { session: index, keys: key_changes, rules });
+    Committed { delta, reports: usage.reports }
 }
 
 /// Removals first, each in ascending order.

@@ -68,6 +68,7 @@ pub fn uplink(last: u8) -> PdrSpec {
         container_deletion: false,
         far: Some(FarId(1)),
         qers: vec![QerId(1)],
+        urrs: Vec::new(),
     }
 }
 
@@ -84,6 +85,7 @@ pub fn downlink(last: u8) -> PdrSpec {
         container_deletion: false,
         far: Some(FarId(2)),
         qers: vec![QerId(1)],
+        urrs: Vec::new(),
     }
 }
 

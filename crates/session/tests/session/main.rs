@@ -10,3 +10,4 @@ mod s1_provide;
 mod s2_resolve;
 mod s3_compile;
 mod s4_commit;
+mod usage;

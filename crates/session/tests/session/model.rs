@@ -332,6 +332,7 @@ fn pdr_spec() -> impl Strategy<Value = PdrSpec> {
             container_deletion: false,
             far: Some(FarId(far)),
             qers,
+            urrs: Vec::new(),
         }
     })
 }

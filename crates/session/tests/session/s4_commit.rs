@@ -24,7 +24,8 @@ fn deletion_removes_all_keys_and_keeps_identifiers_until_reclaimed() {
     );
     assert_eq!(delta.rules, None);
     assert!(store.is_empty() && store.session(established.up_seid).is_none());
-    assert_eq!(store.reserved(), Reserved { sessions: 1, seids: 1, teids: 1, ues: 0 });
+    let reserved = Reserved { sessions: 1, seids: 1, teids: 1, ues: 0, usage_slots: 0 };
+    assert_eq!(store.reserved(), reserved);
     store.reclaim(delta.session);
     assert_eq!(store.reserved(), Reserved::default());
 }

@@ -85,6 +85,7 @@ pub fn rules(seid: u64, peers: &[&str]) -> SessionRules {
         downlink: Vec::new(),
         fars: (1..).zip(peers).map(far).collect(),
         qers: Vec::new(),
+        urrs: Vec::new(),
     }
 }
 

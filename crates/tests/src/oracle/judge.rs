@@ -7,8 +7,8 @@ use adit_rules::{
     ApplyAction, DestinationInterface, DropReason, Gate, OuterHeaderRemoval, PuntReason,
     SourceInterface, UeAddresses,
 };
-use adit_session::{FTeidSpec, Far, PdrSpec, Qer};
-use adit_types::Seid;
+use adit_session::{FTeidSpec, Far, PdrSpec, Qer, Urr};
+use adit_types::{Seid, UrrId};
 
 use super::frame::{Outer, checksum, link, next_hop_packet, tunnel, udp_sum};
 use super::packet::{BadIp, Container, Gtpu, Ip, gtpu, ip, is_forwardable, u16_at};
@@ -25,6 +25,25 @@ pub struct Verdict {
     pub outcome: Outcome,
     /// The session that it was counted for, as position, direction and octets.
     pub counted: Option<(usize, bool, u64)>,
+    /// The URRs that measured it, of the session at a position, with direction and octets.
+    pub measured: Vec<(usize, UrrId, bool, u64)>,
+    /// The way it took, if it was looked up.
+    pub lane: Option<Lane>,
+}
+
+/// What a verdict says besides the outcome.
+#[derive(Debug, Default)]
+struct Notes {
+    counted: Option<(usize, bool, u64)>,
+    measured: Vec<(usize, UrrId, bool, u64)>,
+    lane: Option<Lane>,
+}
+
+impl Notes {
+    fn verdict(self, outcome: Outcome) -> Verdict {
+        let Self { counted, measured, lane } = self;
+        Verdict { outcome, counted, measured, lane }
+    }
 }
 
 /// Packets of one lane that leave through one port keep their order.
@@ -101,39 +120,29 @@ impl Oracle {
     /// Says what becomes of `frame`, received on `port`.
     #[must_use]
     pub fn judge(&self, port: u16, frame: &[u8]) -> Verdict {
-        let mut counted = None;
-        let outcome = self.frame(port, frame, None, &mut counted).unwrap_or_else(Outcome::Drop);
-        Verdict { outcome, counted }
+        let mut notes = Notes::default();
+        let outcome = self.frame(port, frame, None, &mut notes).unwrap_or_else(Outcome::Drop);
+        notes.verdict(outcome)
     }
 
     /// Says what becomes of `frame`, which waited for the session `seid`, now that rules changed.
     #[must_use]
     pub fn judge_again(&self, seid: Seid, port: u16, frame: &[u8]) -> Verdict {
-        let mut counted = None;
-        let outcome = self.frame(port, frame, Some(seid), &mut counted);
+        let mut notes = Notes::default();
+        let outcome = self.frame(port, frame, Some(seid), &mut notes);
         let outcome = outcome.unwrap_or_else(|reason| {
             // What rules stop; what lies on the way out has its own names.
             Outcome::Drop(match reason {
-                DropReason::UeUnknown
-                | DropReason::TeidUnknown
-                | DropReason::UeSourceSpoofed
-                | DropReason::PdrUnmatched
-                | DropReason::OuterHeaderMismatch
-                | DropReason::GateClosed
-                | DropReason::FarDrop => DropReason::BufferDiscarded,
-                other => other,
+                DropReason::TtlExceeded | DropReason::RouteUnknown | DropReason::PacketTooBig => {
+                    reason
+                }
+                _ => DropReason::BufferDiscarded,
             })
         });
-        Verdict { outcome, counted }
+        notes.verdict(outcome)
     }
 
-    fn frame(
-        &self,
-        port: u16,
-        frame: &[u8],
-        waited_for: Option<Seid>,
-        counted: &mut Option<(usize, bool, u64)>,
-    ) -> Exit {
+    fn frame(&self, port: u16, frame: &[u8], waited_for: Option<Seid>, notes: &mut Notes) -> Exit {
         if frame.len() < 14 {
             return Err(DropReason::FrameMalformed);
         }
@@ -168,7 +177,7 @@ impl Oracle {
                         Arrival { at, packet, ip, tunnel: None }
                     }
                 };
-                self.user_packet(&arrival, waited_for, counted)
+                self.user_packet(&arrival, waited_for, notes)
             }
             0x0806 => arp(&frame[l3..]),
             _ => Err(DropReason::EtherTypeUnknown),
@@ -336,8 +345,10 @@ impl Oracle {
         &self,
         arrival: &Arrival<'_>,
         waited_for: Option<Seid>,
-        counted: &mut Option<(usize, bool, u64)>,
+        notes: &mut Notes,
     ) -> Exit {
+        let came_in = lane(arrival);
+        notes.lane = Some(came_in);
         let ip = &arrival.ip;
         let named = |seid| self.sessions.iter().position(|(known, _)| *known == seid);
         let owner = match arrival.tunnel {
@@ -371,20 +382,43 @@ impl Oracle {
             session.qers.iter().filter(|qer| pdr.qers.contains(&qer.id)).collect();
         qers.sort_by_key(|qer| qer.id);
         let gate = |qer: &&Qer| if from_ue { qer.gates.uplink } else { qer.gates.downlink };
+        let octets = ip.len as u64;
+        let urrs: Vec<&Urr> = session.urrs.iter().filter(|u| pdr.urrs.contains(&u.id)).collect();
+        let exhausted = |urr: &&&Urr| session.usage[&urr.id].is_exhausted();
         if qers.iter().any(|qer| gate(qer) == Gate::Closed) {
+            for urr in urrs.iter().filter(|urr| urr.information().before_qos && !exhausted(urr)) {
+                notes.measured.push((owner, urr.id, from_ue, octets));
+            }
             return Err(DropReason::GateClosed);
         }
         if far.action.contains(ApplyAction::BUFF) {
             let bar = session.bars.iter().find(|bar| Some(bar.id) == far.bar);
             let room = bar.and_then(|bar| bar.suggested_pkts).unwrap_or(64);
             let room = usize::from(room.min(1024));
-            let (seid, lane) = (self.sessions[owner].0, lane(arrival));
-            return Ok(Outcome::Buffer { seid, room, lane });
+            let seid = self.sessions[owner].0;
+            return Ok(Outcome::Buffer { seid, room, lane: came_in });
         }
         if far.action != ApplyAction::FORW {
             return Err(DropReason::FarDrop);
         }
-        *counted = Some((owner, from_ue, ip.len as u64));
+        // The first URR in the order of identifiers whose quota is used up decides.
+        let mut stopping: Vec<&&Urr> = urrs.iter().filter(exhausted).collect();
+        stopping.sort_by_key(|urr| urr.id);
+        let far = match stopping.first() {
+            None => far,
+            Some(urr) => {
+                let action = urr.settings.quota_far.ok_or(DropReason::QuotaExhausted)?;
+                let far = session.fars.iter().find(|far| far.id == action).unwrap();
+                if far.action != ApplyAction::FORW {
+                    return Err(DropReason::FarDrop);
+                }
+                far
+            }
+        };
+        for urr in urrs.iter().filter(|urr| !exhausted(urr)) {
+            notes.measured.push((owner, urr.id, from_ue, octets));
+        }
+        notes.counted = Some((owner, from_ue, octets));
         self.forward(arrival, pdr, from_ue, far, &qers)
     }
 

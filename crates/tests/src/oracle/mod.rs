@@ -15,7 +15,7 @@ mod sdf;
 pub use frame::checksum;
 pub use judge::{Lane, Neighbours, Outcome, Verdict};
 pub use packet::Ip;
-pub use records::{Session, Sessions};
+pub use records::{Session, Sessions, Usage};
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

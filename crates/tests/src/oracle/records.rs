@@ -1,10 +1,12 @@
 //! The rules as the control plane stated them.
 
+use std::collections::BTreeMap;
+
 use adit_session::{
     Bar, Change, CreatedPdr, FTeidSpec, Far, FarUpdate, Forwarding, PdrSpec, PdrUpdate, Qer,
-    QerUpdate, SdfSpec,
+    QerUpdate, SdfSpec, Urr, Volumes,
 };
-use adit_types::Seid;
+use adit_types::{Seid, UrrId};
 
 /// One PFCP session.
 #[derive(Debug, Clone, Default)]
@@ -17,6 +19,10 @@ pub struct Session {
     pub qers: Vec<Qer>,
     /// BARs.
     pub bars: Vec<Bar>,
+    /// URRs.
+    pub urrs: Vec<Urr>,
+    /// Their usage.
+    pub usage: BTreeMap<UrrId, Usage>,
     /// Packets and octets that passed uplink.
     pub uplink: (u64, u64),
     /// Packets and octets that passed downlink.
@@ -25,6 +31,32 @@ pub struct Session {
 
 /// All PFCP sessions, by our SEID.
 pub type Sessions = Vec<(Seid, Session)>;
+
+/// Usage of one URR.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Usage {
+    /// Octets measured, uplink and downlink.
+    pub measured: (u64, u64),
+    /// Of them, octets reported.
+    pub reported: (u64, u64),
+    /// The quota: from how many octets on, and how many.
+    pub quota: Option<(u64, u64)>,
+}
+
+impl Usage {
+    /// The quota is used up.
+    #[must_use]
+    pub fn is_exhausted(&self) -> bool {
+        let all = self.measured.0 + self.measured.1;
+        self.quota.is_some_and(|(from, octets)| all - from >= octets)
+    }
+
+    fn provision(&mut self, volumes: Option<Volumes>) {
+        if let Some(octets) = volumes.and_then(|volumes| volumes.total) {
+            self.quota = Some((self.reported.0 + self.reported.1, octets));
+        }
+    }
+}
 
 impl Session {
     /// Does what an accepted request asked for: removals, creations, updates. `created` is what the
@@ -38,6 +70,19 @@ impl Session {
         for update in &change.update_bars {
             let bar = self.bars.iter_mut().find(|bar| bar.id == update.id).unwrap();
             bar.suggested_pkts = update.suggested_pkts.or(bar.suggested_pkts);
+        }
+        for id in &change.remove_urrs {
+            self.urrs.retain(|urr| urr.id != *id);
+            self.usage.remove(id);
+            self.pdrs.iter_mut().for_each(|pdr| pdr.urrs.retain(|urr| urr != id));
+        }
+        for urr in &change.create_urrs {
+            self.urrs.push(urr.clone());
+            self.usage.entry(urr.id).or_default().provision(urr.settings.volume_quota);
+        }
+        for update in &change.update_urrs {
+            let usage = self.usage.get_mut(&update.id).unwrap();
+            usage.provision(update.settings.volume_quota);
         }
         self.pdrs.extend(change.create_pdrs.iter().cloned());
         self.fars.extend(change.create_fars.iter().cloned());
@@ -87,6 +132,7 @@ fn update_pdr(pdr: &mut PdrSpec, update: &PdrUpdate) {
     pdr.outer_header_removal = update.outer_header_removal.or(pdr.outer_header_removal);
     pdr.container_deletion = update.container_deletion.unwrap_or(pdr.container_deletion);
     pdr.far = update.far.or(pdr.far);
+    pdr.urrs = update.urrs.unwrap_or_else(|| pdr.urrs.clone());
     pdr.qers = update.qers.unwrap_or_else(|| pdr.qers.clone());
 }
 

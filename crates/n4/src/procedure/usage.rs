@@ -1,0 +1,150 @@
+//! Usage reports: in answers to modifications and deletions, and as session reports.
+//!
+//! A report is made once and its measurement ends with it, so no report may be lost on our side: in
+//! answers it is part of the octets that are remembered for retransmissions, as a session report it
+//! is retransmitted, and what waits when the session is deleted leaves in the answer to that.
+//! Spec: TS 29.244 §5.2.2.3, §7.5.5.2, §7.5.7.2, §7.5.8.3.
+
+use std::sync::Arc;
+
+use adit_pfcp::grouped::UsageReport;
+use adit_pfcp::ie::{
+    DurationMeasurement, EndTime, StartTime, TimeOfFirstPacket, TimeOfLastPacket, UrSeqn,
+    UsageInformation, UsageReportTrigger, VolumeMeasurement,
+};
+use adit_pfcp::{IeType, MessageType, Writer};
+use adit_rules::UsageSource;
+use adit_session::{UsageOutcome, UsagePart, UsageTriggers};
+use adit_types::Nanos;
+
+use crate::node::{Answer, Node};
+use crate::procedure::report::ReportItem;
+use crate::wall::Wall;
+
+/// Octets of the header of a message in front of what its length field counts.
+const LENGTH_END: usize = 4;
+
+/// The words of the codec for what made a report.
+const TRIGGERS: [(UsageTriggers, UsageReportTrigger); 16] = [
+    (UsageTriggers::PERIODIC, UsageReportTrigger::PERIO),
+    (UsageTriggers::VOLUME_THRESHOLD, UsageReportTrigger::VOLTH),
+    (UsageTriggers::TIME_THRESHOLD, UsageReportTrigger::TIMTH),
+    (UsageTriggers::QUOTA_HOLDING_TIME, UsageReportTrigger::QUHTI),
+    (UsageTriggers::START_OF_TRAFFIC, UsageReportTrigger::START),
+    (UsageTriggers::STOP_OF_TRAFFIC, UsageReportTrigger::STOPT),
+    (UsageTriggers::DROPPED_DL, UsageReportTrigger::DROTH),
+    (UsageTriggers::LINKED, UsageReportTrigger::LIUSA),
+    (UsageTriggers::VOLUME_QUOTA, UsageReportTrigger::VOLQU),
+    (UsageTriggers::TIME_QUOTA, UsageReportTrigger::TIMQU),
+    (UsageTriggers::QUOTA_VALIDITY_TIME, UsageReportTrigger::QUVTI),
+    (UsageTriggers::INACTIVITY, UsageReportTrigger::UPINT),
+    (UsageTriggers::IMMEDIATE, UsageReportTrigger::IMMER),
+    (UsageTriggers::TERMINATION, UsageReportTrigger::TERMR),
+    (UsageTriggers::MONITORING_TIME, UsageReportTrigger::MONIT),
+    (UsageTriggers::TERMINATION_BY_UP, UsageReportTrigger::TEBUR),
+];
+
+/// A report in the words of the codec.
+pub(crate) fn usage_report(report: &adit_session::UsageReport, wall: Wall) -> UsageReport<'static> {
+    let mut trigger = UsageReportTrigger::empty();
+    for (ours, theirs) in TRIGGERS {
+        trigger.set(theirs, report.triggers.contains(ours));
+    }
+    let mut group = UsageReport::new(report.urr, UrSeqn(report.sequence), trigger);
+    let notices = UsageTriggers::START_OF_TRAFFIC;
+    if !(report.triggers & !notices).is_empty() {
+        group.start_time = Some(StartTime(wall.ntp(report.start)));
+        group.end_time = Some(EndTime(wall.ntp(report.end)));
+    }
+    group.volume_measurement = report.volume.map(|volume| VolumeMeasurement {
+        total: Some(volume.ul_bytes.wrapping_add(volume.dl_bytes)),
+        uplink: Some(volume.ul_bytes),
+        downlink: Some(volume.dl_bytes),
+        total_packets: report.packets.then(|| volume.ul_pkts.wrapping_add(volume.dl_pkts)),
+        uplink_packets: report.packets.then_some(volume.ul_pkts),
+        downlink_packets: report.packets.then_some(volume.dl_pkts),
+    });
+    group.duration_measurement =
+        report.duration_s.map(|s| DurationMeasurement(u32::try_from(s).unwrap_or(u32::MAX)));
+    group.time_of_first_packet = report.first.map(|at| TimeOfFirstPacket(wall.ntp(at)));
+    group.time_of_last_packet = report.last.map(|at| TimeOfLastPacket(wall.ntp(at)));
+    group.usage_information = usage_information(report);
+    group
+}
+
+fn usage_information(report: &adit_session::UsageReport) -> Option<UsageInformation> {
+    let mut information = match report.part {
+        Some(UsagePart::Before) => UsageInformation::BEF,
+        Some(UsagePart::After) => UsageInformation::AFT,
+        None => UsageInformation::empty(),
+    };
+    information.set(UsageInformation::UBE, report.before_qos);
+    (!information.is_empty()).then_some(information)
+}
+
+impl Node {
+    /// Names the counters in which workers count usage. Until then nothing is measured.
+    pub fn set_usage_source(&mut self, source: Arc<dyn UsageSource>) {
+        self.store.set_usage_source(source);
+    }
+
+    /// Tells the time of day at zero of the clock that `now` is read from, in nanoseconds since
+    /// 1900-01-01. To be repeated now and then, because the clocks drift apart. Until the first
+    /// time the zero is the recovery time stamp.
+    pub const fn set_time_of_day(&mut self, at_zero: u64) {
+        self.wall = Wall::from_nanos(at_zero);
+    }
+
+    /// Carries out what usage or time led to.
+    pub(crate) fn conclude_usage(&mut self, now: Nanos, outcome: UsageOutcome) {
+        let UsageOutcome { up_seid, reports, inactive, delta } = outcome;
+        if let Some(delta) = delta {
+            self.publish(delta);
+        }
+        let mut items: Vec<ReportItem> = reports.into_iter().map(ReportItem::Usage).collect();
+        if inactive {
+            items.push(ReportItem::Inactivity);
+        }
+        self.report_all(now, up_seid, items);
+    }
+
+    /// Reports what is due by `now`.
+    pub(crate) fn report_due_usage(&mut self, now: Nanos) {
+        while let Some(outcome) = self.store.poll_usage(now) {
+            self.conclude_usage(now, outcome);
+        }
+    }
+
+    /// Appends usage reports to an encoded answer.
+    pub(crate) fn append_usage(
+        &mut self,
+        answer: &mut Answer,
+        reports: &[adit_session::UsageReport],
+    ) {
+        let ie_type = match answer.message_type {
+            MessageType::SESSION_MODIFICATION_RESPONSE => {
+                IeType::USAGE_REPORT_SESSION_MODIFICATION_RESPONSE
+            }
+            MessageType::SESSION_DELETION_RESPONSE => {
+                IeType::USAGE_REPORT_SESSION_DELETION_RESPONSE
+            }
+            _ => return,
+        };
+        let wall = self.wall;
+        for report in reports {
+            let mut writer = Writer::new(&mut self.scratch);
+            let group = usage_report(report, wall);
+            let written = writer.put_as(ie_type, &group).map(|()| writer.len());
+            let ie = written.ok().and_then(|len| self.scratch.get(..len)).unwrap_or_default();
+            let len = answer.bytes.len() + ie.len() - LENGTH_END;
+            let Ok(len) = u16::try_from(len) else {
+                self.counters.scalars.responses_too_long += 1;
+                return;
+            };
+            answer.bytes.extend_from_slice(ie);
+            if let Some(field) = answer.bytes.get_mut(2..LENGTH_END) {
+                field.copy_from_slice(&len.to_be_bytes());
+            }
+        }
+    }
+}

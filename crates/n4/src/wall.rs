@@ -1,0 +1,60 @@
+//! The relation between the node's monotonic clock and the time of day.
+//!
+//! PFCP tells moments in seconds since 1900-01-01 (NTP), in 32 bits that wrap in 2036; a moment is
+//! read as the nearest one. Spec: TS 29.244 §8.2.15; RFC 5905 §6.
+
+use adit_types::Nanos;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Time of day at zero of the monotonic clock. Unit: nanoseconds since 1900-01-01.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wall(u64);
+
+impl Wall {
+    /// A clock whose zero is at `seconds` since 1900-01-01.
+    pub fn from_seconds(seconds: u32) -> Self {
+        Self(u64::from(seconds) * SECOND)
+    }
+
+    /// A clock whose zero is at `nanoseconds` since 1900-01-01.
+    pub const fn from_nanos(nanoseconds: u64) -> Self {
+        Self(nanoseconds)
+    }
+
+    /// The time of day at `at`. Unit: seconds, the low 32 bits.
+    pub fn ntp(self, at: Nanos) -> u32 {
+        let seconds = self.0.saturating_add(at.0) / SECOND;
+        #[allow(clippy::cast_possible_truncation, reason = "the era is not transmitted")]
+        let low = (seconds & 0xffff_ffff) as u32;
+        low
+    }
+
+    /// The monotonic moment of a time of day; `now` if that has passed.
+    pub fn moment(self, now: Nanos, ntp: u32) -> Nanos {
+        let ahead = ntp.wrapping_sub(self.ntp(now));
+        if ahead == 0 || ahead > u32::MAX / 2 {
+            return now;
+        }
+        let second = self.0.saturating_add(now.0) / SECOND + u64::from(ahead);
+        Nanos(second.saturating_mul(SECOND).saturating_sub(self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moment_of_a_time_of_day_is_the_nearest_ahead_and_never_before_now() {
+        let wall = Wall::from_nanos(10 * SECOND + 1);
+        let now = Nanos(5 * SECOND);
+        assert_eq!(wall.ntp(now), 15);
+        assert_eq!(wall.moment(now, 17), Nanos(7 * SECOND - 1));
+        assert_eq!(wall.ntp(wall.moment(now, 17)), 17);
+        assert_eq!(wall.moment(now, 15), now);
+        assert_eq!(wall.moment(now, 3), now);
+        let late = Wall::from_seconds(u32::MAX);
+        assert_eq!(late.moment(Nanos(0), 1), Nanos(2 * SECOND), "over the end of the era");
+    }
+}

@@ -1,0 +1,340 @@
+//! Usage over N4: URRs of a scripted SMF, reports in answers and as session reports, byte-identical
+//! retransmissions, and no octet lost or counted twice.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "helpers of tests stand outside the test functions"
+)]
+
+mod smf;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use adit_n4::Transmit;
+use adit_pfcp::grouped::{CreateUrr, QueryUrr, RemoveUrr, UpdateUrr, UsageReport};
+use adit_pfcp::ie::{
+    FailedRuleId, MeasurementInformation, MeasurementMethod, MeasurementPeriod, MonitoringTime,
+    PfcpSmReqFlags, ReportType, ReportingTriggers, UsageInformation, UsageReportTrigger,
+    UserPlaneInactivityTimer, VolumeQuota, VolumeThreshold,
+};
+use adit_pfcp::message::{SessionEstablishmentRequest, SessionReportResponse};
+use adit_pfcp::{Cause, IeType, Message};
+use adit_rules::{SessionRules, UsageCounts, UsageSource, WorkerEvent};
+use adit_types::{Nanos, Seid, UrrId, UsageSlot};
+
+use smf::*;
+
+#[derive(Debug, Default)]
+struct Counters(Mutex<BTreeMap<UsageSlot, UsageCounts>>);
+
+impl UsageSource for Counters {
+    fn usage(&self, slot: UsageSlot, _: u32) -> UsageCounts {
+        self.0.lock().unwrap().get(&slot).copied().unwrap_or_default()
+    }
+}
+
+/// A node whose worker is the test.
+struct Scene {
+    bench: Bench,
+    counters: Arc<Counters>,
+    up_seid: Seid,
+    rules: Option<SessionRules>,
+}
+
+fn urr(id: u32, triggers: ReportingTriggers) -> CreateUrr<'static> {
+    let mut urr = CreateUrr::new(UrrId(id), MeasurementMethod::VOLUM, triggers);
+    urr.measurement_information = Some(MeasurementInformation::MNOP);
+    urr
+}
+
+fn threshold(total: u64) -> Option<VolumeThreshold> {
+    Some(VolumeThreshold { total: Some(total), ..VolumeThreshold::default() })
+}
+
+fn with_urrs(body: &mut SessionEstablishmentRequest<'static>, urrs: &'static [CreateUrr<'static>]) {
+    let ids: Vec<UrrId> = urrs.iter().map(|urr| urr.urr_id).collect();
+    let mut pdrs: Vec<_> = body.create_pdrs.iter().collect();
+    for pdr in &mut pdrs {
+        pdr.urr_ids = (&*Box::leak(ids.clone().into_boxed_slice())).into();
+    }
+    body.create_pdrs = (&*Box::leak(pdrs.into_boxed_slice())).into();
+    body.create_urrs = urrs.into();
+}
+
+impl Scene {
+    fn new<const N: usize>(urrs: [CreateUrr<'static>; N]) -> Self {
+        Self::with(|body| with_urrs(body, list(urrs)))
+    }
+
+    fn with(edit: impl FnOnce(&mut SessionEstablishmentRequest<'static>)) -> Self {
+        let mut bench = Bench::associated();
+        let counters = Arc::new(Counters::default());
+        bench.node.set_usage_source(Arc::clone(&counters) as Arc<dyn UsageSource>);
+        let mut scene = Self { bench, counters, up_seid: Seid(0), rules: None };
+        let request = establish_with(2, &SessionScript::new(0xc1, 1), edit);
+        let sent = scene.ask(&request);
+        let Message::SessionEstablishmentResponse(body) = decode(&sent[0].bytes) else { panic!() };
+        scene.up_seid = body.up_f_seid.unwrap_or_else(|| panic!("{body:?}")).seid;
+        scene
+    }
+
+    /// Sends a request of the SMF; the workers run every change at once.
+    fn ask(&mut self, request: &[u8]) -> Vec<Transmit> {
+        self.bench.node.handle_datagram(self.bench.now, smf(10), request);
+        self.publish();
+        self.bench.sent()
+    }
+
+    fn publish(&mut self) {
+        while let Some((id, delta)) = self.bench.node.poll_delta() {
+            self.rules = delta.rules.map(|rules| *rules);
+            self.bench.node.handle_published(self.bench.now, id);
+        }
+    }
+
+    fn count(&self, at: usize, ul_bytes: u64, dl_bytes: u64) {
+        let slot = self.rules.as_ref().unwrap().urrs[at].slot;
+        self.count_in(slot, ul_bytes, dl_bytes);
+    }
+
+    fn count_in(&self, slot: UsageSlot, ul_bytes: u64, dl_bytes: u64) {
+        let mut counters = self.counters.0.lock().unwrap();
+        let counts = counters.entry(slot).or_default();
+        counts.ul_bytes += ul_bytes;
+        counts.dl_bytes += dl_bytes;
+        counts.ul_pkts += u64::from(ul_bytes > 0);
+        counts.dl_pkts += u64::from(dl_bytes > 0);
+        counts.last = Some(self.bench.now);
+    }
+
+    /// A worker tells that a limit was reached.
+    fn limit(&mut self, at: usize) -> Vec<Transmit> {
+        let urr = &self.rules.as_ref().unwrap().urrs[at];
+        let (slot, generation) = (urr.slot, urr.generation);
+        let event = WorkerEvent::UsageLimit { session: self.up_seid, slot, generation };
+        self.bench.node.handle_event(self.bench.now, event);
+        self.publish();
+        self.bench.sent()
+    }
+
+    fn acknowledge(&mut self, request: &Transmit) -> Vec<Transmit> {
+        let sequence = raw(&request.bytes).header.sequence;
+        let body = SessionReportResponse::new(Cause::RequestAccepted);
+        self.ask(&encode(Some(self.up_seid), sequence, &body))
+    }
+}
+
+fn report_request(transmit: &Transmit) -> (ReportType, Vec<UsageReport<'_>>) {
+    let Message::SessionReportRequest(body) = decode(&transmit.bytes) else { panic!() };
+    (body.report_type, body.usage_reports.iter().collect())
+}
+
+fn volume(report: &UsageReport<'_>) -> (u64, u64, u64, u64) {
+    let volume = report.volume_measurement.unwrap();
+    let (ul, dl) = (volume.uplink.unwrap(), volume.downlink.unwrap());
+    assert_eq!(volume.total, Some(ul + dl));
+    (ul, dl, volume.uplink_packets.unwrap(), volume.downlink_packets.unwrap())
+}
+
+#[test]
+fn threshold_reached_is_reported_to_the_smf_and_retransmitted_until_acknowledged() {
+    let mut urr = urr(7, ReportingTriggers::VOLTH);
+    urr.volume_threshold = threshold(1000);
+    let mut scene = Scene::new([urr]);
+    scene.bench.now = Nanos::from_secs(5);
+    scene.count(0, 700, 400);
+    let sent = scene.limit(0);
+    assert_eq!(sent.len(), 1);
+    let (report_type, reports) = report_request(&sent[0]);
+    assert_eq!((report_type, reports.len()), (ReportType::USAR, 1));
+    let report = &reports[0];
+    assert_eq!((report.urr_id, report.ur_seqn.0), (UrrId(7), 0));
+    assert_eq!(report.usage_report_trigger, UsageReportTrigger::VOLTH);
+    assert_eq!(volume(report), (700, 400, 1, 1));
+    assert_eq!(report.start_time.unwrap().0, UPF_STARTED);
+    assert_eq!(report.end_time.unwrap().0, UPF_STARTED + 5);
+    assert_eq!(report.time_of_last_packet.unwrap().0, UPF_STARTED + 5);
+    let again = scene.bench.run_until(scene.bench.now + T1);
+    assert!(again.contains(&sent[0]), "byte-identical");
+    assert_eq!(scene.acknowledge(&sent[0]), []);
+    let quiet = scene.bench.run_until(scene.bench.now + T1);
+    assert!(quiet.iter().all(|transmit| raw(&transmit.bytes).header.message_type.0 == 1));
+    assert_eq!(scene.limit(0), [], "the next threshold is not reached");
+}
+
+#[test]
+fn query_is_answered_with_the_usage_and_a_retransmission_with_the_same_octets() {
+    let mut scene =
+        Scene::new([urr(1, ReportingTriggers::empty()), urr(2, ReportingTriggers::empty())]);
+    scene.count(0, 10, 0);
+    scene.count(1, 0, 20);
+    let queries = list([QueryUrr::new(UrrId(2))]);
+    let request = modify_with(3, scene.up_seid, |body| body.query_urrs = queries.into());
+    let sent = scene.ask(&request);
+    let Message::SessionModificationResponse(body) = decode(&sent[0].bytes) else { panic!() };
+    let reports: Vec<_> = body.usage_reports.iter().collect();
+    assert_eq!((reports.len(), volume(&reports[0])), (1, (0, 20, 0, 1)));
+    assert_eq!(reports[0].usage_report_trigger, UsageReportTrigger::IMMER);
+    scene.count(1, 0, 5);
+    assert_eq!(scene.ask(&request), sent);
+    let flags = Some(PfcpSmReqFlags::QAURR);
+    let request = modify_with(4, scene.up_seid, |body| body.pfcp_sm_req_flags = flags);
+    let sent = scene.ask(&request);
+    let Message::SessionModificationResponse(body) = decode(&sent[0].bytes) else { panic!() };
+    let reports: Vec<_> = body.usage_reports.iter().map(|report| volume(&report)).collect();
+    assert_eq!(reports, [(10, 0, 1, 0), (0, 5, 0, 1)]);
+}
+
+#[test]
+fn deletion_is_answered_with_what_was_counted_until_the_workers_observed_it() {
+    let mut scene = Scene::new([urr(1, ReportingTriggers::empty())]);
+    scene.count(0, 100, 0);
+    let slot = scene.rules.as_ref().unwrap().urrs[0].slot;
+    let request = delete(3, scene.up_seid);
+    scene.bench.node.handle_datagram(scene.bench.now, smf(10), &request);
+    scene.count_in(slot, 11, 0);
+    assert_eq!(scene.bench.sent(), [], "the answer waits");
+    scene.publish();
+    let sent = scene.bench.sent();
+    let Message::SessionDeletionResponse(body) = decode(&sent[0].bytes) else { panic!() };
+    let reports: Vec<_> = body.usage_reports.iter().collect();
+    assert_eq!((reports.len(), volume(&reports[0])), (1, (111, 0, 2, 0)));
+    assert_eq!(reports[0].usage_report_trigger, UsageReportTrigger::TERMR);
+    assert_eq!(scene.ask(&request), sent, "a retransmission gets the same octets");
+}
+
+#[test]
+fn removed_urr_is_reported_in_the_answer() {
+    let mut scene = Scene::new([urr(1, ReportingTriggers::empty())]);
+    scene.count(0, 100, 0);
+    let removes = list([RemoveUrr::new(UrrId(1))]);
+    let request = modify_with(3, scene.up_seid, |body| body.remove_urrs = removes.into());
+    let sent = scene.ask(&request);
+    let Message::SessionModificationResponse(body) = decode(&sent[0].bytes) else { panic!() };
+    let reports: Vec<_> = body.usage_reports.iter().collect();
+    assert_eq!((reports.len(), volume(&reports[0])), (1, (100, 0, 1, 0)));
+    assert_eq!(reports[0].usage_report_trigger, UsageReportTrigger::TERMR);
+}
+
+#[test]
+fn usage_that_waits_behind_a_report_leaves_with_the_answer_to_the_deletion() {
+    let mut urr = urr(1, ReportingTriggers::VOLTH);
+    urr.volume_threshold = threshold(10);
+    let mut scene = Scene::new([urr]);
+    scene.count(0, 10, 0);
+    let first = scene.limit(0);
+    scene.count(0, 20, 0);
+    assert_eq!(scene.limit(0), [], "one report at a time");
+    scene.count(0, 3, 0);
+    let sent = scene.ask(&delete(3, scene.up_seid));
+    let Message::SessionDeletionResponse(body) = decode(&sent[0].bytes) else { panic!() };
+    let reports: Vec<_> = body.usage_reports.iter().collect();
+    let volumes: Vec<_> = reports.iter().map(|r| (r.ur_seqn.0, volume(r).0)).collect();
+    assert_eq!(volumes, [(1, 20), (2, 3)]);
+    let again = scene.bench.run_until(T1);
+    assert!(again.contains(&first[0]), "the report in flight is not given up");
+}
+
+#[test]
+fn quota_used_up_is_reported_and_a_new_one_lets_packets_pass() {
+    let quota = |total| Some(VolumeQuota { total: Some(total), ..VolumeQuota::default() });
+    let mut urr = urr(1, ReportingTriggers::VOLQU);
+    urr.volume_quota = quota(100);
+    let mut scene = Scene::new([urr]);
+    scene.count(0, 60, 60);
+    let sent = scene.limit(0);
+    let (_, reports) = report_request(&sent[0]);
+    assert_eq!(reports[0].usage_report_trigger, UsageReportTrigger::VOLQU);
+    assert!(scene.rules.as_ref().unwrap().urrs[0].stopped);
+    let mut update = UpdateUrr::new(UrrId(1));
+    update.volume_quota = quota(1000);
+    let updates = list([update]);
+    scene.ask(&modify_with(3, scene.up_seid, |body| body.update_urrs = updates.into()));
+    let entry = &scene.rules.as_ref().unwrap().urrs[0];
+    assert_eq!((entry.stopped, entry.quota.total_bytes), (false, 1120));
+}
+
+#[test]
+fn periodic_reports_and_inactivity_come_by_themselves() {
+    let mut urr = urr(1, ReportingTriggers::PERIO);
+    urr.measurement_period = Some(MeasurementPeriod(60));
+    let urrs = list([urr]);
+    let mut scene = Scene::with(|body| {
+        with_urrs(body, urrs);
+        body.user_plane_inactivity_timer = Some(UserPlaneInactivityTimer(90));
+    });
+    let mut reports = Vec::new();
+    for second in 0..=150 {
+        let sent = scene.bench.run_until(Nanos::from_secs(second));
+        for transmit in &sent {
+            match decode(&transmit.bytes) {
+                Message::SessionReportRequest(body) => {
+                    let trigger = body.usage_reports.iter().next().map(|r| r.usage_report_trigger);
+                    reports.push((second, body.report_type, trigger));
+                    scene.acknowledge(transmit);
+                }
+                Message::HeartbeatRequest(_) => {
+                    let sequence = raw(&transmit.bytes).header.sequence;
+                    let time = adit_pfcp::ie::RecoveryTimeStamp(SMF_STARTED);
+                    let body = adit_pfcp::message::HeartbeatResponse::new(time);
+                    scene.ask(&encode(None, sequence, &body));
+                }
+                _ => {}
+            }
+        }
+    }
+    let periodic = Some(UsageReportTrigger::PERIO);
+    let expected = [
+        (60, ReportType::USAR, periodic),
+        (90, ReportType::UPIR, None),
+        (120, ReportType::USAR, periodic),
+    ];
+    assert_eq!(reports, expected);
+}
+
+#[test]
+fn monitoring_time_of_day_splits_the_report() {
+    let mut urr = urr(1, ReportingTriggers::VOLTH);
+    urr.volume_threshold = threshold(1000);
+    urr.monitoring_time = Some(MonitoringTime(UPF_STARTED + 5));
+    let mut scene = Scene::new([urr]);
+    scene.count(0, 600, 0);
+    scene.bench.now = Nanos::from_secs(5);
+    scene.bench.node.handle_timeout(scene.bench.now);
+    scene.publish();
+    scene.count(0, 0, 400);
+    let transmits = scene.limit(0);
+    let report = transmits.iter().find(|t| raw(&t.bytes).header.message_type.0 == 56).unwrap();
+    let (_, reports) = report_request(report);
+    let parts: Vec<_> = reports.iter().map(|r| (r.usage_information.unwrap(), volume(r))).collect();
+    let expected =
+        [(UsageInformation::BEF, (600, 0, 1, 0)), (UsageInformation::AFT, (0, 400, 0, 1))];
+    assert_eq!(parts, expected);
+    assert_eq!(reports[0].end_time.unwrap().0, UPF_STARTED + 5);
+}
+
+#[test]
+fn urr_that_we_cannot_act_on_is_refused_with_its_ie_and_rule() {
+    let refusal = |urr: CreateUrr<'static>| {
+        let mut bench = Bench::associated();
+        let urrs = list([urr]);
+        let request = establish_with(2, &SessionScript::new(0xc1, 1), |b| with_urrs(b, urrs));
+        let bytes = bench.answer(smf(10), &request);
+        let Message::SessionEstablishmentResponse(body) = decode(&bytes) else { panic!() };
+        (body.cause, body.offending_ie.map(|ie| IeType(ie.0)), body.failed_rule_id)
+    };
+    let rule = Some(FailedRuleId::Urr(UrrId(1)));
+    let unsupported = |ie| (Cause::ServiceNotSupported, Some(ie), rule);
+    let event = CreateUrr::new(UrrId(1), MeasurementMethod::EVENT, ReportingTriggers::empty());
+    assert_eq!(refusal(event), unsupported(IeType::MEASUREMENT_METHOD));
+    let envelope = urr(1, ReportingTriggers::ENVCL);
+    assert_eq!(refusal(envelope), unsupported(IeType::REPORTING_TRIGGERS));
+    let mut events = urr(1, ReportingTriggers::empty());
+    events.event_threshold = Some(adit_pfcp::ie::EventThreshold(3));
+    assert_eq!(refusal(events), unsupported(IeType::EVENT_THRESHOLD));
+    let (cause, ie, failed) = refusal(urr(1, ReportingTriggers::PERIO));
+    let expected = (Cause::ConditionalIeMissing, Some(IeType::MEASUREMENT_PERIOD), rule);
+    assert_eq!((cause, ie, failed), expected);
+}

@@ -1,0 +1,124 @@
+//! Usage reporting rules as workers run them, and what is counted for them.
+//!
+//! Counters only grow; a measurement is a difference between two readings. Octets are those of the
+//! user's IP packets, from the IP header on, without outer headers, link headers and padding. A
+//! packet counts when its gates are open and its FAR forwards it, whatever the network does to it
+//! later; what a closed gate stops counts only for a URR that measures before QoS enforcement.
+//! Spec: TS 29.244 §5.2.2.
+
+use core::fmt;
+
+use adit_types::{Nanos, UrrId, UsageSlot};
+
+/// A usage reporting rule as a worker applies it. Spec: TS 29.244 §7.5.2.4.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UrrEntry {
+    /// The rule's identifier, for reports and traces.
+    pub id: UrrId,
+    /// Where its usage is counted.
+    pub slot: UsageSlot,
+    /// Distinguishes the entries that one URR has over time: a worker tells each limit and the
+    /// first packet once per generation.
+    pub generation: u32,
+    /// Counter values at which the control plane is told.
+    pub report: UsageLimits,
+    /// Counter values from which on packets are stopped.
+    pub quota: UsageLimits,
+    /// Dropped downlink packets and octets at which the control plane is told; `u64::MAX` is never.
+    pub report_dropped: (u64, u64),
+    /// The quota is used up or withdrawn: packets are stopped.
+    pub stopped: bool,
+    /// What is done with packets that are stopped: position in `SessionRules::fars`. Without it
+    /// they are dropped.
+    pub quota_far: Option<u16>,
+    /// Tell the first packet of this generation.
+    pub report_start: bool,
+    /// Count what a closed gate stops, too.
+    pub before_qos: bool,
+}
+
+/// Counter values at which something happens. `u64::MAX` is never. Unit: octets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UsageLimits {
+    /// Both directions together.
+    pub total_bytes: u64,
+    /// Towards the data network.
+    pub ul_bytes: u64,
+    /// Towards the UE.
+    pub dl_bytes: u64,
+}
+
+impl UsageLimits {
+    /// No limit.
+    pub const NONE: Self = Self { total_bytes: u64::MAX, ul_bytes: u64::MAX, dl_bytes: u64::MAX };
+
+    /// True without any limit.
+    #[inline]
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::NONE
+    }
+
+    /// True when one of the limits is reached by these counter values.
+    #[inline]
+    #[must_use]
+    pub const fn reached(&self, ul_bytes: u64, dl_bytes: u64) -> bool {
+        ul_bytes >= self.ul_bytes
+            || dl_bytes >= self.dl_bytes
+            || ul_bytes.saturating_add(dl_bytes) >= self.total_bytes
+    }
+}
+
+/// What was counted in one usage slot by all workers since the process started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct UsageCounts {
+    /// Octets towards the data network.
+    pub ul_bytes: u64,
+    /// Octets towards the UE.
+    pub dl_bytes: u64,
+    /// Packets towards the data network.
+    pub ul_pkts: u64,
+    /// Packets towards the UE.
+    pub dl_pkts: u64,
+    /// Octets towards the UE that rules dropped; not among the above.
+    pub dropped_dl_bytes: u64,
+    /// Packets towards the UE that rules dropped; not among the above.
+    pub dropped_dl_pkts: u64,
+    /// The first packet of the generation asked for.
+    pub first: Option<Nanos>,
+    /// The last packet.
+    pub last: Option<Nanos>,
+}
+
+impl UsageCounts {
+    /// The sum over two workers.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            ul_bytes: self.ul_bytes.wrapping_add(other.ul_bytes),
+            dl_bytes: self.dl_bytes.wrapping_add(other.dl_bytes),
+            ul_pkts: self.ul_pkts.wrapping_add(other.ul_pkts),
+            dl_pkts: self.dl_pkts.wrapping_add(other.dl_pkts),
+            dropped_dl_bytes: self.dropped_dl_bytes.wrapping_add(other.dropped_dl_bytes),
+            dropped_dl_pkts: self.dropped_dl_pkts.wrapping_add(other.dropped_dl_pkts),
+            first: [self.first, other.first].into_iter().flatten().min(),
+            last: self.last.max(other.last),
+        }
+    }
+}
+
+/// Where the control plane reads counters. Reading has no effect.
+pub trait UsageSource: fmt::Debug + Send + Sync {
+    /// The counters of `slot` over all workers; `first` is that of `generation`.
+    fn usage(&self, slot: UsageSlot, generation: u32) -> UsageCounts;
+}
+
+/// A source without traffic.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoUsage;
+
+impl UsageSource for NoUsage {
+    fn usage(&self, _: UsageSlot, _: u32) -> UsageCounts {
+        UsageCounts::default()
+    }
+}

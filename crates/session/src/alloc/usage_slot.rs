@@ -1,0 +1,46 @@
+//! Usage slots: where workers count for a URR.
+
+use adit_types::UsageSlot;
+
+/// Hands out slots below a maximum; the one released last goes first, which keeps them dense.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UsageSlotAllocator {
+    fresh: u32,
+    max: u32,
+    free: Vec<UsageSlot>,
+}
+
+impl UsageSlotAllocator {
+    pub fn new(max: usize) -> Self {
+        Self { fresh: 0, max: u32::try_from(max).unwrap_or(u32::MAX), free: Vec::new() }
+    }
+
+    /// Slots that can still be taken.
+    pub fn available(&self) -> usize {
+        self.free.len() + usize::try_from(self.max - self.fresh).unwrap_or(usize::MAX)
+    }
+
+    /// The slot that is taken after `ahead` others; `None` when all are in use.
+    pub fn peek(&self, ahead: usize) -> Option<UsageSlot> {
+        if let Some(at) = self.free.len().checked_sub(ahead + 1) {
+            return self.free.get(at).copied();
+        }
+        let fresh = self.fresh + u32::try_from(ahead - self.free.len()).ok()?;
+        (fresh < self.max).then_some(UsageSlot(fresh))
+    }
+
+    /// Takes the first `count` slots that [`Self::peek`] shows.
+    pub fn take_planned(&mut self, count: usize) {
+        let reused = count.min(self.free.len());
+        self.free.truncate(self.free.len() - reused);
+        self.fresh += u32::try_from(count - reused).unwrap_or(0);
+    }
+
+    pub fn release(&mut self, slot: UsageSlot) {
+        self.free.push(slot);
+    }
+
+    pub fn reserved_count(&self) -> usize {
+        usize::try_from(self.fresh).unwrap_or(usize::MAX) - self.free.len()
+    }
+}

@@ -1,0 +1,192 @@
+//! Usage reporting rules.
+
+use adit_types::{FarId, Nanos, UrrId};
+use bitflags::bitflags;
+
+bitflags! {
+    /// Why usage is reported: of a URR, what it asks for; of a report, what happened.
+    /// Spec: TS 29.244 §8.2.19, §8.2.41.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+    pub struct UsageTriggers: u32 {
+        /// The measurement period ended.
+        const PERIODIC = 1 << 0;
+        /// A volume threshold was reached.
+        const VOLUME_THRESHOLD = 1 << 1;
+        /// A time threshold was reached.
+        const TIME_THRESHOLD = 1 << 2;
+        /// No packet came for the quota holding time.
+        const QUOTA_HOLDING_TIME = 1 << 3;
+        /// Traffic started.
+        const START_OF_TRAFFIC = 1 << 4;
+        /// Traffic stopped.
+        const STOP_OF_TRAFFIC = 1 << 5;
+        /// The threshold of dropped downlink traffic was reached.
+        const DROPPED_DL = 1 << 6;
+        /// A linked URR was reported.
+        const LINKED = 1 << 7;
+        /// A volume quota is used up.
+        const VOLUME_QUOTA = 1 << 8;
+        /// A time quota is used up.
+        const TIME_QUOTA = 1 << 9;
+        /// The quota validity time is over.
+        const QUOTA_VALIDITY_TIME = 1 << 10;
+        /// The user plane inactivity timer ran out.
+        const INACTIVITY = 1 << 11;
+        /// The control plane asked. Of reports only.
+        const IMMEDIATE = 1 << 12;
+        /// The session or the URR ended. Of reports only.
+        const TERMINATION = 1 << 13;
+        /// Usage before the monitoring time. Of reports only.
+        const MONITORING_TIME = 1 << 14;
+        /// The session ended by our decision. Of reports only.
+        const TERMINATION_BY_UP = 1 << 15;
+    }
+}
+
+/// What a URR measures. Spec: TS 29.244 §8.2.40.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct MeasurementMethod {
+    /// Volume.
+    pub volume: bool,
+    /// Duration.
+    pub duration: bool,
+}
+
+/// Octets by direction; absent is unlimited. Spec: TS 29.244 §8.2.13, §8.2.50.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Volumes {
+    /// Both directions together.
+    pub total: Option<u64>,
+    /// Towards the data network.
+    pub uplink: Option<u64>,
+    /// Towards the UE.
+    pub downlink: Option<u64>,
+}
+
+/// How a URR measures. Spec: TS 29.244 §8.2.68.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct MeasurementInformation {
+    /// Count what QERs drop, too.
+    pub before_qos: bool,
+    /// Measure nothing.
+    pub inactive: bool,
+    /// Time runs from the creation on, not from the first packet.
+    pub immediate_start: bool,
+    /// Report numbers of packets.
+    pub packets: bool,
+}
+
+/// Packets or octets towards the UE that rules drop. Spec: TS 29.244 §8.2.49.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct DroppedThreshold {
+    /// Packets.
+    pub packets: Option<u64>,
+    /// Octets.
+    pub bytes: Option<u64>,
+}
+
+/// A point in time at which usage is split, and what counts from then on.
+/// Spec: TS 29.244 §5.2.2.2, §8.2.15.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Monitoring {
+    /// When.
+    pub at: Nanos,
+    /// Replaces the volume threshold; the rest of the old one counts on without it.
+    pub volume_threshold: Option<Volumes>,
+    /// Replaces the time threshold.
+    pub time_threshold: Option<Nanos>,
+    /// Replaces the volume quota.
+    pub volume_quota: Option<Volumes>,
+    /// Replaces the time quota.
+    pub time_quota: Option<Nanos>,
+}
+
+/// The parts of a URR that may be absent. Spec: TS 29.244 §7.5.2.4.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct UrrSettings {
+    /// Time between periodic reports; never zero.
+    pub period: Option<Nanos>,
+    /// Volume after which usage is reported.
+    pub volume_threshold: Option<Volumes>,
+    /// Volume that may be used.
+    pub volume_quota: Option<Volumes>,
+    /// Duration after which usage is reported.
+    pub time_threshold: Option<Nanos>,
+    /// Duration that may be used.
+    pub time_quota: Option<Nanos>,
+    /// Time without packets after which a quota is withdrawn.
+    pub quota_holding_time: Option<Nanos>,
+    /// Time after which a quota is reported, used up or not.
+    pub quota_validity_time: Option<Nanos>,
+    /// Dropped downlink traffic after which usage is reported.
+    pub dropped_threshold: Option<DroppedThreshold>,
+    /// When usage is split.
+    pub monitoring: Option<Monitoring>,
+    /// Time without packets after which time stops being measured.
+    pub inactivity_detection_time: Option<Nanos>,
+    /// Reports of these URRs make this one report, too.
+    pub linked: Option<Vec<UrrId>>,
+    /// How it measures.
+    pub information: Option<MeasurementInformation>,
+    /// What is done with packets beyond the quota; without it they are dropped.
+    pub quota_far: Option<FarId>,
+}
+
+/// A URR. Spec: TS 29.244 §7.5.2.4.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Urr {
+    /// Identifier, unique within the session.
+    pub id: UrrId,
+    /// What it measures.
+    pub method: MeasurementMethod,
+    /// When it reports.
+    pub triggers: UsageTriggers,
+    /// Everything else.
+    pub settings: UrrSettings,
+}
+
+/// A URR to update. Spec: TS 29.244 §7.5.4.4.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct UrrUpdate {
+    /// The URR.
+    pub id: UrrId,
+    /// Replaces what it measures.
+    pub method: Option<MeasurementMethod>,
+    /// Replaces when it reports.
+    pub triggers: Option<UsageTriggers>,
+    /// Replaces what is present. A quota or threshold counts from the last report on.
+    pub settings: UrrSettings,
+}
+
+impl Urr {
+    /// How it measures.
+    #[must_use]
+    pub fn information(&self) -> MeasurementInformation {
+        self.settings.information.unwrap_or_default()
+    }
+
+    /// Carries out an update.
+    pub(crate) fn update(&mut self, update: UrrUpdate) {
+        self.method = update.method.unwrap_or(self.method);
+        self.triggers = update.triggers.unwrap_or(self.triggers);
+        let old = core::mem::take(&mut self.settings);
+        let new = update.settings;
+        self.settings = UrrSettings {
+            period: new.period.or(old.period),
+            volume_threshold: new.volume_threshold.or(old.volume_threshold),
+            volume_quota: new.volume_quota.or(old.volume_quota),
+            time_threshold: new.time_threshold.or(old.time_threshold),
+            time_quota: new.time_quota.or(old.time_quota),
+            quota_holding_time: new.quota_holding_time.or(old.quota_holding_time),
+            quota_validity_time: new.quota_validity_time.or(old.quota_validity_time),
+            dropped_threshold: new.dropped_threshold.or(old.dropped_threshold),
+            monitoring: new.monitoring.or(old.monitoring),
+            inactivity_detection_time: new
+                .inactivity_detection_time
+                .or(old.inactivity_detection_time),
+            linked: new.linked.or(old.linked),
+            information: new.information.or(old.information),
+            quota_far: new.quota_far.or(old.quota_far),
+        };
+    }
+}

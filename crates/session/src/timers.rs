@@ -1,0 +1,45 @@
+//! When which session has something to do next.
+//!
+//! One entry per session, ordered by time: a session's earliest timer. A set instead of a timing
+//! wheel: the control thread changes a few thousand entries per second at most, and a set is exact,
+//! bounded by the number of sessions, and tells the next moment at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use adit_types::{Nanos, SessionIndex};
+
+/// The earliest timer of each session.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Deadlines {
+    ordered: BTreeSet<(Nanos, SessionIndex)>,
+    by_session: BTreeMap<SessionIndex, Nanos>,
+}
+
+impl Deadlines {
+    /// Replaces the deadline of a session.
+    pub fn set(&mut self, session: SessionIndex, deadline: Option<Nanos>) {
+        let before = match deadline {
+            Some(at) => self.by_session.insert(session, at),
+            None => self.by_session.remove(&session),
+        };
+        if let Some(before) = before {
+            self.ordered.remove(&(before, session));
+        }
+        if let Some(at) = deadline {
+            self.ordered.insert((at, session));
+        }
+    }
+
+    /// The earliest deadline.
+    pub fn next(&self) -> Option<Nanos> {
+        self.ordered.first().map(|(at, _)| *at)
+    }
+
+    /// Takes out a session whose deadline is not after `now`.
+    pub fn take_due(&mut self, now: Nanos) -> Option<SessionIndex> {
+        let &(at, session) = self.ordered.first().filter(|(at, _)| *at <= now)?;
+        self.ordered.remove(&(at, session));
+        self.by_session.remove(&session);
+        Some(session)
+    }
+}

@@ -1,0 +1,485 @@
+//! Usage arithmetic: measurements, thresholds, quotas and timers of one URR.
+//!
+//! Octets, packets and active time only grow; whatever is measured is the difference between two
+//! readings, exact in 64 bits. A report ends a measurement and begins the next one, and thresholds
+//! count from there again; a quota counts from the last report before it was provisioned, until it
+//! is replaced. Spec: TS 29.244 §5.2.2.
+
+use adit_rules::{UrrEntry, UsageCounts, UsageLimits, UsageSource};
+use adit_types::{Nanos, UrrId, UsageSlot};
+
+use crate::record::{Monitoring, Urr, UrrSettings, UsageTriggers, Volumes};
+
+/// Time without packets after which traffic counts as stopped when the URR does not say.
+const STOP_OF_TRAFFIC: Nanos = Nanos::from_secs(60);
+
+/// Nanoseconds of a second.
+const SECOND: u64 = 1_000_000_000;
+
+/// Usage of one URR over one measurement. Spec: TS 29.244 §7.5.8.3.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UsageReport {
+    /// The URR.
+    pub urr: UrrId,
+    /// Number of the report: counts up from zero per URR (UR-SEQN).
+    pub sequence: u32,
+    /// Why it was made.
+    pub triggers: UsageTriggers,
+    /// When the measurement began.
+    pub start: Nanos,
+    /// When it ended.
+    pub end: Nanos,
+    /// Volume, if the URR measures it.
+    pub volume: Option<UsageVolume>,
+    /// The volume has packets, too.
+    pub packets: bool,
+    /// Active time, if the URR measures it. Unit: whole seconds; fractions count for the next one.
+    pub duration_s: Option<u64>,
+    /// First packet, if there was one.
+    pub first: Option<Nanos>,
+    /// Last packet, if there was one.
+    pub last: Option<Nanos>,
+    /// The part of a split measurement.
+    pub part: Option<UsagePart>,
+    /// The measurement is before QoS enforcement.
+    pub before_qos: bool,
+}
+
+/// Octets and packets of one measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct UsageVolume {
+    /// Octets towards the data network.
+    pub ul_bytes: u64,
+    /// Octets towards the UE.
+    pub dl_bytes: u64,
+    /// Packets towards the data network.
+    pub ul_pkts: u64,
+    /// Packets towards the UE.
+    pub dl_pkts: u64,
+}
+
+/// Which side of the monitoring time. Spec: TS 29.244 §8.2.60.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UsagePart {
+    /// Before.
+    Before,
+    /// After.
+    After,
+}
+
+/// Everything that grows, at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Reading {
+    pub counts: UsageCounts,
+    /// Time that was measured as active.
+    pub active: Nanos,
+    pub at: Nanos,
+}
+
+impl Reading {
+    fn volume_since(&self, base: &Self) -> UsageVolume {
+        let (now, then) = (&self.counts, &base.counts);
+        UsageVolume {
+            ul_bytes: now.ul_bytes.wrapping_sub(then.ul_bytes),
+            dl_bytes: now.dl_bytes.wrapping_sub(then.dl_bytes),
+            ul_pkts: now.ul_pkts.wrapping_sub(then.ul_pkts),
+            dl_pkts: now.dl_pkts.wrapping_sub(then.dl_pkts),
+        }
+    }
+}
+
+/// An amount that counts from a reading on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Limit<T> {
+    value: T,
+    base: Reading,
+}
+
+impl Limit<Volumes> {
+    fn is_reached(&self, reading: &Reading) -> bool {
+        let UsageVolume { ul_bytes, dl_bytes, .. } = reading.volume_since(&self.base);
+        self.limits_from(0, 0).reached(ul_bytes, dl_bytes)
+    }
+
+    /// As values of counters that stand at these values at the base.
+    fn limits_from(&self, ul_bytes: u64, dl_bytes: u64) -> UsageLimits {
+        let limit =
+            |base: u64, value: Option<u64>| value.map_or(u64::MAX, |v| base.saturating_add(v));
+        UsageLimits {
+            total_bytes: limit(ul_bytes.saturating_add(dl_bytes), self.value.total),
+            ul_bytes: limit(ul_bytes, self.value.uplink),
+            dl_bytes: limit(dl_bytes, self.value.downlink),
+        }
+    }
+
+    fn limits(&self) -> UsageLimits {
+        self.limits_from(self.base.counts.ul_bytes, self.base.counts.dl_bytes)
+    }
+}
+
+impl Limit<Nanos> {
+    fn left(&self, reading: &Reading) -> Nanos {
+        self.value - reading.active.since(self.base.active)
+    }
+}
+
+/// The running measurement of one URR.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Measure {
+    pub id: UrrId,
+    pub slot: UsageSlot,
+    pub generation: u32,
+    sequence: u32,
+    /// Where the measurement began.
+    base: Reading,
+    /// The monitoring time, once it has passed within this measurement.
+    split: Option<Reading>,
+    /// Active time of ended periods of activity.
+    active: Nanos,
+    /// Since when time is running.
+    running: Option<Nanos>,
+    volume_threshold: Option<Limit<Volumes>>,
+    time_threshold: Option<Limit<Nanos>>,
+    volume_quota: Option<Limit<Volumes>>,
+    time_quota: Option<Limit<Nanos>>,
+    stopped: bool,
+    /// Since when the quota holding time runs without packets.
+    holding_since: Nanos,
+    valid_until: Option<Nanos>,
+    next_period: Option<Nanos>,
+    monitoring: Option<Monitoring>,
+    /// Traffic is going on.
+    started: bool,
+    /// A new measurement or a part of one began: the entry needs a new generation.
+    renewed: bool,
+}
+
+impl Measure {
+    /// A measurement that begins now. Counters of a reused slot go on from where they stand.
+    pub fn new(
+        urr: &Urr,
+        slot: UsageSlot,
+        generation: u32,
+        source: &dyn UsageSource,
+        now: Nanos,
+    ) -> Self {
+        let counts = source.usage(slot, generation);
+        let mut measure = Self {
+            id: urr.id,
+            slot,
+            generation,
+            sequence: 0,
+            base: Reading { counts, active: Nanos(0), at: now },
+            split: None,
+            active: Nanos(0),
+            running: urr.information().immediate_start.then_some(now),
+            volume_threshold: None,
+            time_threshold: None,
+            volume_quota: None,
+            time_quota: None,
+            stopped: false,
+            holding_since: now,
+            valid_until: None,
+            next_period: None,
+            monitoring: None,
+            started: false,
+            renewed: false,
+        };
+        measure.provision(&urr.settings, &urr.settings, now);
+        measure
+    }
+
+    /// Puts new thresholds, quotas and timers into force. `all` are the settings after the change.
+    pub fn provision(&mut self, new: &UrrSettings, all: &UrrSettings, now: Nanos) {
+        let base = self.base;
+        replace(&mut self.volume_threshold, new.volume_threshold, base);
+        replace(&mut self.time_threshold, new.time_threshold, base);
+        replace(&mut self.volume_quota, new.volume_quota, base);
+        replace(&mut self.time_quota, new.time_quota, base);
+        let has_quota = new.volume_quota.is_some() || new.time_quota.is_some();
+        if has_quota {
+            self.stopped = false;
+            self.holding_since = now;
+        }
+        if has_quota || new.quota_validity_time.is_some() {
+            self.valid_until = all.quota_validity_time.map(|time| now + time);
+        }
+        if let Some(period) = new.period {
+            self.next_period = Some(now + period);
+        }
+        self.monitoring = new.monitoring.or(self.monitoring);
+    }
+
+    /// Reads counters and active time.
+    pub fn read(&self, source: &dyn UsageSource, now: Nanos) -> Reading {
+        let counts = source.usage(self.slot, self.generation);
+        let running = self.running.map_or(Nanos(0), |since| now.since(since));
+        Reading { counts, active: self.active + running, at: now }
+    }
+
+    /// The latest moment of activity that `reading` knows of, not before `since`.
+    fn last_active(reading: &Reading, since: Nanos) -> Nanos {
+        reading.counts.last.map_or(since, |last| last.max(since))
+    }
+
+    /// Splits the measurement when its monitoring time has come. Spec: TS 29.244 §5.2.2.2.
+    fn split(&mut self, reading: &Reading) {
+        let Some(monitoring) = self.monitoring.take_if(|monitoring| monitoring.at <= reading.at)
+        else {
+            return;
+        };
+        self.split = Some(*reading);
+        self.renewed = true;
+        replace(&mut self.volume_threshold, monitoring.volume_threshold, *reading);
+        replace(&mut self.time_threshold, monitoring.time_threshold, *reading);
+        replace(&mut self.volume_quota, monitoring.volume_quota, *reading);
+        replace(&mut self.time_quota, monitoring.time_quota, *reading);
+        if monitoring.volume_quota.is_some() || monitoring.time_quota.is_some() {
+            self.stopped = false;
+        }
+    }
+
+    /// Time without packets after which traffic has stopped.
+    fn idle_time(urr: &Urr) -> Option<Nanos> {
+        let reports_stop = urr.triggers.contains(UsageTriggers::STOP_OF_TRAFFIC);
+        urr.settings.inactivity_detection_time.or(reports_stop.then_some(STOP_OF_TRAFFIC))
+    }
+
+    /// Stops time when no packet came for long enough; true when traffic stopped just now. The time
+    /// until it was noticed counts. Spec: TS 29.244 §8.2.18.
+    fn idle(&mut self, urr: &Urr, reading: &Reading) -> bool {
+        let Some(idle_time) = Self::idle_time(urr) else { return false };
+        if let Some(since) = self.running {
+            let end = Self::last_active(reading, since) + idle_time;
+            if end <= reading.at {
+                self.active += end.since(since);
+                self.running = None;
+            }
+        }
+        let stopped =
+            self.started && Self::last_active(reading, Nanos(0)) + idle_time <= reading.at;
+        self.started &= !stopped;
+        stopped
+    }
+
+    /// Takes notice of the first packet after a while.
+    pub fn start_traffic(&mut self, urr: &Urr, at: Nanos) -> UsageTriggers {
+        if urr.method.duration && self.running.is_none() {
+            self.running = Some(at);
+        }
+        let starts = !core::mem::replace(&mut self.started, true);
+        if starts { UsageTriggers::START_OF_TRAFFIC } else { UsageTriggers::empty() }
+    }
+
+    /// Does what is due, and says what there is to report.
+    pub fn advance(&mut self, urr: &Urr, source: &dyn UsageSource, now: Nanos) -> UsageTriggers {
+        let mut due = UsageTriggers::empty();
+        due.set(UsageTriggers::STOP_OF_TRAFFIC, self.idle(urr, &self.read(source, now)));
+        let reading = self.read(source, now);
+        self.split(&reading);
+        due.set(
+            UsageTriggers::VOLUME_THRESHOLD,
+            self.volume_threshold.is_some_and(|limit| limit.is_reached(&reading)),
+        );
+        due.set(
+            UsageTriggers::TIME_THRESHOLD,
+            self.time_threshold.is_some_and(|limit| limit.left(&reading) == Nanos(0)),
+        );
+        due.set(UsageTriggers::DROPPED_DL, self.is_dropped_reached(urr, &reading));
+        due |= self.advance_quotas(urr, &reading);
+        if let (Some(next), Some(period)) = (self.next_period, urr.settings.period)
+            && next <= now
+        {
+            let periods = now.since(next).0 / period.0.max(1) + 1;
+            self.next_period = Some(next + Nanos(period.0.saturating_mul(periods)));
+            due |= UsageTriggers::PERIODIC;
+        }
+        due & urr.triggers
+    }
+
+    fn is_dropped_reached(&self, urr: &Urr, reading: &Reading) -> bool {
+        let (pkts, bytes) = self.dropped_limits(urr);
+        reading.counts.dropped_dl_pkts >= pkts || reading.counts.dropped_dl_bytes >= bytes
+    }
+
+    /// Packets and octets at which dropped downlink traffic is reported.
+    fn dropped_limits(&self, urr: &Urr) -> (u64, u64) {
+        let threshold = urr.settings.dropped_threshold.unwrap_or_default();
+        let base = &self.base.counts;
+        let limit = |base: u64, value: Option<u64>| {
+            value.map_or(u64::MAX, |value| base.saturating_add(value))
+        };
+        (
+            limit(base.dropped_dl_pkts, threshold.packets),
+            limit(base.dropped_dl_bytes, threshold.bytes),
+        )
+    }
+
+    fn advance_quotas(&mut self, urr: &Urr, reading: &Reading) -> UsageTriggers {
+        let mut due = UsageTriggers::empty();
+        due.set(
+            UsageTriggers::VOLUME_QUOTA,
+            self.volume_quota.is_some_and(|limit| limit.is_reached(reading)),
+        );
+        due.set(
+            UsageTriggers::TIME_QUOTA,
+            self.time_quota.is_some_and(|limit| limit.left(reading) == Nanos(0)),
+        );
+        due.set(
+            UsageTriggers::QUOTA_HOLDING_TIME,
+            self.holding_deadline(urr, reading).is_some_and(|deadline| deadline <= reading.at),
+        );
+        if !due.is_empty() {
+            self.stopped = true;
+            self.volume_quota = None;
+            self.time_quota = None;
+        }
+        if self.valid_until.take_if(|until| *until <= reading.at).is_some() {
+            due |= UsageTriggers::QUOTA_VALIDITY_TIME;
+        }
+        due
+    }
+
+    fn holding_deadline(&self, urr: &Urr, reading: &Reading) -> Option<Nanos> {
+        let has_quota = self.volume_quota.is_some() || self.time_quota.is_some();
+        let time = urr.settings.quota_holding_time.filter(|_| has_quota && !self.stopped)?;
+        Some(Self::last_active(reading, self.holding_since) + time)
+    }
+
+    /// Ends the measurement with a report, or two when the monitoring time split it, and begins the
+    /// next one. Notices of start and stop of traffic end no measurement.
+    pub fn report(
+        &mut self,
+        urr: &Urr,
+        source: &dyn UsageSource,
+        now: Nanos,
+        triggers: UsageTriggers,
+        reports: &mut Vec<UsageReport>,
+    ) {
+        let reading = self.read(source, now);
+        if (triggers & !UsageTriggers::START_OF_TRAFFIC).is_empty() {
+            reports.push(UsageReport {
+                volume: None,
+                duration_s: None,
+                ..self.part(urr, &reading, &reading, triggers)
+            });
+            return;
+        }
+        self.renewed = true;
+        let base = core::mem::replace(&mut self.base, reading);
+        match self.split.take() {
+            Some(split) => {
+                let before = self.part(urr, &base, &split, UsageTriggers::MONITORING_TIME);
+                reports.push(UsageReport { part: Some(UsagePart::Before), ..before });
+                let after = self.part(urr, &split, &reading, triggers);
+                reports.push(UsageReport { part: Some(UsagePart::After), ..after });
+            }
+            None => reports.push(self.part(urr, &base, &reading, triggers)),
+        }
+        rebase(&mut self.volume_threshold, reading);
+        rebase(&mut self.time_threshold, reading);
+    }
+
+    fn part(
+        &mut self,
+        urr: &Urr,
+        from: &Reading,
+        to: &Reading,
+        triggers: UsageTriggers,
+    ) -> UsageReport {
+        let volume = to.volume_since(from);
+        let has_packets = volume.ul_pkts != 0 || volume.dl_pkts != 0;
+        // Packets between a report and the publication of its generation have the old one's mark.
+        let first = to.counts.first.map_or(from.at, |first| first.max(from.at));
+        let sequence = self.sequence;
+        self.sequence = sequence.wrapping_add(1);
+        let information = urr.information();
+        UsageReport {
+            urr: urr.id,
+            sequence,
+            triggers,
+            start: from.at,
+            end: to.at,
+            volume: urr.method.volume.then_some(volume),
+            packets: information.packets,
+            duration_s: urr.method.duration.then(|| to.active.0 / SECOND - from.active.0 / SECOND),
+            first: has_packets.then_some(first),
+            last: to.counts.last.filter(|_| has_packets),
+            part: None,
+            before_qos: information.before_qos,
+        }
+    }
+
+    /// True once after a measurement or a part of one began.
+    pub fn take_renewed(&mut self) -> bool {
+        core::mem::take(&mut self.renewed)
+    }
+
+    /// When [`Measure::advance`] has something to do if no packet comes.
+    pub fn deadline(&self, urr: &Urr, source: &dyn UsageSource, now: Nanos) -> Option<Nanos> {
+        let reading = self.read(source, now);
+        let asks = |trigger| urr.triggers.contains(trigger);
+        let time_left = |limit: Option<Limit<Nanos>>| {
+            limit.filter(|_| self.running.is_some()).map(|limit| now + limit.left(&reading))
+        };
+        let idle_since = match (self.running, self.started) {
+            (None, false) => None,
+            (running, _) => Some(Self::last_active(&reading, running.unwrap_or_default())),
+        };
+        [
+            self.next_period.filter(|_| asks(UsageTriggers::PERIODIC)),
+            self.valid_until,
+            self.monitoring.map(|monitoring| monitoring.at),
+            time_left(self.time_threshold).filter(|_| asks(UsageTriggers::TIME_THRESHOLD)),
+            time_left(self.time_quota),
+            self.holding_deadline(urr, &reading),
+            idle_since.zip(Self::idle_time(urr)).map(|(since, time)| since + time),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// What workers run; `quota_far` is the position of the quota action's FAR.
+    pub fn entry(&self, urr: &Urr, quota_far: Option<u16>) -> UrrEntry {
+        let asks = |trigger| urr.triggers.contains(trigger);
+        let limits =
+            |limit: Option<Limit<Volumes>>| limit.map_or(UsageLimits::NONE, |limit| limit.limits());
+        let waits_for_time = urr.method.duration && self.running.is_none();
+        let reports_start =
+            asks(UsageTriggers::START_OF_TRAFFIC) || asks(UsageTriggers::STOP_OF_TRAFFIC);
+        UrrEntry {
+            id: self.id,
+            slot: self.slot,
+            generation: self.generation,
+            report: limits(self.volume_threshold.filter(|_| asks(UsageTriggers::VOLUME_THRESHOLD))),
+            quota: limits(self.volume_quota),
+            report_dropped: match asks(UsageTriggers::DROPPED_DL) {
+                true => self.dropped_limits(urr),
+                false => (u64::MAX, u64::MAX),
+            },
+            stopped: self.stopped,
+            quota_far,
+            report_start: waits_for_time || reports_start && !self.started,
+            before_qos: urr.information().before_qos,
+        }
+    }
+
+    /// The measurement's volume so far, and whether a quota stops packets.
+    pub fn so_far(&self, source: &dyn UsageSource) -> (UsageVolume, bool) {
+        (self.read(source, self.base.at).volume_since(&self.base), self.stopped)
+    }
+}
+
+/// Puts `value`, if there is one, in force from `base` on.
+fn replace<T>(limit: &mut Option<Limit<T>>, value: Option<T>, base: Reading) {
+    if let Some(value) = value {
+        *limit = Some(Limit { value, base });
+    }
+}
+
+fn rebase<T>(limit: &mut Option<Limit<T>>, base: Reading) {
+    if let Some(limit) = limit {
+        limit.base = base;
+    }
+}

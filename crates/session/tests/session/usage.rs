@@ -1,0 +1,553 @@
+//! Usage arithmetic and its timers, in virtual time, against counters that the tests set.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use adit_rules::{RuleDelta, UrrEntry, UsageCounts, UsageSource};
+use adit_session::{
+    Change, DroppedThreshold, MeasurementInformation, MeasurementMethod, Monitoring, Refusal,
+    SessionStore, Urr, UrrSettings, UrrUpdate, UsageOutcome, UsagePart, UsageReport, UsageTriggers,
+    Volumes,
+};
+use adit_types::{FarId, Nanos, Seid, SessionIndex, UrrId, UsageSlot};
+use proptest::prelude::*;
+
+use crate::builders::{CP, OWNER, far, session, store};
+
+const S: fn(u64) -> Nanos = Nanos::from_secs;
+
+/// Counters that a test sets.
+#[derive(Debug, Default)]
+struct Counters(Mutex<BTreeMap<UsageSlot, UsageCounts>>);
+
+impl UsageSource for Counters {
+    fn usage(&self, slot: UsageSlot, _: u32) -> UsageCounts {
+        self.0.lock().unwrap().get(&slot).copied().unwrap_or_default()
+    }
+}
+
+/// A session with URRs on both PDRs, whose workers are the test.
+struct Scene {
+    store: SessionStore,
+    counters: Arc<Counters>,
+    up_seid: Seid,
+    index: SessionIndex,
+    urrs: Vec<UrrEntry>,
+}
+
+fn total(bytes: u64) -> Option<Volumes> {
+    Some(Volumes { total: Some(bytes), ..Volumes::default() })
+}
+
+fn volume_urr(id: u32, triggers: UsageTriggers, settings: UrrSettings) -> Urr {
+    let method = MeasurementMethod { volume: true, duration: false };
+    Urr { id: UrrId(id), method, triggers, settings }
+}
+
+fn time_urr(triggers: UsageTriggers, settings: UrrSettings) -> Urr {
+    let method = MeasurementMethod { volume: true, duration: true };
+    Urr { id: UrrId(1), method, triggers, settings }
+}
+
+impl Scene {
+    fn new(urrs: Vec<Urr>) -> Self {
+        Self::with(urrs, |_| {})
+    }
+
+    fn with(urrs: Vec<Urr>, edit: impl FnOnce(&mut Change)) -> Self {
+        let counters = Arc::new(Counters::default());
+        let mut store = store(4);
+        store.set_usage_source(Arc::clone(&counters) as Arc<dyn UsageSource>);
+        let mut change = session(1);
+        for pdr in &mut change.create_pdrs {
+            pdr.urrs = urrs.iter().map(|urr| urr.id).collect();
+        }
+        change.create_urrs = urrs;
+        edit(&mut change);
+        let established = store.establish(OWNER, CP, change).unwrap();
+        let mut scene = Self {
+            store,
+            counters,
+            up_seid: established.up_seid,
+            index: established.index,
+            urrs: Vec::new(),
+        };
+        scene.observe(&established.delta);
+        scene.store.reclaim(scene.index);
+        scene
+    }
+
+    fn observe(&mut self, delta: &RuleDelta) {
+        self.urrs = delta.rules.as_ref().map_or(Vec::new(), |rules| rules.urrs.clone());
+    }
+
+    /// Counts packets for a URR by its position.
+    fn count(&self, at: usize, now: Nanos, ul_bytes: u64, dl_bytes: u64) {
+        let mut counters = self.counters.0.lock().unwrap();
+        let counts = counters.entry(self.urrs[at].slot).or_default();
+        counts.ul_bytes += ul_bytes;
+        counts.dl_bytes += dl_bytes;
+        counts.ul_pkts += u64::from(ul_bytes > 0);
+        counts.dl_pkts += u64::from(dl_bytes > 0);
+        counts.last = Some(now);
+    }
+
+    fn outcome(&mut self, outcome: Option<UsageOutcome>) -> Vec<UsageReport> {
+        let Some(outcome) = outcome else { return Vec::new() };
+        if let Some(delta) = outcome.delta {
+            self.observe(&delta);
+            self.store.reclaim(self.index);
+        }
+        outcome.reports
+    }
+
+    /// A worker tells that a limit of the URR was reached.
+    fn limit(&mut self, at: usize, now: Nanos) -> Vec<UsageReport> {
+        let UrrEntry { slot, generation, .. } = self.urrs[at];
+        let outcome = self.store.handle_usage_limit(now, self.up_seid, slot, generation);
+        self.outcome(outcome)
+    }
+
+    /// A worker tells the first packet.
+    fn start(&mut self, at: usize, now: Nanos) -> Vec<UsageReport> {
+        assert!(self.urrs[at].report_start);
+        let UrrEntry { slot, generation, .. } = self.urrs[at];
+        let outcome = self.store.handle_traffic_started(now, self.up_seid, slot, generation, now);
+        self.outcome(outcome)
+    }
+
+    /// Lets time pass; returns what was reported and when.
+    fn run_until(&mut self, until: Nanos) -> Vec<(Nanos, UsageReport)> {
+        let mut all = Vec::new();
+        while let Some(at) = self.store.usage_timeout().filter(|at| *at <= until) {
+            while let Some(outcome) = self.store.poll_usage(at) {
+                let reports = self.outcome(Some(outcome));
+                all.extend(reports.into_iter().map(|report| (at, report)));
+            }
+        }
+        all
+    }
+
+    fn modify(&mut self, change: Change) -> Vec<UsageReport> {
+        let modified = self.store.modify(self.up_seid, change).unwrap();
+        let mut reports = modified.reports;
+        if let Some(delta) = modified.delta {
+            self.observe(&delta);
+            reports.extend(self.store.final_reports(Nanos(0), self.index));
+            self.store.reclaim(self.index);
+        }
+        reports
+    }
+}
+
+fn bytes(report: &UsageReport) -> (u64, u64) {
+    let volume = report.volume.unwrap();
+    (volume.ul_bytes, volume.dl_bytes)
+}
+
+#[test]
+fn volume_threshold_reached_reports_all_usage_and_counts_anew() {
+    let settings = UrrSettings { volume_threshold: total(1000), ..UrrSettings::default() };
+    let mut scene = Scene::new(vec![volume_urr(1, UsageTriggers::VOLUME_THRESHOLD, settings)]);
+    assert_eq!(scene.urrs[0].report.total_bytes, 1000);
+    scene.count(0, S(1), 400, 599);
+    assert_eq!(scene.limit(0, S(1)), [], "not reached: an event alone reports nothing");
+    scene.count(0, S(2), 10, 0);
+    let reports = scene.limit(0, S(2));
+    assert_eq!((reports.len(), bytes(&reports[0])), (1, (410, 599)));
+    assert_eq!(reports[0].triggers, UsageTriggers::VOLUME_THRESHOLD);
+    assert_eq!((reports[0].sequence, reports[0].start, reports[0].end), (0, Nanos(0), S(2)));
+    assert_eq!(scene.urrs[0].report.total_bytes, 1009 + 1000);
+    scene.count(0, S(3), 1000, 0);
+    let reports = scene.limit(0, S(3));
+    assert_eq!((reports[0].sequence, bytes(&reports[0])), (1, (1000, 0)));
+}
+
+#[test]
+fn event_of_an_earlier_generation_is_ignored() {
+    let settings = UrrSettings { volume_threshold: total(100), ..UrrSettings::default() };
+    let mut scene = Scene::new(vec![volume_urr(1, UsageTriggers::VOLUME_THRESHOLD, settings)]);
+    let UrrEntry { slot, generation, .. } = scene.urrs[0];
+    scene.count(0, S(1), 100, 0);
+    assert_eq!(scene.limit(0, S(1)).len(), 1);
+    assert_ne!(scene.urrs[0].generation, generation);
+    assert_eq!(scene.store.handle_usage_limit(S(1), scene.up_seid, slot, generation), None);
+}
+
+#[test]
+fn quota_used_up_is_reported_once_and_stops_until_a_new_one_comes() {
+    let settings = UrrSettings {
+        volume_threshold: total(600),
+        volume_quota: total(1000),
+        ..UrrSettings::default()
+    };
+    let triggers = UsageTriggers::VOLUME_THRESHOLD | UsageTriggers::VOLUME_QUOTA;
+    let mut scene = Scene::new(vec![volume_urr(1, triggers, settings)]);
+    scene.count(0, S(1), 600, 0);
+    assert_eq!(scene.limit(0, S(1))[0].triggers, UsageTriggers::VOLUME_THRESHOLD);
+    assert_eq!(scene.urrs[0].quota.total_bytes, 1000, "a report does not move the quota");
+    scene.count(0, S(2), 0, 450);
+    let reports = scene.limit(0, S(2));
+    assert_eq!((reports[0].triggers, bytes(&reports[0])), (UsageTriggers::VOLUME_QUOTA, (0, 450)));
+    assert!(scene.urrs[0].stopped);
+    assert_eq!(scene.limit(0, S(3)), []);
+    let settings = UrrSettings { volume_quota: total(500), ..UrrSettings::default() };
+    let update = UrrUpdate { id: UrrId(1), settings, ..UrrUpdate::default() };
+    scene.modify(Change { update_urrs: vec![update], at: S(4), ..Change::default() });
+    assert!(!scene.urrs[0].stopped);
+    assert_eq!(scene.urrs[0].quota.total_bytes, 1050 + 500);
+}
+
+#[test]
+fn query_reports_at_once_and_the_rest_comes_with_the_removal() {
+    let urrs = (1..=2).map(|id| volume_urr(id, UsageTriggers::empty(), UrrSettings::default()));
+    let mut scene = Scene::new(urrs.collect());
+    scene.count(0, S(1), 10, 20);
+    scene.count(1, S(1), 1, 2);
+    let query = Change { query_urrs: vec![UrrId(1)], at: S(2), ..Change::default() };
+    let reports = scene.modify(query);
+    assert_eq!((reports.len(), bytes(&reports[0])), (1, (10, 20)));
+    assert_eq!(reports[0].triggers, UsageTriggers::IMMEDIATE);
+    let reports = scene.modify(Change { query_all_urrs: true, at: S(3), ..Change::default() });
+    assert_eq!(reports.iter().map(bytes).collect::<Vec<_>>(), [(0, 0), (1, 2)]);
+    scene.count(0, S(4), 7, 0);
+    let remove = Change { remove_urrs: vec![UrrId(1)], at: S(5), ..Change::default() };
+    let reports = scene.modify(remove);
+    assert_eq!((bytes(&reports[0]), reports[0].triggers), ((7, 0), UsageTriggers::TERMINATION));
+    assert_eq!(reports[0].sequence, 2);
+    assert_eq!(scene.urrs.len(), 1, "its PDRs name it no more");
+}
+
+#[test]
+fn counters_of_a_reused_slot_do_not_count_for_the_next_urr() {
+    let mut scene = Scene::new(vec![volume_urr(1, UsageTriggers::empty(), UrrSettings::default())]);
+    scene.count(0, S(1), 1000, 0);
+    let slot = scene.urrs[0].slot;
+    scene.modify(Change { remove_urrs: vec![UrrId(1)], ..Change::default() });
+    let settings = UrrSettings { volume_threshold: total(5), ..UrrSettings::default() };
+    let urr = volume_urr(2, UsageTriggers::VOLUME_THRESHOLD, settings);
+    scene.modify(Change { create_urrs: vec![urr], ..Change::default() });
+    assert_eq!((scene.urrs[0].slot, scene.urrs[0].report.total_bytes), (slot, 1005));
+    let reports = scene.modify(Change { query_all_urrs: true, ..Change::default() });
+    assert_eq!(bytes(&reports[0]), (0, 0));
+}
+
+#[test]
+fn slots_return_when_the_deletion_is_reclaimed() {
+    let urr = volume_urr(1, UsageTriggers::empty(), UrrSettings::default());
+    let mut scene = Scene::with(vec![urr], |change| change.inactivity_timer = Some(S(10)));
+    assert_eq!(scene.store.reserved().usage_slots, 2);
+    scene.store.delete(scene.up_seid).unwrap();
+    scene.count(0, S(1), 3, 4);
+    let reports = scene.store.final_reports(S(2), scene.index);
+    assert_eq!((reports.len(), bytes(&reports[0])), (1, (3, 4)));
+    scene.store.reclaim(scene.index);
+    assert_eq!(scene.store.reserved(), adit_session::Reserved::default());
+    assert_eq!(scene.store.usage_timeout(), None);
+}
+
+#[test]
+fn periodic_reports_come_every_period_with_the_usage_of_each() {
+    let settings = UrrSettings { period: Some(S(10)), ..UrrSettings::default() };
+    let mut scene = Scene::new(vec![volume_urr(1, UsageTriggers::PERIODIC, settings)]);
+    scene.count(0, S(4), 5, 0);
+    let first = scene.run_until(S(19));
+    scene.count(0, S(19), 0, 6);
+    let rest = scene.run_until(S(30));
+    let seen: Vec<_> = first.iter().chain(&rest).map(|(at, r)| (*at, bytes(r))).collect();
+    assert_eq!(seen, [(S(10), (5, 0)), (S(20), (0, 6)), (S(30), (0, 0))]);
+}
+
+#[test]
+fn time_threshold_counts_from_the_first_packet_and_stops_with_inactivity() {
+    let settings = UrrSettings {
+        time_threshold: Some(S(30)),
+        inactivity_detection_time: Some(S(5)),
+        ..UrrSettings::default()
+    };
+    let mut scene = Scene::new(vec![time_urr(UsageTriggers::TIME_THRESHOLD, settings)]);
+    assert_eq!(scene.run_until(S(100)), []);
+    scene.count(0, S(100), 1, 0);
+    assert_eq!(scene.start(0, S(100)), []);
+    scene.count(0, S(103), 1, 0);
+    // Active from 100 to 108, then from 200 on.
+    assert_eq!(scene.run_until(S(200)), []);
+    scene.count(0, S(200), 1, 0);
+    scene.start(0, S(200));
+    for second in 201..=230 {
+        scene.count(0, S(second), 1, 0);
+        let reports = scene.run_until(S(second));
+        assert_eq!(reports.is_empty(), second != 222, "at {second}");
+        if let [(_, report)] = reports[..] {
+            assert_eq!(report.duration_s, Some(30));
+            assert_eq!(report.triggers, UsageTriggers::TIME_THRESHOLD);
+        }
+    }
+}
+
+#[test]
+fn time_quota_ends_and_stops_packets() {
+    let information = MeasurementInformation { immediate_start: true, ..Default::default() };
+    let settings = UrrSettings {
+        time_quota: Some(S(20)),
+        information: Some(information),
+        ..UrrSettings::default()
+    };
+    let mut scene = Scene::new(vec![time_urr(UsageTriggers::TIME_QUOTA, settings)]);
+    let reports = scene.run_until(S(60));
+    assert_eq!((reports.len(), reports[0].0, reports[0].1.duration_s), (1, S(20), Some(20)));
+    assert!(scene.urrs[0].stopped);
+}
+
+#[test]
+fn quota_holding_time_runs_from_the_last_packet_and_withdraws_the_quota() {
+    let settings = UrrSettings {
+        volume_quota: total(1000),
+        quota_holding_time: Some(S(10)),
+        ..UrrSettings::default()
+    };
+    let mut scene = Scene::new(vec![volume_urr(1, UsageTriggers::QUOTA_HOLDING_TIME, settings)]);
+    scene.count(0, S(7), 100, 0);
+    let reports = scene.run_until(S(40));
+    assert_eq!((reports.len(), reports[0].0, bytes(&reports[0].1)), (1, S(17), (100, 0)));
+    assert_eq!(reports[0].1.triggers, UsageTriggers::QUOTA_HOLDING_TIME);
+    assert!(scene.urrs[0].stopped);
+}
+
+#[test]
+fn quota_validity_time_is_reported_once_and_stops_nothing() {
+    let settings = UrrSettings {
+        volume_quota: total(1000),
+        quota_validity_time: Some(S(15)),
+        ..UrrSettings::default()
+    };
+    let mut scene = Scene::new(vec![volume_urr(1, UsageTriggers::QUOTA_VALIDITY_TIME, settings)]);
+    let reports = scene.run_until(S(100));
+    assert_eq!((reports.len(), reports[0].0), (1, S(15)));
+    assert!(!scene.urrs[0].stopped);
+}
+
+#[test]
+fn monitoring_time_splits_the_next_report_and_changes_the_threshold() {
+    let monitoring = Monitoring {
+        at: S(50),
+        volume_threshold: total(100),
+        time_threshold: None,
+        volume_quota: None,
+        time_quota: None,
+    };
+    let settings = UrrSettings {
+        volume_threshold: total(10_000),
+        monitoring: Some(monitoring),
+        ..UrrSettings::default()
+    };
+    let mut scene = Scene::new(vec![volume_urr(1, UsageTriggers::VOLUME_THRESHOLD, settings)]);
+    scene.count(0, S(20), 1000, 0);
+    assert_eq!(scene.run_until(S(60)), [], "the monitoring time itself reports nothing");
+    assert_eq!(scene.urrs[0].report.total_bytes, 1100);
+    scene.count(0, S(70), 0, 101);
+    let reports = scene.limit(0, S(70));
+    let [before, after] = reports[..] else { panic!("{reports:?}") };
+    assert_eq!((before.part, bytes(&before)), (Some(UsagePart::Before), (1000, 0)));
+    assert_eq!((before.end, before.triggers), (S(50), UsageTriggers::MONITORING_TIME));
+    assert_eq!((after.part, bytes(&after)), (Some(UsagePart::After), (0, 101)));
+    assert_eq!((after.start, after.triggers), (S(50), UsageTriggers::VOLUME_THRESHOLD));
+    assert_eq!((before.sequence, after.sequence), (0, 1));
+}
+
+#[test]
+fn linked_urr_reports_with_the_one_it_is_linked_to() {
+    let settings = UrrSettings { volume_threshold: total(10), ..UrrSettings::default() };
+    let leader = volume_urr(1, UsageTriggers::VOLUME_THRESHOLD, settings);
+    let settings = UrrSettings { linked: Some(vec![UrrId(1)]), ..UrrSettings::default() };
+    let follower = volume_urr(2, UsageTriggers::LINKED, settings);
+    let mut scene = Scene::new(vec![leader, follower]);
+    scene.count(0, S(1), 10, 0);
+    scene.count(1, S(1), 33, 0);
+    let reports = scene.limit(0, S(1));
+    assert_eq!(reports.iter().map(bytes).collect::<Vec<_>>(), [(10, 0), (33, 0)]);
+    assert_eq!(reports[1].triggers, UsageTriggers::LINKED);
+}
+
+#[test]
+fn start_and_stop_of_traffic_are_reported_in_turn() {
+    let triggers = UsageTriggers::START_OF_TRAFFIC | UsageTriggers::STOP_OF_TRAFFIC;
+    let settings = UrrSettings { inactivity_detection_time: Some(S(5)), ..UrrSettings::default() };
+    let mut scene = Scene::new(vec![volume_urr(1, triggers, settings)]);
+    for base in [10, 100] {
+        scene.count(0, S(base), 8, 0);
+        let reports = scene.start(0, S(base));
+        assert_eq!(reports[0].triggers, UsageTriggers::START_OF_TRAFFIC);
+        assert_eq!(reports[0].volume, None);
+        let reports = scene.run_until(S(base + 50));
+        assert_eq!((reports.len(), reports[0].0), (1, S(base + 5)));
+        assert_eq!(reports[0].1.triggers, UsageTriggers::STOP_OF_TRAFFIC);
+        assert_eq!(bytes(&reports[0].1), (8, 0));
+    }
+}
+
+#[test]
+fn dropped_downlink_traffic_is_reported_at_its_threshold() {
+    let threshold = DroppedThreshold { packets: Some(3), bytes: None };
+    let settings = UrrSettings { dropped_threshold: Some(threshold), ..UrrSettings::default() };
+    let mut scene = Scene::new(vec![volume_urr(1, UsageTriggers::DROPPED_DL, settings)]);
+    assert_eq!(scene.urrs[0].report_dropped, (3, u64::MAX));
+    let slot = scene.urrs[0].slot;
+    scene.counters.0.lock().unwrap().entry(slot).or_default().dropped_dl_pkts = 3;
+    assert_eq!(scene.limit(0, S(1))[0].triggers, UsageTriggers::DROPPED_DL);
+    assert_eq!(scene.urrs[0].report_dropped, (6, u64::MAX));
+}
+
+#[test]
+fn inactivity_is_told_once_until_traffic_comes_again() {
+    let mut scene = Scene::with(Vec::new(), |change| change.inactivity_timer = Some(S(30)));
+    scene.count(0, S(20), 1, 1);
+    let mut seen = Vec::new();
+    let mut run = |scene: &mut Scene, until: Nanos| {
+        while let Some(at) = scene.store.usage_timeout().filter(|at| *at <= until) {
+            while let Some(outcome) = scene.store.poll_usage(at) {
+                seen.extend(outcome.inactive.then_some(at));
+                scene.outcome(Some(outcome));
+            }
+        }
+    };
+    run(&mut scene, S(100));
+    scene.count(0, S(100), 1, 1);
+    scene.start(0, S(100));
+    run(&mut scene, S(200));
+    assert_eq!(seen, [S(50), S(130)]);
+}
+
+#[test]
+fn urr_that_cannot_act_is_refused() {
+    let refused = |urr: Urr| {
+        let mut change = session(1);
+        change.create_urrs = vec![urr];
+        store(4).establish(OWNER, CP, change).unwrap_err()
+    };
+    let plain = |triggers| volume_urr(1, triggers, UrrSettings::default());
+    let urr = UrrId(1);
+    let trigger = UsageTriggers::PERIODIC;
+    assert_eq!(refused(plain(trigger)), Refusal::TriggerIncomplete { urr, trigger });
+    let nothing = Urr { method: MeasurementMethod::default(), ..plain(UsageTriggers::empty()) };
+    assert_eq!(refused(nothing), Refusal::MeasuresNothing { urr });
+    let mut lost = plain(UsageTriggers::empty());
+    lost.settings.quota_far = Some(FarId(9));
+    assert_eq!(refused(lost), Refusal::UnknownQuotaFar { urr, far: FarId(9) });
+    let mut change = session(1);
+    change.create_pdrs[0].urrs = vec![urr];
+    let refusal = store(4).establish(OWNER, CP, change).unwrap_err();
+    assert_eq!(refusal, Refusal::UnknownUrr { pdr: adit_types::PdrId(1), urr });
+    let mut change = session(1);
+    change.create_urrs =
+        (1..=64).map(|id| volume_urr(id, UsageTriggers::empty(), UrrSettings::default())).collect();
+    let mut store = store(1);
+    let up_seid = store.establish(OWNER, CP, change).unwrap().up_seid;
+    let again = (1..=64).map(UrrId).collect::<Vec<_>>();
+    let create =
+        (1..=64).map(|id| volume_urr(id, UsageTriggers::empty(), UrrSettings::default())).collect();
+    let change = Change { remove_urrs: again, create_urrs: create, ..Change::default() };
+    assert_eq!(store.modify(up_seid, change).unwrap_err(), Refusal::UsageSlotsExhausted);
+}
+
+#[test]
+fn quota_action_is_compiled_as_a_position() {
+    let settings = UrrSettings { quota_far: Some(FarId(7)), ..UrrSettings::default() };
+    let urr = volume_urr(1, UsageTriggers::empty(), settings);
+    let scene = Scene::with(vec![urr], |change| {
+        let core = adit_rules::DestinationInterface::Core;
+        change.create_fars.push(far(7, core));
+    });
+    assert_eq!(scene.urrs[0].quota_far, Some(2));
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Count { ul: u64, dl: u64 },
+    Tell,
+    Query,
+    Quota(u64),
+    Threshold(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..2000u64, 0..2000u64).prop_map(|(ul, dl)| Step::Count { ul, dl }),
+        2 => Just(Step::Tell),
+        1 => Just(Step::Query),
+        1 => (0..5000u64).prop_map(Step::Quota),
+        1 => (1..5000u64).prop_map(Step::Threshold),
+    ]
+}
+
+proptest! {
+    /// Every octet is reported exactly once, whatever the order of reports, and thresholds and
+    /// quotas are where exact arithmetic puts them.
+    #[test]
+    fn reports_sum_up_to_what_was_counted(steps in prop::collection::vec(step(), 1..60)) {
+        let settings = UrrSettings {
+            volume_threshold: total(3000),
+            volume_quota: total(4000),
+            ..UrrSettings::default()
+        };
+        let triggers = UsageTriggers::VOLUME_THRESHOLD | UsageTriggers::VOLUME_QUOTA;
+        let mut scene = Scene::new(vec![volume_urr(1, triggers, settings)]);
+        let (mut counted, mut reported) = ((0u128, 0u128), (0u128, 0u128));
+        // The model: where the last report was, where the quota began, and both amounts.
+        let (mut last, mut threshold, mut quota) = (0u128, 3000u128, Some((0u128, 4000u128)));
+        let mut sequence = 0;
+        for (second, step) in (1..).zip(steps) {
+            let at = S(second);
+            let all = counted.0 + counted.1;
+            let reports = match step {
+                Step::Count { ul, dl } => {
+                    scene.count(0, at, ul, dl);
+                    counted = (counted.0 + u128::from(ul), counted.1 + u128::from(dl));
+                    Vec::new()
+                }
+                Step::Tell => {
+                    let reports = scene.limit(0, at);
+                    let exhausted = quota.is_some_and(|(from, amount)| all - from >= amount);
+                    let due = exhausted || all - last >= threshold;
+                    prop_assert_eq!(reports.len(), usize::from(due));
+                    if exhausted {
+                        quota = None;
+                    }
+                    reports
+                }
+                Step::Query => scene.modify(Change { query_all_urrs: true, at, ..Change::default() }),
+                Step::Quota(amount) => {
+                    let settings = UrrSettings { volume_quota: total(amount), ..Default::default() };
+                    let update = UrrUpdate { id: UrrId(1), settings, ..UrrUpdate::default() };
+                    quota = Some((last, amount.into()));
+                    scene.modify(Change { update_urrs: vec![update], at, ..Change::default() })
+                }
+                Step::Threshold(amount) => {
+                    let settings =
+                        UrrSettings { volume_threshold: total(amount), ..Default::default() };
+                    let update = UrrUpdate { id: UrrId(1), settings, ..UrrUpdate::default() };
+                    threshold = amount.into();
+                    scene.modify(Change { update_urrs: vec![update], at, ..Change::default() })
+                }
+            };
+            for report in &reports {
+                let (ul, dl) = bytes(report);
+                reported = (reported.0 + u128::from(ul), reported.1 + u128::from(dl));
+                prop_assert_eq!(report.sequence, sequence);
+                sequence += 1;
+                prop_assert_eq!(reported, counted);
+                last = all;
+            }
+            let entry = &scene.urrs[0];
+            prop_assert_eq!(u128::from(entry.report.total_bytes), last + threshold);
+            prop_assert_eq!(entry.stopped, quota.is_none());
+            if let Some((from, amount)) = quota {
+                prop_assert_eq!(u128::from(entry.quota.total_bytes), from + amount);
+            }
+        }
+        scene.store.delete(scene.up_seid).unwrap();
+        let last = scene.store.final_reports(S(1000), scene.index);
+        let (ul, dl) = bytes(&last[0]);
+        prop_assert_eq!((reported.0 + u128::from(ul), reported.1 + u128::from(dl)), counted);
+    }
+}

@@ -1,0 +1,200 @@
+//! Usage counters of URRs: one array per worker, one cache line per usage slot.
+//!
+//! A worker alone writes its array; the control thread and, where a limit is to be checked, the
+//! other workers read it with relaxed loads. Counters go on when a slot is reused: whoever measures
+//! remembers where he began.
+
+use core::fmt;
+
+use adit_rules::{UrrEntry, UsageCounts, UsageSource};
+use adit_types::{Direction, Nanos, UsageSlot};
+
+use crate::counters::Counter;
+
+/// What a worker tells at most once per generation of a URR's entry; bits of `marks`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum UsageMark {
+    /// A limit that is reported.
+    Report = 1 << 0,
+    /// The quota.
+    Quota = 1 << 1,
+    /// The first packet.
+    Start = 1 << 2,
+    /// The limit of dropped downlink packets.
+    Dropped = 1 << 3,
+}
+
+/// Bits of `marks` below the generation.
+const MARK_BITS: u32 = 8;
+
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+struct Line {
+    ul_bytes: Counter,
+    dl_bytes: Counter,
+    ul_pkts: Counter,
+    dl_pkts: Counter,
+    /// First packet of the generation in `marks`; zero is none. Unit: nanoseconds.
+    first: Counter,
+    /// Last packet; zero is none. Unit: nanoseconds.
+    last: Counter,
+    /// Generation, and what was told of it.
+    marks: Counter,
+}
+
+/// Downlink packets that rules dropped; apart, because few URRs ask.
+#[derive(Debug, Default)]
+struct Dropped {
+    bytes: Counter,
+    pkts: Counter,
+}
+
+/// What one worker counted.
+struct WorkerUsage {
+    lines: Box<[Line]>,
+    dropped: Box<[Dropped]>,
+}
+
+/// What all workers counted.
+pub struct UsageTable {
+    workers: Box<[WorkerUsage]>,
+}
+
+impl UsageTable {
+    pub(crate) fn new(slots: usize, workers: usize) -> Self {
+        let worker = |_| WorkerUsage {
+            lines: (0..slots).map(|_| Line::default()).collect(),
+            dropped: (0..slots).map(|_| Dropped::default()).collect(),
+        };
+        Self { workers: (0..workers).map(worker).collect() }
+    }
+}
+
+impl fmt::Debug for UsageTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UsageTable").field("workers", &self.workers.len()).finish_non_exhaustive()
+    }
+}
+
+impl UsageSource for UsageTable {
+    fn usage(&self, slot: UsageSlot, generation: u32) -> UsageCounts {
+        let at = slot.0 as usize;
+        let mut sum = UsageCounts::default();
+        for worker in &self.workers {
+            let (Some(line), Some(dropped)) = (worker.lines.get(at), worker.dropped.get(at)) else {
+                continue;
+            };
+            let moment = |counter: &Counter| Some(counter.load()).filter(|ns| *ns != 0).map(Nanos);
+            let is_current = line.marks.load() >> MARK_BITS == u64::from(generation);
+            sum = sum.plus(UsageCounts {
+                ul_bytes: line.ul_bytes.load(),
+                dl_bytes: line.dl_bytes.load(),
+                ul_pkts: line.ul_pkts.load(),
+                dl_pkts: line.dl_pkts.load(),
+                dropped_dl_bytes: dropped.bytes.load(),
+                dropped_dl_pkts: dropped.pkts.load(),
+                first: moment(&line.first).filter(|_| is_current),
+                last: moment(&line.last),
+            });
+        }
+        sum
+    }
+}
+
+/// The counters as one worker uses them.
+#[derive(Debug, Clone, Copy)]
+pub struct UsageView<'a> {
+    table: &'a UsageTable,
+    worker: usize,
+}
+
+impl<'a> UsageView<'a> {
+    #[inline]
+    pub(crate) const fn new(table: &'a UsageTable, worker: usize) -> Self {
+        Self { table, worker }
+    }
+
+    /// Asks for the cache line of this worker's counters.
+    #[inline]
+    pub fn prefetch(&self, slot: UsageSlot) {
+        if let Some(line) = self.line(slot) {
+            crate::prefetch::read(line);
+        }
+    }
+
+    /// Counts one packet of `bytes` octets that arrived at `now`. A slot out of range is ignored.
+    #[inline]
+    pub fn add(&self, urr: &UrrEntry, direction: Direction, bytes: u64, now: Nanos) {
+        let Some(line) = self.line(urr.slot) else { return };
+        let (bytes_counter, pkts_counter) = match direction {
+            Direction::Uplink => (&line.ul_bytes, &line.ul_pkts),
+            Direction::Downlink => (&line.dl_bytes, &line.dl_pkts),
+        };
+        bytes_counter.add(bytes);
+        pkts_counter.add(1);
+        let moment = now.0.max(1);
+        line.last.set(moment);
+        let generation = u64::from(urr.generation);
+        if line.marks.load() >> MARK_BITS != generation {
+            line.marks.set(generation << MARK_BITS);
+            line.first.set(moment);
+        } else if line.first.load() == 0 {
+            line.first.set(moment);
+        }
+    }
+
+    /// Counts one downlink packet of `bytes` octets that rules dropped, and tells how many octets
+    /// and packets all workers have dropped.
+    #[inline]
+    pub fn add_dropped(&self, slot: UsageSlot, bytes: u64) -> (u64, u64) {
+        let own = self.table.workers.get(self.worker);
+        if let Some(dropped) = own.and_then(|worker| worker.dropped.get(slot.0 as usize)) {
+            dropped.bytes.add(bytes);
+            dropped.pkts.add(1);
+        }
+        let all = self.table.workers.iter().filter_map(|w| w.dropped.get(slot.0 as usize));
+        all.fold((0, 0), |(bytes, pkts), worker| {
+            (bytes + worker.bytes.load(), pkts + worker.pkts.load())
+        })
+    }
+
+    /// Octets towards the data network and towards the UE that all workers have counted.
+    ///
+    /// Cost: one cache line per worker. With several workers a packet that another one counts at
+    /// the same moment may be missed.
+    #[inline]
+    #[must_use]
+    pub fn volume(&self, slot: UsageSlot) -> (u64, u64) {
+        let lines = self.table.workers.iter().filter_map(|w| w.lines.get(slot.0 as usize));
+        lines.fold((0, 0), |(ul, dl), line| (ul + line.ul_bytes.load(), dl + line.dl_bytes.load()))
+    }
+
+    /// True when `mark` was not told yet for the entry's generation by this worker.
+    #[inline]
+    #[must_use]
+    pub fn is_untold(&self, urr: &UrrEntry, mark: UsageMark) -> bool {
+        let Some(line) = self.line(urr.slot) else { return false };
+        let marks = line.marks.load();
+        marks >> MARK_BITS != u64::from(urr.generation) || marks & mark as u64 == 0
+    }
+
+    /// Remembers that `mark` was told.
+    #[inline]
+    pub fn tell(&self, urr: &UrrEntry, mark: UsageMark) {
+        let Some(line) = self.line(urr.slot) else { return };
+        let generation = u64::from(urr.generation);
+        let marks = line.marks.load();
+        if marks >> MARK_BITS == generation {
+            line.marks.set(marks | mark as u64);
+        } else {
+            line.marks.set(generation << MARK_BITS | mark as u64);
+            line.first.set(0);
+        }
+    }
+
+    #[inline]
+    fn line(&self, slot: UsageSlot) -> Option<&'a Line> {
+        self.table.workers.get(self.worker)?.lines.get(slot.0 as usize)
+    }
+}
