@@ -22,6 +22,7 @@ test:
 	@scripts/install.sh test
 	cargo fmt --check
 	cargo clippy --quiet --workspace --all-targets -- -D warnings
+	cargo check --quiet --manifest-path fuzz/Cargo.toml --target-dir target/fuzz --bins
 	cargo xtask tidy
 	cargo build --quiet --package adit --package adit-lab
 	cargo test --quiet --workspace
