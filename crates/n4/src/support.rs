@@ -3,6 +3,8 @@
 //! A slice that makes an IE act moves its row here. An IE that is refused (`procedure::demand`)
 //! is never one that acts; a test compares both.
 
+pub(crate) mod unannounced;
+
 use adit_pfcp::{IeType, MessageType};
 
 /// How far a message or an IE has an effect.
@@ -10,9 +12,10 @@ use adit_pfcp::{IeType, MessageType};
 pub enum Acts {
     /// Wholly.
     Yes,
-    /// In part; the text tells what is missing.
+    /// Understood, with an effect in part or a precise refusal; the text tells what is missing.
     Partly(&'static str),
-    /// Not at all; the text tells why, empty where it is only not done yet.
+    /// Not at all: the text names the function that this release leaves out, and is empty where it
+    /// is only not done yet.
     No(&'static str),
 }
 
@@ -50,6 +53,18 @@ const IES: &[(IeType, Acts)] = &[
     (IeType::CREATE_FAR, Acts::Yes),
     (IeType::FORWARDING_PARAMETERS, Acts::Yes),
     (IeType::CREATE_QER, Acts::Yes),
+    (IeType::CREATE_BAR, Acts::Yes),
+    (IeType::UPDATE_BAR_SESSION_MODIFICATION_REQUEST, Acts::Yes),
+    (IeType::UPDATE_BAR_SESSION_REPORT_RESPONSE, Acts::Yes),
+    (IeType::REMOVE_BAR, Acts::Yes),
+    (IeType::BAR_ID, Acts::Yes),
+    (IeType::DOWNLINK_DATA_NOTIFICATION_DELAY, Acts::Yes),
+    (IeType::SUGGESTED_BUFFERING_PACKETS_COUNT, Acts::Yes),
+    (IeType::DL_BUFFERING_SUGGESTED_PACKET_COUNT, Acts::Yes),
+    (IeType::DOWNLINK_DATA_REPORT, Acts::Yes),
+    (IeType::DOWNLINK_DATA_SERVICE_INFORMATION, Acts::Yes),
+    (IeType::DATA_STATUS, Acts::Yes),
+    (IeType::PFCPSRRSP_FLAGS, Acts::Yes),
     (IeType::CREATED_PDR, Acts::Yes),
     (IeType::UPDATE_PDR, Acts::Yes),
     (IeType::UPDATE_FAR, Acts::Yes),
@@ -80,7 +95,10 @@ const IES: &[(IeType, Acts)] = &[
     (IeType::OFFENDING_IE, Acts::Yes),
     (IeType::DESTINATION_INTERFACE, Acts::Partly("no LI function and 5G VN internal")),
     (IeType::UP_FUNCTION_FEATURES, Acts::Yes),
-    (IeType::APPLY_ACTION, Acts::Partly("DROP and FORW only")),
+    (
+        IeType::APPLY_ACTION,
+        Acts::Partly("no DUPL; no IP multicast, redundant transmission and MBS"),
+    ),
     (
         IeType::PFCPSMREQ_FLAGS,
         Acts::Partly("DROBU, QAURR, SNDEM; others are refused or without effect"),
@@ -161,7 +179,25 @@ const IES: &[(IeType, Acts)] = &[
     (IeType::TIME_OF_FIRST_PACKET, Acts::Yes),
     (IeType::TIME_OF_LAST_PACKET, Acts::Yes),
     (IeType::USAGE_INFORMATION, Acts::Yes),
+    (IeType::DL_BUFFERING_DURATION, Acts::Partly("counted as not applied: DLBD is not announced")),
+    (IeType::AVERAGING_WINDOW, Acts::Partly("taken; rates are not enforced")),
+    (
+        IeType::USER_PLANE_IP_RESOURCE_INFORMATION,
+        Acts::Partly("withdrawn in Release 16.3: taken, not sent; we choose F-TEIDs (FTUP)"),
+    ),
+    (IeType::SOURCE_IP_ADDRESS, Acts::Partly("taken; answers go to the source of the datagram")),
+    (IeType::PARTIAL_FAILURE_INFORMATION, Acts::Partly(WHOLE)),
+    (IeType::PARTIAL_FAILURE_INFORMATION_MODIFICATION_RESPONSE, Acts::Partly(WHOLE)),
+    (IeType::OFFENDING_IE_INFORMATION, Acts::Partly(WHOLE)),
+    (
+        IeType::VENDOR_SPECIFIC_NODE_REPORT_TYPE,
+        Acts::Partly("not sent: this UP function has no reports of its own"),
+    ),
+    (IeType::PFCPASREQ_FLAGS, Acts::Partly("UUPSI is not sent: no IPUPS here; received: taken")),
 ];
+
+/// Why a request is never carried out in part.
+const WHOLE: &str = "not sent: a request is carried out whole or refused whole";
 
 /// IEs of functions that this release leaves out.
 const LEFT_OUT: &[(&str, &[IeType])] = &[
@@ -181,6 +217,7 @@ const LEFT_OUT: &[(&str, &[IeType])] = &[
             IeType::MAC_ADDRESSES_DETECTED,
             IeType::MAC_ADDRESSES_REMOVED,
             IeType::ETHERNET_INACTIVITY_TIMER,
+            IeType::ETHERNET_CONTEXT_INFORMATION,
         ],
     ),
     (
@@ -295,6 +332,9 @@ pub fn ie_acts(ie: IeType) -> Acts {
     if let Some((_, acts)) = IES.iter().find(|(known, _)| *known == ie) {
         return *acts;
     }
+    if let Some(text) = unannounced::text(ie) {
+        return Acts::Partly(text);
+    }
     let left_out = LEFT_OUT.iter().find(|(_, ies)| ies.contains(&ie));
     Acts::No(left_out.map_or("", |(function, _)| *function))
 }
@@ -314,7 +354,10 @@ mod tests {
     #[test]
     fn every_row_is_about_another_ie() {
         let left_out = LEFT_OUT.iter().flat_map(|(_, ies)| ies.iter());
-        let all: Vec<IeType> = IES.iter().map(|(ie, _)| ie).chain(left_out).copied().collect();
+        let unannounced = unannounced::UNANNOUNCED;
+        let unannounced = unannounced.iter().flat_map(|row| row.refused.iter().chain(row.within));
+        let rows = IES.iter().map(|(ie, _)| ie).chain(left_out).chain(unannounced);
+        let all: Vec<IeType> = rows.copied().collect();
         for (position, ie) in all.iter().enumerate() {
             assert!(ie.info().is_some(), "{ie}");
             assert!(!all[..position].contains(ie), "{ie} has two rows");

@@ -55,9 +55,15 @@ fn messages() -> Result<String, std::fmt::Error> {
 fn ies() -> Result<String, std::fmt::Error> {
     let mut out = format!("# PFCP information elements\n\n{NOTE}\n");
     out.push_str(
-        "*typed*: decoded to a value. *octets*: skipped while decoding, and visible as octets.\n\
-         An IE that demands something which does not act is refused with Cause 76 wherever the\n\
-         standard lets a UP function depend on it; see `crates/n4/src/procedure/demand.rs`.\n\n",
+        "Codec: *typed* is decoded to a value; *octets* is skipped while decoding, and visible as\n\
+         octets.\n\n\
+         Acts: *yes*, the IE has the effect that the standard asks for, wherever it may stand.\n\
+         *partly*, it is understood, and the text tells where its effect ends: what it cannot do is\n\
+         refused with a Cause that fits (`crates/n4/src/procedure/demand.rs`), or it is\n\
+         information that is taken and shown, or one that only a UP function sends, and why this\n\
+         one has no reason to. A refusal for want of a feature concerns IEs that a CP function may\n\
+         send only to a UP function that announced it. *no*, with the function that this release\n\
+         leaves out; a request that demands it is refused with Cause 76.\n\n",
     );
     let acts: Vec<Acts> = IE_TABLE.iter().map(|info| ie_acts(info.ie_type)).collect();
     summary(&mut out, &acts)?;

@@ -6,9 +6,10 @@
 use adit_pfcp::ie::PdnType;
 use adit_pfcp::{Ie, IeIter, IeType};
 use adit_session::RuleId;
-use adit_types::{FarId, PdrId, QerId, UrrId};
+use adit_types::{BarId, FarId, PdrId, QerId, UrrId};
 
 use crate::refusal::Rejected;
+use crate::support::unannounced;
 
 /// Groups whose members are looked at.
 const GROUPS: &[IeType] = &[
@@ -25,13 +26,16 @@ const GROUPS: &[IeType] = &[
     IeType::UPDATE_QER,
     IeType::CREATE_URR,
     IeType::UPDATE_URR,
+    IeType::CREATE_BAR,
+    IeType::UPDATE_BAR_SESSION_MODIFICATION_REQUEST,
 ];
 
 /// Groups within groups: PDI within Create PDR. Deeper ones are not legal, and a peer cannot make
 /// us descend further.
 const DEPTH_MAX: u8 = 2;
 
-/// IEs that are refused wherever they stand.
+/// IEs that are refused wherever they stand, besides those of functions that we do not announce
+/// (`support::unannounced`).
 pub(crate) const DEMANDS: &[IeType] = &[
     IeType::EVENT_THRESHOLD,
     IeType::EVENT_QUOTA,
@@ -46,9 +50,6 @@ pub(crate) const DEMANDS: &[IeType] = &[
     IeType::UPDATE_MAR,
     IeType::REMOVE_MAR,
     IeType::MAR_ID,
-    IeType::CREATE_SRR,
-    IeType::UPDATE_SRR,
-    IeType::REMOVE_SRR,
     IeType::ACTIVATE_PREDEFINED_RULES,
     IeType::DEACTIVATE_PREDEFINED_RULES,
     IeType::ACTIVATION_TIME,
@@ -62,26 +63,21 @@ pub(crate) const DEMANDS: &[IeType] = &[
     IeType::UPDATE_DUPLICATING_PARAMETERS,
     IeType::REDIRECT_INFORMATION,
     IeType::FORWARDING_POLICY,
-    IeType::HEADER_ENRICHMENT,
     IeType::PROXYING,
-    IeType::PACKET_RATE,
     IeType::DL_FLOW_LEVEL_MARKING,
-    IeType::QER_CONTROL_INDICATIONS,
-    IeType::TRACE_INFORMATION,
-    IeType::IP_MULTICAST_ADDRESSING_INFO,
     IeType::CREATE_BRIDGE_INFO_FOR_TSC,
     IeType::PROVIDE_ATSSS_CONTROL_INFORMATION,
-    IeType::PROVIDE_RDS_CONFIGURATION_INFORMATION,
-    IeType::DATA_NETWORK_ACCESS_IDENTIFIER,
-    IeType::TRANSPORT_DELAY_REPORTING,
     IeType::L2TP_TUNNEL_INFORMATION,
     IeType::L2TP_SESSION_INFORMATION_REQUEST,
-    IeType::IP_ADDRESS_AND_PORT_NUMBER_REPLACEMENT,
     IeType::DSCP_TO_PPI_CONTROL_INFORMATION,
     IeType::MBS_SESSION_N4_CONTROL_INFORMATION,
     IeType::MBS_SESSION_N4MB_CONTROL_INFORMATION,
-    IeType::REDUNDANT_TRANSMISSION_DETECTION_PARAMETERS,
-    IeType::REDUNDANT_TRANSMISSION_FORWARDING_PARAMETERS,
+    IeType::MBS_MULTICAST_PARAMETERS,
+    IeType::ADD_MBS_UNICAST_PARAMETERS,
+    IeType::REMOVE_MBS_UNICAST_PARAMETERS,
+    IeType::QER_INDICATIONS,
+    IeType::TSC_MANAGEMENT_INFORMATION_MODIFICATION_REQUEST,
+    IeType::ETHERNET_CONTEXT_INFORMATION,
 ];
 
 /// Refuses a body that demands what we do not do.
@@ -97,7 +93,7 @@ fn check_to(body: &[u8], depth: u8) -> Result<(), Rejected> {
         if ie.enterprise_id.is_some() {
             continue;
         }
-        if DEMANDS.contains(&ie.ie_type) || demands_other_pdn(ie.ie_type, ie.value) {
+        if is_demand(ie.ie_type) || demands_other_pdn(ie.ie_type, ie.value) {
             return Err(Rejected::unsupported(ie.ie_type));
         }
         if depth > 0 && GROUPS.contains(&ie.ie_type) {
@@ -112,6 +108,11 @@ fn check_to(body: &[u8], depth: u8) -> Result<(), Rejected> {
     Ok(())
 }
 
+/// True for an IE that is refused wherever it stands.
+pub(crate) fn is_demand(ie: IeType) -> bool {
+    DEMANDS.contains(&ie) || unannounced::is_refused(ie)
+}
+
 fn demands_other_pdn(ie_type: IeType, value: &[u8]) -> bool {
     ie_type == IeType::PDN_TYPE
         && matches!(PdnType::decode(value), Ok(PdnType::Ethernet | PdnType::NonIp))
@@ -124,6 +125,9 @@ fn rule_of(ie_type: IeType, group: &[u8]) -> Option<RuleId> {
         IeType::CREATE_FAR | IeType::UPDATE_FAR => member::<FarId>(group).map(RuleId::Far),
         IeType::CREATE_QER | IeType::UPDATE_QER => member::<QerId>(group).map(RuleId::Qer),
         IeType::CREATE_URR | IeType::UPDATE_URR => member::<UrrId>(group).map(RuleId::Urr),
+        IeType::CREATE_BAR | IeType::UPDATE_BAR_SESSION_MODIFICATION_REQUEST => {
+            member::<BarId>(group).map(RuleId::Bar)
+        }
         _ => None,
     }
 }
@@ -131,4 +135,81 @@ fn rule_of(ie_type: IeType, group: &[u8]) -> Option<RuleId> {
 fn member<'a, T: Ie<'a>>(group: &'a [u8]) -> Option<T> {
     let ie = IeIter::new(group).flatten().find(|ie| ie.ie_type == T::TYPE)?;
     T::decode(ie.value).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::support::unannounced::UNANNOUNCED;
+
+    fn tlv(ie: IeType, value: &[u8]) -> Vec<u8> {
+        let mut octets = ie.0.to_be_bytes().to_vec();
+        octets.extend(u16::try_from(value.len()).unwrap().to_be_bytes());
+        octets.extend(value);
+        octets
+    }
+
+    /// A group with the identifier that makes it a rule, and `inner`.
+    fn group(kind: IeType, inner: &[u8]) -> (Vec<u8>, Option<RuleId>) {
+        let (id, rule) = match kind {
+            IeType::CREATE_PDR | IeType::UPDATE_PDR => {
+                (tlv(IeType::PDR_ID, &[0, 7]), Some(RuleId::Pdr(PdrId(7))))
+            }
+            IeType::CREATE_FAR | IeType::UPDATE_FAR => {
+                (tlv(IeType::FAR_ID, &[0, 0, 0, 7]), Some(RuleId::Far(FarId(7))))
+            }
+            IeType::CREATE_QER | IeType::UPDATE_QER => {
+                (tlv(IeType::QER_ID, &[0, 0, 0, 7]), Some(RuleId::Qer(QerId(7))))
+            }
+            IeType::CREATE_URR | IeType::UPDATE_URR => {
+                (tlv(IeType::URR_ID, &[0, 0, 0, 7]), Some(RuleId::Urr(UrrId(7))))
+            }
+            IeType::CREATE_BAR | IeType::UPDATE_BAR_SESSION_MODIFICATION_REQUEST => {
+                (tlv(IeType::BAR_ID, &[7]), Some(RuleId::Bar(BarId(7))))
+            }
+            _ => (Vec::new(), None),
+        };
+        (tlv(kind, &[&id, inner].concat()), rule)
+    }
+
+    fn all() -> impl Iterator<Item = IeType> {
+        let unannounced = UNANNOUNCED.iter().flat_map(|row| row.refused);
+        DEMANDS.iter().chain(unannounced).copied()
+    }
+
+    /// Spec: TS 29.244 §7.5.2, §7.5.4: where a request may contain IEs.
+    #[test]
+    fn demand_is_refused_by_name_in_the_message_and_in_every_group_and_its_rule_is_named() {
+        for ie in all() {
+            let octets = tlv(ie, &[0; 8]);
+            assert_eq!(check(&octets), Err(Rejected::unsupported(ie)), "{ie}");
+            for &outer in GROUPS {
+                let (body, rule) = group(outer, &octets);
+                let in_rule = |rejected: Rejected| match rule {
+                    Some(rule) => rejected.in_rule(rule),
+                    None => rejected,
+                };
+                let expected = Err(in_rule(Rejected::unsupported(ie)));
+                assert_eq!(check(&body), expected, "{ie} in {outer}");
+                for &inner in &[
+                    IeType::PDI,
+                    IeType::FORWARDING_PARAMETERS,
+                    IeType::UPDATE_FORWARDING_PARAMETERS,
+                ] {
+                    let (body, _) = group(outer, &tlv(inner, &octets));
+                    assert_eq!(check(&body), expected, "{ie} in {inner} in {outer}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn demand_of_another_enterprise_is_none_of_ours() {
+        let mut octets = tlv(IeType(IeType::TRACE_INFORMATION.0 | 0x8000), &[0, 9, 1]);
+        assert_eq!(check(&octets), Ok(()));
+        octets.extend(tlv(IeType::PDN_TYPE, &[1]));
+        assert_eq!(check(&octets), Ok(()));
+        octets.extend(tlv(IeType::PDN_TYPE, &[5]));
+        assert_eq!(check(&octets), Err(Rejected::unsupported(IeType::PDN_TYPE)));
+    }
 }

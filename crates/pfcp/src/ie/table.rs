@@ -345,6 +345,7 @@ ie_table! {
     251 QER_CONTROL_INDICATIONS "QER Control Indications" "8.2.174" leaf 1 never_empty full;
     252 PACKET_RATE_STATUS_REPORT "Packet Rate Status Report" "7.5.7.1" grouped 0 never_empty full;
     253 NF_INSTANCE_ID "NF Instance ID" "8.2.175" leaf 16 never_empty full;
+    254 ETHERNET_CONTEXT_INFORMATION "Ethernet Context Information" "7.5.4.21" grouped 0 never_empty raw;
     255 REDUNDANT_TRANSMISSION_DETECTION_PARAMETERS "Redundant Transmission Detection Parameters" "7.5.2.2" grouped 0 never_empty raw;
     256 UPDATED_PDR "Updated PDR" "7.5.9.3" grouped 0 never_empty full;
     257 S_NSSAI "S-NSSAI" "8.2.176" leaf 4 never_empty full;

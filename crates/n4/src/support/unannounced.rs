@@ -1,0 +1,116 @@
+//! IEs of functions that no UP function feature of ours announces.
+//!
+//! A CP function may send them only to a UP function that announced the feature, so that a refusal
+//! costs nobody anything. Spec: TS 29.244 §8.2.25.
+
+use adit_pfcp::IeType;
+
+/// One such function.
+#[derive(Debug)]
+pub(crate) struct Unannounced {
+    /// What the documents say.
+    pub text: &'static str,
+    /// IEs that are refused in the messages and rules that contain them.
+    pub refused: &'static [IeType],
+    /// IEs that occur only inside of those, or in what a UP function with the feature sends.
+    pub within: &'static [IeType],
+}
+
+/// All of them.
+pub(crate) const UNANNOUNCED: &[Unannounced] = &[
+    Unannounced {
+        text: "refused with Cause 76: header enrichment (HEEU) is not announced",
+        refused: &[IeType::HEADER_ENRICHMENT],
+        within: &[],
+    },
+    Unannounced {
+        text: "refused with Cause 76: trace (TRACE) is not announced",
+        refused: &[IeType::TRACE_INFORMATION],
+        within: &[],
+    },
+    Unannounced {
+        text: "refused with Cause 76: packet rates (CIOT) are neither enforced nor announced",
+        refused: &[
+            IeType::PACKET_RATE,
+            IeType::PACKET_RATE_STATUS,
+            IeType::QUERY_PACKET_RATE_STATUS,
+            IeType::QER_CONTROL_INDICATIONS,
+        ],
+        within: &[
+            IeType::PACKET_RATE_STATUS_REPORT,
+            IeType::PACKET_RATE_STATUS_REPORT_MODIFICATION_RESPONSE,
+        ],
+    },
+    Unannounced {
+        text: "refused with Cause 76: reliable data service (RDS) is not announced",
+        refused: &[IeType::PROVIDE_RDS_CONFIGURATION_INFORMATION],
+        within: &[IeType::RDS_CONFIGURATION_INFORMATION],
+    },
+    Unannounced {
+        text: "refused with Cause 76: IP multicast (IPTV) is not announced",
+        refused: &[IeType::IP_MULTICAST_ADDRESSING_INFO],
+        within: &[
+            IeType::JOIN_IP_MULTICAST_INFORMATION,
+            IeType::LEAVE_IP_MULTICAST_INFORMATION,
+            IeType::IP_MULTICAST_ADDRESS,
+        ],
+    },
+    Unannounced {
+        text: "refused with Cause 76: 5G VN groups (GCOM) are not announced",
+        refused: &[IeType::PACKET_REPLICATION_AND_DETECTION_CARRY_ON_INFORMATION],
+        within: &[],
+    },
+    Unannounced {
+        text: "refused with Cause 76: redundant transmission (RTTL) is not announced",
+        refused: &[
+            IeType::REDUNDANT_TRANSMISSION_DETECTION_PARAMETERS,
+            IeType::REDUNDANT_TRANSMISSION_FORWARDING_PARAMETERS,
+        ],
+        within: &[],
+    },
+    Unannounced {
+        text: "refused with Cause 76: monitoring per QoS flow (QFQM, DRQOS) is not announced",
+        refused: &[
+            IeType::CREATE_SRR,
+            IeType::UPDATE_SRR,
+            IeType::REMOVE_SRR,
+            IeType::TRANSPORT_DELAY_REPORTING,
+        ],
+        within: &[
+            IeType::SRR_ID,
+            IeType::SESSION_REPORT,
+            IeType::QOS_MONITORING_PER_QOS_FLOW_CONTROL_INFORMATION,
+            IeType::REQUESTED_QOS_MONITORING,
+            IeType::REPORTING_FREQUENCY,
+            IeType::PACKET_DELAY_THRESHOLDS,
+            IeType::MINIMUM_WAIT_TIME,
+            IeType::QOS_MONITORING_REPORT,
+            IeType::QOS_MONITORING_MEASUREMENT,
+            IeType::DIRECT_REPORTING_INFORMATION,
+            IeType::EVENT_NOTIFICATION_URI,
+            IeType::NOTIFICATION_CORRELATION_ID,
+            IeType::REPORTING_FLAGS,
+        ],
+    },
+    Unannounced {
+        text: "refused with Cause 76: steering of edge traffic (IPREP, DNSTS) is not announced",
+        refused: &[IeType::IP_ADDRESS_AND_PORT_NUMBER_REPLACEMENT, IeType::DNS_QUERY_FILTER],
+        within: &[],
+    },
+    Unannounced {
+        text: "refused with Cause 76: traffic is not steered by it",
+        refused: &[IeType::DATA_NETWORK_ACCESS_IDENTIFIER],
+        within: &[],
+    },
+];
+
+/// True for an IE that is refused wherever it stands.
+pub(crate) fn is_refused(ie: IeType) -> bool {
+    UNANNOUNCED.iter().any(|row| row.refused.contains(&ie))
+}
+
+/// What the documents say of `ie`, if it is one of these.
+pub(crate) fn text(ie: IeType) -> Option<&'static str> {
+    let of = |row: &&Unannounced| row.refused.contains(&ie) || row.within.contains(&ie);
+    UNANNOUNCED.iter().find(of).map(|row| row.text)
+}
