@@ -8,7 +8,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
 
-use crate::demo::topology::{ADIT_N3, ADIT_N4, ADIT_N6, ADIT_N6_V6, DN, DN_V6, Topology};
+use crate::demo::topology::{
+    ADIT_N3, ADIT_N3_V6, ADIT_N4, ADIT_N6, ADIT_N6_V6, DN, DN_V6, Topology,
+};
 use crate::process::{Process, Program};
 use crate::stop::{Stop, environment};
 
@@ -108,7 +110,8 @@ pub struct Adit {
 }
 
 impl Adit {
-    /// Starts adit in the UPF namespace, with its files in `dir`.
+    /// Starts adit in the UPF namespace, with its files in `dir`. `sections` of TOML are added to
+    /// its configuration.
     ///
     /// # Errors
     /// The configuration cannot be written or the program not be started.
@@ -118,12 +121,13 @@ impl Adit {
         dir: &Path,
         device: Device,
         cores: Cores,
+        sections: &str,
     ) -> Result<Self> {
         let config = dir.join("adit.toml");
         let socket = dir.join("admin.sock");
         let log = dir.join(format!("adit-{}.log", device.name()));
-        fs::write(&config, configuration(device, cores, topology.ipv6, &socket))
-            .context("write adit's configuration")?;
+        let text = configuration(device, cores, topology.ipv6, &socket) + sections;
+        fs::write(&config, text).context("write adit's configuration")?;
         let mut command = topology.upf.command(binary);
         // The log goes to a file and from there to people: without colors.
         command.args(["run", "--config"]).arg(&config).env("NO_COLOR", "1");
@@ -195,7 +199,8 @@ pub fn find_binary(given: Option<&Path>) -> Result<PathBuf> {
 
 fn configuration(device: Device, cores: Cores, ipv6: bool, socket: &Path) -> String {
     let (access, core) = (device.argument(0, "n3"), device.argument(1, "n6"));
-    let v6_address = if ipv6 { format!(", \"{ADIT_N6_V6}/64\"") } else { String::new() };
+    let v6_address = |addr| if ipv6 { format!(", \"{addr}/64\"") } else { String::new() };
+    let (n3_v6, n6_v6) = (v6_address(ADIT_N3_V6), v6_address(ADIT_N6_V6));
     let v6_route = if ipv6 {
         format!("\n[[route]]\ninterface = \"n6\"\nprefix = \"::/0\"\nnext_hop = \"{DN_V6}\"\n")
     } else {
@@ -245,13 +250,13 @@ mtu_bytes = 1500
 name = "n3"
 role = "n3"
 port = "access"
-addresses = ["{ADIT_N3}/24"]
+addresses = ["{ADIT_N3}/24"{n3_v6}]
 
 [[interface]]
 name = "n6"
 role = "n6"
 port = "core"
-addresses = ["{ADIT_N6}/24"{v6_address}]
+addresses = ["{ADIT_N6}/24"{n6_v6}]
 
 [[route]]
 interface = "n6"

@@ -11,14 +11,15 @@ use std::iter::repeat_with;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use adit_types::{Qfi, Teid};
 use adit_wire::PduSessionContainer;
 use adit_wire::gtpu::{
-    FLAG_E, GtpuHeader, GtpuOptional, MessageType, UDP_PORT, emit_echo_request, emit_echo_response,
+    ERROR_INDICATION_LEN_MAX, ErrorIndication, FLAG_E, GtpuHeader, GtpuOptional, MessageType,
+    UDP_PORT, emit_echo_request, emit_echo_response, emit_error_indication,
 };
 use adit_wire::gtpu_ext::ExtensionType;
 use adit_wire::gtpu_ie::{GtpuIe, GtpuIes};
@@ -30,7 +31,7 @@ use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmm
 use crate::stop::Stop;
 
 /// Octets in front of an uplink packet: GTP-U header, optional part, PDU Session Container.
-const UL_HEADERS: usize = GtpuHeader::LEN + GtpuOptional::LEN + 4;
+pub const UL_HEADERS: usize = GtpuHeader::LEN + GtpuOptional::LEN + 4;
 /// Room for one packet with its headers.
 const SLOT_BYTES: usize = 2048;
 /// Packets sent by one system call, and read from one UE before the next has its turn.
@@ -119,6 +120,8 @@ struct UeTunnel {
     uplink_teid: AtomicU32,
     first_leg_pkts: AtomicU64,
     second_leg_pkts: AtomicU64,
+    /// The gNB knows none of its TEIDs.
+    forgotten: AtomicBool,
 }
 
 /// What both threads share.
@@ -131,6 +134,8 @@ struct Shared {
     counters: Counters,
     /// Downlink packets by the QFI of their container.
     qfi_pkts: [AtomicU64; 64],
+    /// Echo Requests stay unanswered.
+    silent: AtomicBool,
     stop: Stop,
 }
 
@@ -157,6 +162,7 @@ impl Gnb {
             uplink_teid: AtomicU32::new(0),
             first_leg_pkts: AtomicU64::new(0),
             second_leg_pkts: AtomicU64::new(0),
+            forgotten: AtomicBool::new(false),
         });
         Self::run(Shared {
             socket,
@@ -165,6 +171,7 @@ impl Gnb {
             ues: ues.collect(),
             counters: Counters::default(),
             qfi_pkts: [const { AtomicU64::new(0) }; 64],
+            silent: AtomicBool::new(false),
             stop: Stop::default(),
         })
     }
@@ -186,6 +193,19 @@ impl Gnb {
         if let Some(ue) = self.shared.ues.get(ue) {
             ue.uplink_teid.store(teid.0, Ordering::Release);
         }
+    }
+
+    /// With `forgotten`, the gNB answers the packets of a UE with Error Indications, as after a
+    /// restart. Spec: TS 29.281 §7.3.1.
+    pub fn forget(&self, ue: usize, forgotten: bool) {
+        if let Some(ue) = self.shared.ues.get(ue) {
+            ue.forgotten.store(forgotten, Ordering::Release);
+        }
+    }
+
+    /// With `silent`, Echo Requests stay unanswered, as if the gNB were unreachable.
+    pub fn silence(&self, silent: bool) {
+        self.shared.silent.store(silent, Ordering::Release);
     }
 
     /// The counters.
@@ -358,6 +378,7 @@ impl Shared {
     fn handle(&self, packet: &GtpuPacket, bytes: &[u8], from: SocketAddr) {
         match packet.message_type {
             MessageType::G_PDU => self.downlink(packet, packet.payload(bytes)),
+            MessageType::ECHO_REQUEST if self.silent.load(Ordering::Acquire) => {}
             MessageType::ECHO_REQUEST => self.answer_echo(packet.sequence.unwrap_or(0), from),
             MessageType::ECHO_RESPONSE => {
                 let mut ies = GtpuIes::new(packet.payload(bytes));
@@ -376,6 +397,9 @@ impl Shared {
     fn downlink(&self, packet: &GtpuPacket, inner: &[u8]) {
         let found = ue_of(packet.teid).and_then(|(ue, leg)| Some((self.ues.get(ue)?, leg)));
         let Some((ue, leg)) = found else { return count(&self.counters.unknown_teids) };
+        if ue.forgotten.load(Ordering::Acquire) {
+            return self.refuse(packet.teid);
+        }
         if packet.psc.is_none_or(|psc| psc.pdu_type != PduType::Downlink || psc.qfi != self.qfi) {
             count(&self.counters.qfi_mismatches);
         }
@@ -393,6 +417,18 @@ impl Shared {
         }
     }
 
+    /// Tells adit that nobody has `teid`.
+    fn refuse(&self, teid: Teid) {
+        let Ok(own) = self.socket.local_addr() else { return };
+        let mut message = [0; ERROR_INDICATION_LEN_MAX];
+        let indication = ErrorIndication { teid, peer: own.ip() };
+        let Ok(len) = emit_error_indication(&mut message, &indication, None) else {
+            unreachable!("there is room for the longest Error Indication")
+        };
+        // Lost like any datagram; the next packet brings another one.
+        let _ = self.socket.send_to(message.get(..len).unwrap_or_default(), self.upf);
+    }
+
     fn answer_echo(&self, sequence: u16, from: SocketAddr) {
         let mut response = [0; 32];
         let Ok(len) = emit_echo_response(&mut response, sequence) else {
@@ -406,7 +442,7 @@ impl Shared {
 }
 
 /// Fills the octets in front of an uplink packet of `len` octets. `None` if it is too long.
-fn write_ul_headers(out: &mut [u8], teid: Teid, qfi: Qfi, len: usize) -> Option<()> {
+pub fn write_ul_headers(out: &mut [u8], teid: Teid, qfi: Qfi, len: usize) -> Option<()> {
     let body = u16::try_from(len + UL_HEADERS - GtpuHeader::LEN).ok()?;
     let (header, rest) = out.split_at_mut_checked(GtpuHeader::LEN)?;
     let (optional, extension) = rest.split_at_mut_checked(GtpuOptional::LEN)?;
@@ -450,9 +486,11 @@ mod tests {
                 uplink_teid: AtomicU32::new(0),
                 first_leg_pkts: AtomicU64::new(0),
                 second_leg_pkts: AtomicU64::new(0),
+                forgotten: AtomicBool::new(false),
             }],
             counters: Counters::default(),
             qfi_pkts: [const { AtomicU64::new(0) }; 64],
+            silent: AtomicBool::new(false),
             stop: Stop::default(),
         };
         shared.socket.set_read_timeout(Some(IDLE)).unwrap();
@@ -519,6 +557,43 @@ mod tests {
         assert_eq!(message[..len], [0x32, 2, 0, 6, 0, 0, 0, 0, 0, 7, 0, 0, 14, 0]);
         upf.send_to(&message[..len], gnb_addr).unwrap();
         wait_for(|| gnb.counters().echo_received.load(Ordering::Relaxed) == 1);
+    }
+
+    #[test]
+    fn forgotten_ue_gets_an_error_indication_and_no_packet() {
+        let (gnb, upf, mut program) = gnb_on_loopback();
+        let gnb_addr = gnb.shared.socket.local_addr().unwrap();
+        gnb.forget(0, true);
+        let mut message = vec![0x30, 255, 0, 2, 0, 0, 0, 0];
+        message[4..8].copy_from_slice(&teid(0, Leg::First).0.to_be_bytes());
+        message.extend_from_slice(b"ip");
+        upf.send_to(&message, gnb_addr).unwrap();
+        let mut answer = [0; 100];
+        let (len, _) = upf.recv_from(&mut answer).unwrap();
+        let packet = parse_gtpu(&answer[..len]).unwrap();
+        assert_eq!(packet.message_type, MessageType::ERROR_INDICATION);
+        let ies: Vec<_> = GtpuIes::new(packet.payload(&answer[..len])).collect();
+        assert_eq!(
+            ies,
+            [Ok(GtpuIe::TeidDataI(teid(0, Leg::First))), Ok(GtpuIe::PeerAddress(gnb_addr.ip()))]
+        );
+        assert!(program.read(&mut answer).is_err(), "the packet went to the UE");
+    }
+
+    #[test]
+    fn silent_gnb_answers_no_echo_until_it_speaks_again() {
+        let (gnb, upf, _program) = gnb_on_loopback();
+        let gnb_addr = gnb.shared.socket.local_addr().unwrap();
+        let mut message = [0; 100];
+        let ask = |sequence| [0x32, 1, 0, 4, 0, 0, 0, 0, 0, sequence, 0, 0];
+        gnb.silence(true);
+        upf.send_to(&ask(7), gnb_addr).unwrap();
+        upf.send_to(b"the gNB has read the request", gnb_addr).unwrap();
+        wait_for(|| gnb.counters().malformed.load(Ordering::Relaxed) == 1);
+        gnb.silence(false);
+        upf.send_to(&ask(8), gnb_addr).unwrap();
+        let (len, _) = upf.recv_from(&mut message).unwrap();
+        assert_eq!((len, message[9]), (14, 8));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 mod adit_process;
 mod demo;
 mod gnb;
+mod inbox;
 mod netns;
 mod process;
 mod scenario;

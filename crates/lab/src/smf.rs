@@ -14,7 +14,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use adit_pfcp::grouped::{
-    CreateFar, CreatePdr, CreateQer, ForwardingParameters, Pdi, UpdateFar,
+    CreateFar, CreatePdr, CreateQer, CreatedPdr, ForwardingParameters, Pdi, UpdateFar,
     UpdateForwardingParameters,
 };
 use adit_pfcp::ie::{
@@ -23,9 +23,9 @@ use adit_pfcp::ie::{
     SourceInterface, UeIpAddress,
 };
 use adit_pfcp::message::{
-    AssociationSetupRequest, HeartbeatRequest, HeartbeatResponse, SessionDeletionRequest,
-    SessionEstablishmentRequest, SessionEstablishmentResponse, SessionModificationRequest,
-    SessionReportResponse,
+    AssociationSetupRequest, HeartbeatRequest, HeartbeatResponse, NodeReportResponse,
+    SessionDeletionRequest, SessionEstablishmentRequest, SessionEstablishmentResponse,
+    SessionModificationRequest, SessionReportResponse,
 };
 use adit_pfcp::{
     Cause, Datagram, Message, MessageBody, MessageType, RawMessage, SEQUENCE_MAX, encode,
@@ -33,6 +33,7 @@ use adit_pfcp::{
 use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, Seid, Teid};
 use anyhow::{Context, Result, anyhow, bail};
 
+use crate::inbox::{Inbox, Usage};
 use crate::stop::{POLL, Stop};
 
 /// Time until an unanswered request is sent again.
@@ -72,6 +73,10 @@ pub struct Established {
     pub up_seid: Seid,
     /// adit's TEID for uplink packets.
     pub uplink_teid: Teid,
+    /// adit's TEID of another PDR, if one has a TEID of its own.
+    pub second_teid: Option<Teid>,
+    /// The UE's IPv4 address, if adit chose it.
+    pub ue_ipv4: Option<Ipv4Addr>,
 }
 
 #[derive(Debug)]
@@ -84,6 +89,8 @@ struct Shared {
     heartbeats_answered: AtomicU64,
     /// adit's SEIDs by ours: the header of a response to a report carries them.
     up_seids: Mutex<HashMap<Seid, Seid>>,
+    node_id: Ipv4Addr,
+    inbox: Inbox,
     stop: Stop,
 }
 
@@ -119,6 +126,8 @@ impl Smf {
             started: now(),
             heartbeats_answered: AtomicU64::new(0),
             up_seids: Mutex::default(),
+            node_id: address,
+            inbox: Inbox::default(),
             stop: Stop::default(),
         });
         let receiver = Arc::clone(&shared);
@@ -240,6 +249,12 @@ impl Smf {
         }
     }
 
+    /// What adit reported.
+    #[must_use]
+    pub fn inbox(&self) -> &Inbox {
+        &self.shared.inbox
+    }
+
     /// The address and Node ID of the SMF.
     #[must_use]
     pub fn address(&self) -> Ipv4Addr {
@@ -314,17 +329,22 @@ impl Smf {
         }
     }
 
-    /// Deletes a session.
+    /// Deletes a session and returns the last usage of its URRs.
     ///
     /// # Errors
     /// Those of `watch`; adit refuses or does not answer.
-    pub fn delete(&self, session: &Established, watch: impl FnMut() -> Result<()>) -> Result<()> {
+    pub fn delete(
+        &self,
+        session: &Established,
+        watch: impl FnMut() -> Result<()>,
+    ) -> Result<Vec<Usage>> {
         let request = SessionDeletionRequest::new();
         let response = self.request(Some(session.up_seid), &request, N1 + 1, watch)?;
         match message(&response)? {
             Message::SessionDeletionResponse(response) => {
                 let offending = response.offending_ie.map(|ie| ie.0);
-                accepted("Session Deletion", response.cause, offending)
+                accepted("Session Deletion", response.cause, offending)?;
+                Ok(response.usage_reports.iter().map(|report| Usage::of(&report)).collect())
             }
             other => Err(unexpected(&other)),
         }
@@ -408,7 +428,7 @@ impl Shared {
             let datagram = buffer.get(..len).unwrap_or_default();
             for raw in Datagram::new(datagram).flatten() {
                 if raw.header.message_type.is_request() {
-                    self.answer(&raw, from);
+                    self.answer(&raw, datagram, from);
                 } else if let Some(sender) = self.waiting().get(&raw.header.sequence) {
                     // The request may have given up meanwhile.
                     let _ = sender.send(datagram.to_vec());
@@ -417,7 +437,7 @@ impl Shared {
         }
     }
 
-    fn answer(&self, raw: &RawMessage<'_>, from: SocketAddr) {
+    fn answer(&self, raw: &RawMessage<'_>, datagram: &[u8], from: SocketAddr) {
         let mut buffer = [0; MESSAGE_BYTES];
         let sequence = raw.header.sequence;
         let encoded = match raw.header.message_type {
@@ -425,7 +445,14 @@ impl Shared {
                 self.heartbeats_answered.fetch_add(1, Ordering::Relaxed);
                 encode(&mut buffer, None, sequence, &HeartbeatResponse::new(self.started))
             }
+            MessageType::NODE_REPORT_REQUEST => {
+                self.inbox.put(sequence, datagram);
+                let node_id = NodeId::Ipv4(self.node_id);
+                let response = NodeReportResponse::new(node_id, Cause::RequestAccepted);
+                encode(&mut buffer, None, sequence, &response)
+            }
             MessageType::SESSION_REPORT_REQUEST => {
+                self.inbox.put(sequence, datagram);
                 let up_seid =
                     raw.header.seid.and_then(|ours| lock(&self.up_seids).get(&ours).copied());
                 let response = SessionReportResponse::new(Cause::RequestAccepted);
@@ -450,17 +477,21 @@ fn established(response: &SessionEstablishmentResponse<'_>) -> Result<Establishe
     let offending = response.offending_ie.map(|ie| ie.0);
     accepted("Session Establishment", response.cause, offending)?;
     let up_f_seid = response.up_f_seid.context("adit accepted without an F-SEID")?;
-    let f_teid = response
-        .created_pdrs
-        .iter()
+    let teid_of = |pdr: &CreatedPdr<'_>| match pdr.local_f_teids.first() {
+        Some(FTeid::Given { teid, .. }) if teid.0 != 0 => Some(teid),
+        _ => None,
+    };
+    let created = || response.created_pdrs.iter();
+    let uplink_teid = created()
         .find(|pdr| pdr.pdr_id == UPLINK_PDR)
-        .and_then(|pdr| pdr.local_f_teids.first());
-    match f_teid {
-        Some(FTeid::Given { teid, .. }) if teid.0 != 0 => {
-            Ok(Established { up_seid: up_f_seid.seid, uplink_teid: teid })
-        }
-        _ => bail!("adit accepted without the F-TEID that it had to choose"),
-    }
+        .and_then(|pdr| teid_of(&pdr))
+        .context("adit accepted without the F-TEID that it had to choose")?;
+    Ok(Established {
+        up_seid: up_f_seid.seid,
+        uplink_teid,
+        second_teid: created().filter_map(|pdr| teid_of(&pdr)).find(|&teid| teid != uplink_teid),
+        ue_ipv4: created().find_map(|pdr| pdr.ue_ip_addresses.first()?.v4),
+    })
 }
 
 fn accepted(request: &str, cause: Cause, offending_ie: Option<u16>) -> Result<()> {
@@ -484,7 +515,6 @@ fn now() -> RecoveryTimeStamp {
 
 #[cfg(test)]
 mod tests {
-    use adit_pfcp::grouped::CreatedPdr;
     use adit_pfcp::ie::FTeidAddress;
     use adit_pfcp::message::AssociationSetupResponse;
 
@@ -567,7 +597,8 @@ mod tests {
             });
         });
         let established = smf.establish(&SESSION, || Ok(())).unwrap();
-        assert_eq!(established, Established { up_seid: Seid(0x99), uplink_teid: Teid(0x77) });
+        assert_eq!((established.up_seid, established.uplink_teid), (Seid(0x99), Teid(0x77)));
+        assert_eq!((established.second_teid, established.ue_ipv4), (None, None));
         server.join().unwrap();
     }
 

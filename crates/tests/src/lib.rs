@@ -15,6 +15,7 @@ pub mod capture;
 pub mod daemon;
 pub mod fuzzing;
 pub mod go;
+pub mod leftovers;
 pub mod oracle;
 pub mod process;
 pub mod scenario;

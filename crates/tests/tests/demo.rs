@@ -1,11 +1,10 @@
 //! The demo with the real binaries: everything checked, nothing left behind.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-use std::collections::BTreeSet;
-use std::fs;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use adit_tests::leftovers::{assert_nothing_left, interfaces, namespaces};
 use adit_tests::process::{Running, binary, is_root, skip};
 
 /// A lab whose adit is the one beside it.
@@ -17,48 +16,6 @@ fn start(arguments: &[&str]) -> Option<Running> {
     let mut command = Command::new(lab);
     command.arg("demo").args(arguments);
     Some(Running::start(&mut command))
-}
-
-/// Namespaces of the lab with process identifier `pid`.
-fn namespaces(pid: u32) -> BTreeSet<String> {
-    let Ok(entries) = fs::read_dir("/run/netns") else { return BTreeSet::new() };
-    let names = entries.flatten().map(|entry| entry.file_name().into_string().unwrap());
-    names.filter(|name| name.ends_with(&format!("-{pid}"))).collect()
-}
-
-/// Processes whose parent is, or was, the lab: those in its namespaces or with its folder in their
-/// command line.
-fn processes(pid: u32) -> Vec<String> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir("/proc").unwrap().flatten() {
-        let Ok(line) = fs::read(entry.path().join("cmdline")) else { continue };
-        let line = String::from_utf8_lossy(&line).replace('\0', " ");
-        if line.contains(&format!("adit-lab-{pid}")) || line.contains(&format!("adit-upf-{pid}")) {
-            found.push(line);
-        }
-    }
-    found
-}
-
-/// Network interfaces of this namespace.
-fn interfaces() -> BTreeSet<String> {
-    let table = fs::read_to_string("/proc/self/net/dev").unwrap();
-    let names = table.lines().filter_map(|line| line.split_once(':'));
-    names.map(|(name, _)| name.trim().to_owned()).collect()
-}
-
-#[track_caller]
-fn assert_nothing_left(pid: u32, before: &BTreeSet<String>) {
-    assert_eq!(namespaces(pid), BTreeSet::new(), "namespaces are left");
-    assert_eq!(processes(pid), Vec::<String>::new(), "processes are left");
-    let new: Vec<_> = interfaces().difference(before).cloned().collect();
-    assert_eq!(new, Vec::<String>::new(), "interfaces are left");
-    for dir in ["/run", "/tmp", "/run/adit"] {
-        let Ok(entries) = fs::read_dir(dir) else { continue };
-        for name in entries.flatten().map(|entry| entry.file_name().into_string().unwrap()) {
-            assert_ne!(name, format!("adit-lab-{pid}"), "{dir} has files of the lab");
-        }
-    }
 }
 
 /// Status 2: the machine lacks something that the demo needs; its last line says what.

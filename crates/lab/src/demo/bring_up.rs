@@ -72,10 +72,16 @@ pub struct Network {
 
 impl Network {
     /// Makes the network and waits until adit has an association and answers a GTP-U echo.
+    /// `sections` of TOML are added to adit's configuration.
     ///
     /// # Errors
     /// [`Environment`] when the machine lacks something; adit does not get ready.
-    pub fn bring_up(arguments: &DemoArguments, live: &Live, stop: &Stop) -> Result<Self> {
+    pub fn bring_up(
+        arguments: &DemoArguments,
+        sections: &str,
+        live: &Live,
+        stop: &Stop,
+    ) -> Result<Self> {
         if !rustix::process::geteuid().is_root() {
             return Err(environment("run as root: sudo adit-lab demo"));
         }
@@ -100,7 +106,7 @@ impl Network {
         let start = |device: Device| -> Result<(Adit, Duration)> {
             live.phase(&format!("adit on {}: start and association", device.name()));
             affinity.allow_all()?;
-            let adit = Adit::start(&binary, &topology, &dir.0, device, affinity.cores);
+            let adit = Adit::start(&binary, &topology, &dir.0, device, affinity.cores, sections);
             affinity.leave_worker_alone()?;
             let mut adit = adit?;
             let ready = get_ready(&mut adit, &smf, &gnb, stop);

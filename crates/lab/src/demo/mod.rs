@@ -27,7 +27,7 @@ use crate::stop::{Interrupted, Stop};
 pub fn run(arguments: &DemoArguments, stop: &Stop) -> Result<bool> {
     let output = if arguments.json { Output::Stderr } else { Output::Stdout };
     let mut live = Live::new(output);
-    let mut network = Network::bring_up(arguments, &live, stop)?;
+    let mut network = Network::bring_up(arguments, "", &live, stop)?;
     live.watch(network.adit.admin().clone());
     let result = drive(arguments, &mut network, &mut live, stop);
     live.finish();

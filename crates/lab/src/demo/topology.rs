@@ -4,6 +4,7 @@
 //!  adit-ran-PID                        adit-upf-PID                    adit-dn-PID
 //!  SMF  10.0.4.1 n4 ───────────── n4 10.0.4.2  adit
 //!  gNB  10.0.3.1 n3 ───────────── n3 (10.0.3.2, adit's)
+//!  (another UPF  10.0.3.9)
 //!  UEs  ue1, ue2, … (TUN)              n6 (10.0.6.2, adit's) ───────── n6 10.0.6.1
 //! ```
 //!
@@ -34,6 +35,12 @@ pub const ADIT_N4: Ipv4Addr = Ipv4Addr::new(10, 0, 4, 2);
 pub const GNB: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 1);
 /// adit's GTP-U address.
 pub const ADIT_N3: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 2);
+/// Another User Plane Function beside the gNB.
+pub const PEER_UPF: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 9);
+/// The gNB's IPv6 address.
+pub const GNB_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 1);
+/// adit's IPv6 address towards the gNB.
+pub const ADIT_N3_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 2);
 /// The server in the data network.
 pub const DN: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 1);
 /// adit's address in the data network.
@@ -157,10 +164,13 @@ impl Topology {
             &[],
             &format!(
                 "link set n3 addrgenmode none\nlink set n4 addrgenmode none\n\
-                 address add {GNB}/24 dev n3\nlink set n3 up\n\
+                 address add {GNB}/24 dev n3\naddress add {PEER_UPF}/24 dev n3\nlink set n3 up\n\
                  address add {SMF}/24 dev n4\nlink set n4 up\n"
             ),
         )?;
+        if self.ipv6 {
+            self.ran.ip_batch(&[], &format!("address add {GNB_V6}/64 dev n3 nodad\n"))?;
+        }
         let mut lines = format!(
             "address add {DN}/24 dev n6\nlink set n6 up\nroute add 10.45.0.0/16 via {ADIT_N6}\n"
         );
@@ -193,6 +203,20 @@ impl Topology {
             self.ran.ip_batch(&["-6"], &lines_v6)?;
         }
         Ok(devices)
+    }
+}
+
+impl Topology {
+    /// Gives a UE a further IPv4 address.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn give_address(&self, ue: Ue, addr: Ipv4Addr) -> Result<()> {
+        let (device, table) = (ue.device(), ue.table());
+        self.ran.ip_batch(
+            &[],
+            &format!("address add {addr}/32 dev {device}\nrule add from {addr} lookup {table}\n"),
+        )
     }
 }
 

@@ -1,4 +1,10 @@
-//! The scenarios.
+//! The scenarios. Here are those of PDRs, QERs and FARs that forward or drop; the others are in
+//! rooms of their own.
+
+mod addresses;
+mod buffering;
+mod tunnels;
+mod usage;
 
 use adit_pfcp::grouped::{UpdatePdr, UpdateQer};
 use adit_pfcp::ie::{ApplyAction, GateState, GateStatus};
@@ -7,7 +13,9 @@ use adit_types::{PdrId, Precedence, Qfi};
 use anyhow::{Context, Result, ensure};
 
 use super::probe::{DATAGRAMS, Probe};
-use super::session::{NOWHERE, QER, Stage, TO_ACCESS, TO_CORE, UPLINK, Uplink, all, both, none};
+use super::session::{
+    NOWHERE, QER, Rules, Stage, TO_ACCESS, TO_CORE, UPLINK, Uplink, all, both, none,
+};
 use crate::gnb::{Leg, teid};
 
 /// Ports of the server.
@@ -15,7 +23,7 @@ const PORT: u16 = 5001;
 const OTHER_PORT: u16 = 5002;
 /// Matches what goes to `PORT`: the filter is written for the downlink.
 const TO_PORT: &str = "permit out 17 from any 5001 to assigned";
-const QFI: u8 = 9;
+const QFI: u8 = Rules::QFI;
 
 /// One scenario. What it returns is what was seen.
 #[derive(Debug)]
@@ -34,6 +42,20 @@ pub const CASES: &[Case] = &[
     Case { name: "sdf", run: sdf },
     Case { name: "precedence", run: precedence },
     Case { name: "path-switch", run: path_switch },
+    Case { name: "end-marker", run: tunnels::end_marker },
+    Case { name: "dscp", run: tunnels::dscp },
+    Case { name: "n9", run: tunnels::n9 },
+    Case { name: "ipv6-n3", run: tunnels::ipv6_n3 },
+    Case { name: "error-indication", run: tunnels::error_indication },
+    Case { name: "unknown-teid", run: tunnels::unknown_teid },
+    Case { name: "echo-path", run: tunnels::echo_path },
+    Case { name: "buffer", run: buffering::buffer },
+    Case { name: "buffer-discard", run: buffering::discard },
+    Case { name: "threshold", run: usage::threshold },
+    Case { name: "quota", run: usage::quota },
+    Case { name: "start-of-traffic", run: usage::start_of_traffic },
+    Case { name: "inactivity", run: usage::inactivity },
+    Case { name: "ue-pool", run: addresses::ue_pool },
 ];
 
 /// Gates of a QER. Spec: TS 29.244 §5.4.3.

@@ -3,8 +3,10 @@
 //! One network serves all scenarios; each has a UE and a PFCP session of its own.
 
 mod cases;
+mod endpoint;
 mod probe;
 mod session;
+mod sniffer;
 
 use std::time::Instant;
 
@@ -19,6 +21,17 @@ use crate::demo::live::{Live, Output};
 use crate::demo::topology::Ue;
 use crate::stop::{Interrupted, Stop};
 use crate::{DemoArguments, ScenarioArguments};
+
+/// What the scenarios need of adit's configuration beyond the demo's.
+const SECTIONS: &str = r#"
+[gtpu]
+echo_interval_ms = 1000
+t3_ms = 500
+n3_requests = 2
+
+[[ue_pool]]
+prefix = "10.45.200.0/24"
+"#;
 
 /// Name of all scenarios together.
 const ALL: &str = "all";
@@ -45,7 +58,7 @@ pub fn names() -> PossibleValuesParser {
 pub fn run(arguments: &ScenarioArguments, stop: &Stop) -> Result<bool> {
     let output = if arguments.json { Output::Stderr } else { Output::Stdout };
     let live = Live::new(output);
-    let network = Network::bring_up(&demo_arguments(arguments)?, &live, stop)?;
+    let network = Network::bring_up(&demo_arguments(arguments)?, SECTIONS, &live, stop)?;
     let mut outcomes = Vec::new();
     for (ue, case) in (1..).map(Ue).zip(CASES) {
         if arguments.name != ALL && arguments.name != case.name {

@@ -1,6 +1,6 @@
 //! Numbered datagrams between a UE and the data network, and which of them arrive.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -10,11 +10,15 @@ use crate::demo::topology::DN;
 use crate::stop::Stop;
 
 /// Time for the last datagram to arrive, and after which a missing one is lost.
-const PATIENCE: Duration = Duration::from_millis(400);
+pub const PATIENCE: Duration = Duration::from_millis(400);
+/// Time for a copy to arrive behind the last expected datagram.
+pub const COPY_PATIENCE: Duration = Duration::from_millis(60);
 /// Datagrams of one look.
 pub const DATAGRAMS: u32 = 5;
 /// Octets of a datagram: its number and padding.
 pub const PAYLOAD: usize = 100;
+/// Octets of its IPv4 packet: what volumes count.
+pub const PACKET_BYTES: u64 = 20 + 8 + 100;
 
 /// A socket at each end.
 #[derive(Debug)]
@@ -32,13 +36,21 @@ impl Probe {
     /// # Errors
     /// A socket cannot be bound.
     pub fn open(stage: &Stage<'_>, port: u16) -> Result<Self> {
+        Self::open_from(stage, stage.ue.ipv4(), port)
+    }
+
+    /// As [`Self::open`], from another address of the UE.
+    ///
+    /// # Errors
+    /// A socket cannot be bound.
+    pub fn open_from(stage: &Stage<'_>, ue: Ipv4Addr, port: u16) -> Result<Self> {
         let topology = &stage.network.topology;
         let bind = |addr: SocketAddr| {
             let socket = UdpSocket::bind(addr).with_context(|| format!("bind {addr}"))?;
             socket.set_read_timeout(Some(Duration::from_millis(20))).context("receive timeout")?;
             Ok(socket)
         };
-        let ue = topology.ran.enter(|| bind((stage.ue.ipv4(), port).into()))?;
+        let ue = topology.ran.enter(|| bind((ue, port).into()))?;
         let dn = topology.dn.enter(|| bind((DN, port).into()))?;
         let (ue_addr, dn_addr) = (ue.local_addr()?, dn.local_addr()?);
         Ok(Self { ue, dn, ue_addr, dn_addr, stop: stage.stop.clone() })
@@ -49,8 +61,16 @@ impl Probe {
     /// # Errors
     /// Interrupted; the socket fails.
     pub fn uplink(&self) -> Result<Vec<u32>> {
-        send(&self.ue, self.dn_addr, 0..DATAGRAMS)?;
-        receive(&self.dn, DATAGRAMS, &self.stop)
+        self.send_uplink(0..DATAGRAMS)?;
+        self.receive_uplink(DATAGRAMS)
+    }
+
+    /// Sends datagrams from the UE without waiting for them.
+    ///
+    /// # Errors
+    /// The socket fails.
+    pub fn send_uplink(&self, numbers: std::ops::Range<u32>) -> Result<()> {
+        send(&self.ue, self.dn_addr, numbers)
     }
 
     /// Sends [`DATAGRAMS`] to the UE; the numbers of those that arrive, in their order.
@@ -68,6 +88,14 @@ impl Probe {
     /// The socket fails.
     pub fn send_downlink(&self, numbers: std::ops::Range<u32>) -> Result<()> {
         send(&self.dn, self.ue_addr, numbers)
+    }
+
+    /// The numbers of up to `count` datagrams that arrive at the server.
+    ///
+    /// # Errors
+    /// Interrupted.
+    pub fn receive_uplink(&self, count: u32) -> Result<Vec<u32>> {
+        receive(&self.dn, count, &self.stop)
     }
 
     /// The numbers of up to `count` datagrams that arrive at the UE.
@@ -92,14 +120,18 @@ fn send(from: &UdpSocket, to: SocketAddr, numbers: std::ops::Range<u32>) -> Resu
 
 fn receive(at: &UdpSocket, count: u32, stop: &Stop) -> Result<Vec<u32>> {
     let mut numbers = Vec::new();
-    let end = Instant::now() + PATIENCE;
+    let count = usize::try_from(count)?;
+    let mut end = Instant::now() + PATIENCE;
     let mut datagram = [0; 2048];
     // One more than expected would be a copy.
-    while Instant::now() < end && u32::try_from(numbers.len()).is_ok_and(|len| len <= count) {
+    while Instant::now() < end && numbers.len() <= count {
         stop.check()?;
         let Ok(len) = at.recv(&mut datagram) else { continue };
         if let Some(head) = datagram.get(..len).and_then(<[u8]>::first_chunk) {
             numbers.push(u32::from_be_bytes(*head));
+        }
+        if numbers.len() == count {
+            end = Instant::now() + COPY_PATIENCE;
         }
     }
     Ok(numbers)

@@ -1,20 +1,28 @@
 //! The session of a scenario: rules in the words of the scenario, PFCP behind them.
 
+use std::time::Duration;
+
+use adit_pfcp::Message;
 use adit_pfcp::grouped::{
-    CreateFar, CreatePdr, CreateQer, ForwardingParameters, Pdi, UpdateFar, UpdateQer,
+    CreateBar, CreateFar, CreatePdr, CreateQer, CreateUrr, ForwardingParameters, Pdi, UpdateFar,
+    UpdateQer,
 };
 use adit_pfcp::ie::{
     ApplyAction, DestinationInterface, FSeid, FTeid, GateStatus, NodeId, OuterHeaderCreation,
-    OuterHeaderRemovalDescription, PdnType, SdfFilter, SourceInterface, UeIpAddress,
+    OuterHeaderRemovalDescription, PdnType, SdfFilter, SourceInterface, TransportLevelMarking,
+    UeIpAddress, UsageReportTrigger, UserPlaneInactivityTimer,
 };
-use adit_pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
-use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, Seid};
+use adit_pfcp::message::{
+    SessionEstablishmentRequest, SessionModificationRequest, SessionReportRequest,
+};
+use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, Seid, UrrId};
 use anyhow::{Context, Result, bail};
 
 use super::probe::{DATAGRAMS, Probe};
 use crate::demo::bring_up::Network;
 use crate::demo::topology::Ue;
 use crate::gnb::{Leg, teid};
+use crate::inbox::Usage;
 use crate::smf::Established;
 use crate::stop::Stop;
 
@@ -30,6 +38,9 @@ pub const QER: QerId = QerId(1);
 pub const UPLINK: PdrId = PdrId(1);
 /// The downlink PDR.
 pub const DOWNLINK: PdrId = PdrId(100);
+
+/// Time for a report to come: adit's timers, and a machine under load.
+const REPORT_LIMIT: Duration = Duration::from_secs(8);
 
 /// What a scenario works with.
 #[derive(Debug)]
@@ -60,6 +71,53 @@ impl Uplink {
     pub const EVERYTHING: Self = Self { id: UPLINK, precedence: 100, far: TO_CORE, sdf: None };
 }
 
+/// The rules of a session where they differ from the usual.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules<'r> {
+    /// The uplink PDRs.
+    pub uplinks: &'r [Uplink],
+    /// The QFI of both directions.
+    pub qfi: u8,
+    /// URRs of all these PDRs.
+    pub urrs: &'r [CreateUrr<'r>],
+    /// BARs; the first one is that of the FAR to the gNB.
+    pub bars: &'r [CreateBar<'r>],
+    /// Further PDRs.
+    pub more_pdrs: &'r [CreatePdr<'r>],
+    /// A tunnel towards the core.
+    pub to_core: Option<OuterHeaderCreation>,
+    /// Another tunnel towards the access than the gNB's.
+    pub to_access: Option<OuterHeaderCreation>,
+    /// The DSCP of outer headers towards the access.
+    pub marking: Option<TransportLevelMarking>,
+    /// The time without packets that is reported.
+    pub inactivity: Option<UserPlaneInactivityTimer>,
+    /// adit chooses the UE's IPv4 address.
+    pub ue_from_pool: bool,
+    /// The F-TEID has an IPv6 address; packets from the gNB's TUN devices are not connected.
+    pub n3_over_ipv6: bool,
+}
+
+impl Rules<'_> {
+    /// The QFI of most scenarios.
+    pub const QFI: u8 = 9;
+
+    /// Everything is forwarded both ways.
+    pub const USUAL: Self = Self {
+        uplinks: &[Uplink::EVERYTHING],
+        qfi: Self::QFI,
+        urrs: &[],
+        bars: &[],
+        more_pdrs: &[],
+        to_core: None,
+        to_access: None,
+        marking: None,
+        inactivity: None,
+        ue_from_pool: false,
+        n3_over_ipv6: false,
+    };
+}
+
 /// A scenario's session. It is deleted by [`Session::end`].
 #[derive(Debug)]
 pub struct Session<'a> {
@@ -80,58 +138,106 @@ impl<'a> Stage<'a> {
     /// # Errors
     /// adit refuses; interrupted.
     pub fn establish(&'a self, uplinks: &[Uplink], qfi: u8) -> Result<Session<'a>> {
+        self.establish_with(&Rules { uplinks, qfi, ..Rules::USUAL })
+    }
+
+    /// Establishes the scenario's session with these rules.
+    ///
+    /// # Errors
+    /// adit refuses; interrupted.
+    pub fn establish_with(&'a self, rules: &Rules<'_>) -> Result<Session<'a>> {
         let smf = &self.network.smf;
-        let ue = |destination| {
-            [UeIpAddress { v4: Some(self.ue.ipv4()), destination, ..UeIpAddress::default() }]
-        };
-        let (from_ue, to_ue, qers) = (ue(false), ue(true), [QER]);
-        let filters: Vec<Vec<SdfFilter<'_>>> =
-            uplinks.iter().map(|uplink| uplink.sdf.map(filter).into_iter().collect()).collect();
-        let mut pdrs: Vec<CreatePdr<'_>> = uplinks
-            .iter()
-            .zip(&filters)
-            .map(|(uplink, filters)| CreatePdr {
-                outer_header_removal: Some(OuterHeaderRemovalDescription::GtpuUdpIpv4.into()),
-                far_id: Some(uplink.far),
-                qer_ids: (&qers).into(),
-                ..CreatePdr::new(
-                    uplink.id,
-                    Precedence(uplink.precedence),
-                    Pdi {
-                        local_f_teid: Some(FTeid::Choose {
-                            v4: true,
-                            v6: false,
-                            choose_id: Some(1),
-                        }),
-                        ue_ip_addresses: (&from_ue).into(),
-                        sdf_filters: filters[..].into(),
-                        ..Pdi::new(SourceInterface::Access)
-                    },
-                )
-            })
-            .collect();
-        let pdi = Pdi { ue_ip_addresses: (&to_ue).into(), ..Pdi::new(SourceInterface::Core) };
-        pdrs.push(CreatePdr {
-            far_id: Some(TO_ACCESS),
-            qer_ids: (&qers).into(),
-            ..CreatePdr::new(DOWNLINK, Precedence(100), pdi)
-        });
-        let tunnel = OuterHeaderCreation::gtpu_ipv4(teid(self.index(), Leg::First), smf.gnb());
-        let fars = fars(tunnel);
-        let qers = [CreateQer { qfi: Qfi::new(qfi), ..CreateQer::new(QER, GateStatus::OPEN) }];
+        let pdrs = Pdrs::new(rules, self.ue);
+        let to_gnb = OuterHeaderCreation::gtpu_ipv4(teid(self.index(), Leg::First), smf.gnb());
+        let fars = fars(rules, to_gnb);
+        let qers =
+            [CreateQer { qfi: Qfi::new(rules.qfi), ..CreateQer::new(QER, GateStatus::OPEN) }];
+        let create_pdrs = pdrs.create(rules);
         let request = SessionEstablishmentRequest {
             create_qers: (&qers).into(),
+            create_urrs: rules.urrs.into(),
+            create_bars: rules.bars.into(),
+            user_plane_inactivity_timer: rules.inactivity,
             pdn_type: Some(PdnType::Ipv4),
             ..SessionEstablishmentRequest::new(
                 NodeId::Ipv4(smf.address()),
-                FSeid::new(Seid(u64::from(self.ue.0)), smf.address().into()),
-                pdrs[..].into(),
+                FSeid::new(self.cp_seid(), smf.address().into()),
+                create_pdrs[..].into(),
                 (&fars).into(),
             )
         };
         let established = smf.establish_as(&request, || self.stop.check())?;
-        self.network.gnb.connect(usize::from(self.index()), established.uplink_teid);
+        if !rules.n3_over_ipv6 {
+            self.network.gnb.connect(usize::from(self.index()), established.uplink_teid);
+        }
         Ok(Session { stage: self, established })
+    }
+
+    /// The SMF's SEID of the scenario's session.
+    #[must_use]
+    pub fn cp_seid(&self) -> Seid {
+        Seid(u64::from(self.ue.0))
+    }
+}
+
+/// The parts of PDRs that `CreatePdr` borrows.
+struct Pdrs<'r> {
+    from_ue: [UeIpAddress; 1],
+    to_ue: [UeIpAddress; 1],
+    qers: [QerId; 1],
+    urrs: Vec<UrrId>,
+    filters: Vec<Vec<SdfFilter<'r>>>,
+}
+
+impl<'r> Pdrs<'r> {
+    fn new(rules: &Rules<'r>, ue: Ue) -> Self {
+        let given = (!rules.ue_from_pool).then(|| ue.ipv4());
+        let address = |destination| {
+            let choose_v4 = rules.ue_from_pool;
+            [UeIpAddress { v4: given, choose_v4, destination, ..UeIpAddress::default() }]
+        };
+        let filters = rules.uplinks.iter().map(|uplink| uplink.sdf.map(filter));
+        Self {
+            from_ue: address(false),
+            to_ue: address(true),
+            qers: [QER],
+            urrs: rules.urrs.iter().map(|urr| urr.urr_id).collect(),
+            filters: filters.map(|filter| filter.into_iter().collect()).collect(),
+        }
+    }
+
+    fn create(&'r self, rules: &Rules<'r>) -> Vec<CreatePdr<'r>> {
+        let v6 = rules.n3_over_ipv6;
+        let removal = match v6 {
+            true => OuterHeaderRemovalDescription::GtpuUdpIpv6,
+            false => OuterHeaderRemovalDescription::GtpuUdpIpv4,
+        };
+        let uplink = |(uplink, filters): (&Uplink, &'r Vec<SdfFilter<'r>>)| {
+            let pdi = Pdi {
+                local_f_teid: Some(FTeid::Choose { v4: !v6, v6, choose_id: Some(1) }),
+                ue_ip_addresses: (&self.from_ue).into(),
+                sdf_filters: filters[..].into(),
+                ..Pdi::new(SourceInterface::Access)
+            };
+            CreatePdr {
+                outer_header_removal: Some(removal.into()),
+                far_id: Some(uplink.far),
+                qer_ids: (&self.qers).into(),
+                urr_ids: self.urrs[..].into(),
+                ..CreatePdr::new(uplink.id, Precedence(uplink.precedence), pdi)
+            }
+        };
+        let mut pdrs: Vec<CreatePdr<'r>> =
+            rules.uplinks.iter().zip(&self.filters).map(uplink).collect();
+        let pdi = Pdi { ue_ip_addresses: (&self.to_ue).into(), ..Pdi::new(SourceInterface::Core) };
+        pdrs.push(CreatePdr {
+            far_id: Some(TO_ACCESS),
+            qer_ids: (&self.qers).into(),
+            urr_ids: self.urrs[..].into(),
+            ..CreatePdr::new(DOWNLINK, Precedence(100), pdi)
+        });
+        pdrs.extend(rules.more_pdrs);
+        pdrs
     }
 }
 
@@ -139,19 +245,24 @@ fn filter(text: &str) -> SdfFilter<'_> {
     SdfFilter { flow_description: Some(text.as_bytes()), ..SdfFilter::default() }
 }
 
-fn fars(to_gnb: OuterHeaderCreation) -> [CreateFar<'static>; 3] {
-    let to_core = ForwardingParameters::new(DestinationInterface::Core);
+fn fars(rules: &Rules<'_>, to_gnb: OuterHeaderCreation) -> [CreateFar<'static>; 3] {
+    let to_core = ForwardingParameters {
+        outer_header_creation: rules.to_core,
+        ..ForwardingParameters::new(DestinationInterface::Core)
+    };
     let to_access = ForwardingParameters {
-        outer_header_creation: Some(to_gnb),
+        outer_header_creation: Some(rules.to_access.unwrap_or(to_gnb)),
+        transport_level_marking: rules.marking,
         ..ForwardingParameters::new(DestinationInterface::Access)
     };
     let forward = |id, parameters| CreateFar {
         forwarding_parameters: Some(parameters),
         ..CreateFar::new(id, ApplyAction::FORW)
     };
+    let bar_id = rules.bars.first().map(|bar| bar.bar_id);
     [
         forward(TO_CORE, to_core),
-        forward(TO_ACCESS, to_access),
+        CreateFar { bar_id, ..forward(TO_ACCESS, to_access) },
         CreateFar::new(NOWHERE, ApplyAction::DROP),
     ]
 }
@@ -191,15 +302,49 @@ impl Session<'_> {
         self.modify(&SessionModificationRequest { update_qers: (&[qer]).into(), ..none })
     }
 
-    /// Deletes the session.
+    /// Waits for a Session Report Request about this session of which `pick` makes something.
+    ///
+    /// # Errors
+    /// None comes in time; interrupted.
+    pub fn report<T>(
+        &self,
+        what: &str,
+        mut pick: impl FnMut(&SessionReportRequest<'_>) -> Option<T>,
+    ) -> Result<T> {
+        let (inbox, stop) = (self.stage.network.smf.inbox(), self.stage.stop);
+        inbox.wait(
+            what,
+            REPORT_LIMIT,
+            || stop.check(),
+            |seid, message| match message {
+                Message::SessionReportRequest(report) if seid == Some(self.stage.cp_seid()) => {
+                    pick(report)
+                }
+                _ => None,
+            },
+        )
+    }
+
+    /// Waits for a usage report of one of `triggers`.
+    ///
+    /// # Errors
+    /// As for [`Self::report`].
+    pub fn usage(&self, what: &str, triggers: UsageReportTrigger) -> Result<Usage> {
+        self.report(what, |report| {
+            let mut usages = report.usage_reports.iter().map(|usage| Usage::of(&usage));
+            usages.find(|usage| usage.trigger.intersects(triggers))
+        })
+    }
+
+    /// Deletes the session and returns the last usage of its URRs.
     ///
     /// # Errors
     /// adit refuses; interrupted.
-    pub fn end(self) -> Result<()> {
+    pub fn end(self) -> Result<Vec<Usage>> {
         let stage = self.stage;
-        stage.network.smf.delete(&self.established, || stage.stop.check())?;
+        let usages = stage.network.smf.delete(&self.established, || stage.stop.check())?;
         stage.network.gnb.connect(usize::from(stage.index()), adit_types::Teid(0));
-        Ok(())
+        Ok(usages)
     }
 }
 

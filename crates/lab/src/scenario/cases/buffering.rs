@@ -1,0 +1,59 @@
+//! FARs that buffer, and what is told and done then. Spec: TS 29.244 §5.2.4, §7.5.8.2.
+
+use adit_pfcp::grouped::{CreateBar, UpdateFar};
+use adit_pfcp::ie::{ApplyAction, DownlinkDataNotificationDelay, PfcpSmReqFlags, ReportType};
+use adit_pfcp::message::SessionModificationRequest;
+use adit_types::BarId;
+use anyhow::{Result, ensure};
+
+use super::PORT;
+use crate::scenario::probe::{DATAGRAMS, Probe};
+use crate::scenario::session::{DOWNLINK, Rules, Session, Stage, TO_ACCESS, all, both, none};
+
+const BAR: BarId = BarId(1);
+
+fn establish<'a>(stage: &'a Stage<'a>) -> Result<Session<'a>> {
+    let delay = DownlinkDataNotificationDelay(2);
+    let bars = [CreateBar { downlink_data_notification_delay: Some(delay), ..CreateBar::new(BAR) }];
+    stage.establish_with(&Rules { bars: &bars, ..Rules::USUAL })
+}
+
+/// The UE is idle: packets wait and are told of; after paging they arrive, in order and first.
+pub fn buffer(stage: &Stage<'_>) -> Result<String> {
+    let session = establish(stage)?;
+    let probe = Probe::open(stage, PORT)?;
+    both("FORW", &probe)?;
+    session.apply(TO_ACCESS, ApplyAction::BUFF | ApplyAction::NOCP)?;
+    none("BUFF, downlink", &probe.downlink()?)?;
+    let pdrs = session.report("Downlink Data Report", |report| {
+        let data = report.downlink_data_report?;
+        let told = report.report_type.contains(ReportType::DLDR);
+        told.then(|| data.pdr_ids.iter().collect::<Vec<_>>())
+    })?;
+    ensure!(pdrs == [DOWNLINK], "the report names {pdrs:?}");
+    all("BUFF, uplink", &probe.uplink()?)?;
+    session.apply(TO_ACCESS, ApplyAction::FORW)?;
+    probe.send_downlink(DATAGRAMS..2 * DATAGRAMS)?;
+    let arrived = probe.receive_downlink(2 * DATAGRAMS)?;
+    ensure!(arrived.iter().copied().eq(0..2 * DATAGRAMS), "after FORW arrived {arrived:?}");
+    session.end()?;
+    Ok(format!("one report, then {DATAGRAMS} packets that waited and {DATAGRAMS} new, in order"))
+}
+
+/// DROBU discards what waits; what comes later passes. Spec: TS 29.244 §8.2.31.
+pub fn discard(stage: &Stage<'_>) -> Result<String> {
+    let session = establish(stage)?;
+    let probe = Probe::open(stage, PORT)?;
+    session.apply(TO_ACCESS, ApplyAction::BUFF)?;
+    none("BUFF", &probe.downlink()?)?;
+    let fars = [UpdateFar { apply_action: Some(ApplyAction::FORW), ..UpdateFar::new(TO_ACCESS) }];
+    session.modify(&SessionModificationRequest {
+        update_fars: (&fars).into(),
+        pfcp_sm_req_flags: Some(PfcpSmReqFlags::DROBU),
+        ..SessionModificationRequest::new()
+    })?;
+    none("DROBU and FORW", &probe.receive_downlink(DATAGRAMS)?)?;
+    all("afterwards", &probe.downlink()?)?;
+    session.end()?;
+    Ok(format!("{DATAGRAMS} packets that waited were discarded, later ones pass"))
+}

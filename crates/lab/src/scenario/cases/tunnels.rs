@@ -1,0 +1,212 @@
+//! Outer headers and GTP-U signalling: End Marker, DSCP, N9, IPv6, Error Indication, echo.
+
+use std::net::{IpAddr, SocketAddrV4};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use adit_pfcp::Message;
+use adit_pfcp::grouped::{CreatePdr, Pdi, UpdateFar, UpdateForwardingParameters};
+use adit_pfcp::ie::{
+    FTeid, NodeReportType, Nullable, OuterHeaderCreation, OuterHeaderRemovalDescription,
+    PfcpSmReqFlags, RemoteGtpuPeer, ReportType, SourceInterface, TransportLevelMarking,
+};
+use adit_pfcp::message::SessionModificationRequest;
+use adit_types::{PdrId, Precedence, Qfi, Teid};
+use adit_wire::gtpu::MessageType;
+use anyhow::{Context, Result, ensure};
+
+use super::PORT;
+use crate::demo::topology::{ADIT_N3, ADIT_N3_V6, DN, GNB, GNB_V6, PEER_UPF};
+use crate::gnb::{Leg, teid};
+use crate::scenario::endpoint::Endpoint;
+use crate::scenario::probe::{DATAGRAMS, Probe};
+use crate::scenario::session::{QER, Rules, Session, Stage, TO_ACCESS, all, both, none};
+use crate::scenario::sniffer::Sniffer;
+
+/// A path fails an interval and two timeouts after its last answer; a machine under load is slower.
+const PATH_LIMIT: Duration = Duration::from_secs(15);
+/// Expedited Forwarding as type of service (RFC 3246), and its mask.
+const EXPEDITED: u8 = 46 << 2;
+const DSCP_MASK: u8 = 0xfc;
+
+/// SNDEM: the old tunnel ends with an End Marker, the new one has none.
+/// Spec: TS 29.244 §5.2.3.1, TS 29.281 §7.3.2.
+pub fn end_marker(stage: &Stage<'_>) -> Result<String> {
+    let session = stage.establish_with(&Rules::USUAL)?;
+    let probe = Probe::open(stage, PORT)?;
+    let sniffer = Sniffer::open(stage)?;
+    all("first tunnel", &probe.downlink()?)?;
+    let [first, second] = [Leg::First, Leg::Second].map(|leg| teid(stage.index(), leg));
+    switch_with_end_marker(&session, second)?;
+    all("second tunnel", &probe.downlink()?)?;
+    let seen = sniffer.seen(stage)?;
+    let by = |teid| seen.iter().filter(move |seen| seen.teid == teid).map(|seen| seen.kind);
+    let pdus = || std::iter::repeat_n(MessageType::G_PDU, DATAGRAMS.try_into().unwrap_or(0));
+    ensure!(by(first).eq(pdus().chain([MessageType::END_MARKER])), "the wire had {seen:?}");
+    ensure!(by(second).eq(pdus()), "the wire had {seen:?}");
+    session.end()?;
+    Ok("one End Marker, the last message of the old tunnel".to_owned())
+}
+
+fn switch_with_end_marker(session: &Session<'_>, to: Teid) -> Result<()> {
+    let creation = OuterHeaderCreation::gtpu_ipv4(to, GNB);
+    let fars = [UpdateFar {
+        update_forwarding_parameters: Some(UpdateForwardingParameters {
+            outer_header_creation: Some(Nullable::Value(creation)),
+            pfcp_sm_req_flags: Some(PfcpSmReqFlags::SNDEM),
+            ..UpdateForwardingParameters::new()
+        }),
+        ..UpdateFar::new(TO_ACCESS)
+    }];
+    let request = SessionModificationRequest::new();
+    session.modify(&SessionModificationRequest { update_fars: (&fars).into(), ..request })
+}
+
+/// Transport level marking is the DSCP of the outer header. Spec: TS 29.244 §5.4.5.
+pub fn dscp(stage: &Stage<'_>) -> Result<String> {
+    let marking = Some(TransportLevelMarking(u16::from_be_bytes([EXPEDITED, DSCP_MASK])));
+    let session = stage.establish_with(&Rules { marking, ..Rules::USUAL })?;
+    let probe = Probe::open(stage, PORT)?;
+    let sniffer = Sniffer::open(stage)?;
+    all("marked", &probe.downlink()?)?;
+    let seen = sniffer.seen(stage)?;
+    let marked = seen.iter().filter(|seen| seen.tos & DSCP_MASK == EXPEDITED).count();
+    ensure!(!seen.is_empty() && marked == seen.len(), "the outer headers were {seen:?}");
+    session.end()?;
+    Ok(format!("{marked} outer headers carry DSCP 46"))
+}
+
+/// Between two UPFs: uplink leaves by a tunnel, downlink comes by one. Spec: TS 23.501 §5.6.4.
+pub fn n9(stage: &Stage<'_>) -> Result<String> {
+    const BEYOND: Teid = Teid(0x0909_0909);
+    const FROM_PEER: PdrId = PdrId(101);
+    let peer = Endpoint::open(stage, PEER_UPF, ADIT_N3)?;
+    let qers = [QER];
+    let pdi = Pdi {
+        local_f_teid: Some(FTeid::Choose { v4: true, v6: false, choose_id: Some(2) }),
+        ..Pdi::new(SourceInterface::Core)
+    };
+    let from_peer = CreatePdr {
+        outer_header_removal: Some(OuterHeaderRemovalDescription::GtpuUdpIpv4.into()),
+        far_id: Some(TO_ACCESS),
+        qer_ids: (&qers).into(),
+        ..CreatePdr::new(FROM_PEER, Precedence(50), pdi)
+    };
+    let session = stage.establish_with(&Rules {
+        to_core: Some(OuterHeaderCreation::gtpu_ipv4(BEYOND, PEER_UPF)),
+        more_pdrs: &[from_peer],
+        ..Rules::USUAL
+    })?;
+    let probe = Probe::open(stage, PORT)?;
+    probe.send_uplink(0..DATAGRAMS)?;
+    let arrived = peer.receive(stage, DATAGRAMS.try_into().unwrap_or(0))?;
+    ensure!(arrived.iter().copied().eq((0..DATAGRAMS).map(|n| (BEYOND, n))), "{arrived:?}");
+    none("past the other UPF", &probe.receive_uplink(DATAGRAMS)?)?;
+    let own = session.established().second_teid.context("adit gave no F-TEID towards N9")?;
+    let flow = (SocketAddrV4::new(DN, PORT), SocketAddrV4::new(stage.ue.ipv4(), PORT));
+    peer.send(own, Qfi::new(Rules::QFI).context("a QFI")?, flow, 0..DATAGRAMS)?;
+    all("from the other UPF", &probe.receive_downlink(DATAGRAMS)?)?;
+    session.end()?;
+    Ok("uplink went to the other UPF, downlink came from it".to_owned())
+}
+
+/// The tunnel to the gNB is over IPv6. Spec: TS 29.281 §4.4.1.
+pub fn ipv6_n3(stage: &Stage<'_>) -> Result<String> {
+    if !stage.network.topology.ipv6 {
+        return Ok("not tried: the kernel has no IPv6".to_owned());
+    }
+    let gnb = Endpoint::open(stage, GNB_V6, ADIT_N3_V6)?;
+    let tunnel = teid(stage.index(), Leg::First);
+    let session = stage.establish_with(&Rules {
+        to_access: Some(OuterHeaderCreation::gtpu_ipv6(tunnel, GNB_V6)),
+        n3_over_ipv6: true,
+        ..Rules::USUAL
+    })?;
+    let probe = Probe::open(stage, PORT)?;
+    let flow = (SocketAddrV4::new(stage.ue.ipv4(), PORT), SocketAddrV4::new(DN, PORT));
+    let own = session.established().uplink_teid;
+    gnb.send(own, Qfi::new(Rules::QFI).context("a QFI")?, flow, 0..DATAGRAMS)?;
+    all("uplink", &probe.receive_uplink(DATAGRAMS)?)?;
+    probe.send_downlink(0..DATAGRAMS)?;
+    let arrived = gnb.receive(stage, DATAGRAMS.try_into().unwrap_or(0))?;
+    ensure!(arrived.iter().copied().eq((0..DATAGRAMS).map(|n| (tunnel, n))), "{arrived:?}");
+    session.end()?;
+    Ok("both directions passed through GTP-U over IPv6".to_owned())
+}
+
+/// The gNB does not know its TEID any more: the SMF is told. Spec: TS 29.244 §5.10.
+pub fn error_indication(stage: &Stage<'_>) -> Result<String> {
+    let session = stage.establish_with(&Rules::USUAL)?;
+    let probe = Probe::open(stage, PORT)?;
+    let ue = usize::from(stage.index());
+    both("gNB knows the UE", &probe)?;
+    stage.network.gnb.forget(ue, true);
+    let dropped = probe.downlink().and_then(|arrived| none("gNB forgot the UE", &arrived));
+    stage.network.gnb.forget(ue, false);
+    dropped?;
+    let f_teid = session.report("Error Indication Report", |report| {
+        let told = report.report_type.contains(ReportType::ERIR);
+        told.then_some(report.error_indication_report?.remote_f_teids.first()?)
+    })?;
+    session.end()?;
+    let FTeid::Given { teid: told, addr } = f_teid else { unreachable!("reports choose nothing") };
+    ensure!(told == teid(stage.index(), Leg::First), "the report names TEID {told}");
+    ensure!(addr.v4() == Some(GNB), "the report names {addr:?}");
+    Ok("the SMF was told of the gNB's tunnel".to_owned())
+}
+
+/// A G-PDU with a TEID that nobody has is answered. Spec: TS 29.281 §7.3.1.
+pub fn unknown_teid(stage: &Stage<'_>) -> Result<String> {
+    let session = stage.establish_with(&Rules::USUAL)?;
+    let probe = Probe::open(stage, PORT)?;
+    let gnb = &stage.network.gnb;
+    let count = || gnb.counters().error_indications.load(Ordering::Relaxed);
+    all("own TEID", &probe.uplink()?)?;
+    let before = count();
+    let known = session.established().uplink_teid;
+    gnb.connect(usize::from(stage.index()), Teid(known.0 ^ 0x4000_0001));
+    none("unknown TEID", &probe.uplink()?)?;
+    let seen = count() - before;
+    ensure!(seen > 0, "no Error Indication came");
+    gnb.connect(usize::from(stage.index()), known);
+    all("own TEID again", &probe.uplink()?)?;
+    session.end()?;
+    Ok(format!("{seen} Error Indications for {DATAGRAMS} packets"))
+}
+
+/// A gNB that answers no echo has a failed path, until it answers. Spec: TS 29.244 §7.4.5.1.
+pub fn echo_path(stage: &Stage<'_>) -> Result<String> {
+    let session = stage.establish_with(&Rules::USUAL)?;
+    let gnb = &stage.network.gnb;
+    stage.network.smf.inbox().clear();
+    gnb.silence(true);
+    let failed = node_report(stage, NodeReportType::UPFR);
+    gnb.silence(false);
+    ensure!(failed? == GNB, "another peer failed");
+    ensure!(node_report(stage, NodeReportType::UPRR)? == GNB, "another peer recovered");
+    session.end()?;
+    Ok("the SMF was told that the path failed, and that it recovered".to_owned())
+}
+
+/// Waits for a node report of one kind; the peer that it names.
+fn node_report(stage: &Stage<'_>, kind: NodeReportType) -> Result<IpAddr> {
+    let inbox = stage.network.smf.inbox();
+    let what = format!("node report of {kind:?}");
+    let addr = |peer: RemoteGtpuPeer<'_>| Some(IpAddr::V4(peer.v4?));
+    inbox.wait(
+        &what,
+        PATH_LIMIT,
+        || stage.stop.check(),
+        |_, message| {
+            let Message::NodeReportRequest(report) = message else { return None };
+            if !report.node_report_type.contains(kind) {
+                return None;
+            }
+            let failed =
+                report.user_plane_path_failure_report.and_then(|r| r.remote_gtpu_peers.first());
+            let recovered =
+                report.user_plane_path_recovery_report.and_then(|r| r.remote_gtpu_peers.first());
+            failed.or(recovered).and_then(addr)
+        },
+    )
+}

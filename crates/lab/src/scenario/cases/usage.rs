@@ -1,0 +1,107 @@
+//! URRs: what is reported is what was sent, to the octet. Spec: TS 29.244 §5.2.2.
+
+use adit_pfcp::grouped::{CreateUrr, UpdateUrr};
+use adit_pfcp::ie::{
+    MeasurementMethod, ReportType, ReportingTriggers, UsageReportTrigger, UserPlaneInactivityTimer,
+    VolumeQuota, VolumeThreshold,
+};
+use adit_pfcp::message::SessionModificationRequest;
+use adit_types::UrrId;
+use anyhow::{Context, Result, ensure};
+
+use super::PORT;
+use crate::inbox::Usage;
+use crate::scenario::probe::{DATAGRAMS, PACKET_BYTES, Probe};
+use crate::scenario::session::{Rules, Session, Stage, all, both, none};
+
+const URR: UrrId = UrrId(1);
+/// Octets of one look in one direction.
+const LOOK_BYTES: u64 = PACKET_BYTES * DATAGRAMS as u64;
+
+fn urr(triggers: ReportingTriggers) -> CreateUrr<'static> {
+    CreateUrr::new(URR, MeasurementMethod::VOLUM, triggers)
+}
+
+fn establish<'a>(stage: &'a Stage<'a>, urr: CreateUrr<'_>) -> Result<Session<'a>> {
+    stage.establish_with(&Rules { urrs: &[urr], ..Rules::USUAL })
+}
+
+/// Each time the threshold is reached a report comes; together with the last one they tell exactly
+/// what the lab sent.
+pub fn threshold(stage: &Stage<'_>) -> Result<String> {
+    let total = Some(3 * LOOK_BYTES);
+    let session = establish(
+        stage,
+        CreateUrr {
+            volume_threshold: Some(VolumeThreshold { total, ..VolumeThreshold::default() }),
+            ..urr(ReportingTriggers::VOLTH)
+        },
+    )?;
+    let probe = Probe::open(stage, PORT)?;
+    let mut usages = Vec::new();
+    for round in 1..=4u64 {
+        both("traffic", &probe)?;
+        // Two looks a round: the threshold is reached in the second round and in the third.
+        if matches!(round, 2 | 3) {
+            usages.push(session.usage("report of VOLTH", UsageReportTrigger::VOLTH)?);
+        }
+    }
+    let reports = usages.len();
+    usages.extend(session.end()?);
+    let sum = |part: fn(&Usage) -> Option<u64>| usages.iter().filter_map(part).sum::<u64>();
+    let (uplink, downlink) = (sum(|usage| usage.volume.uplink), sum(|usage| usage.volume.downlink));
+    let sent = 4 * LOOK_BYTES;
+    ensure!(
+        (uplink, downlink) == (sent, sent),
+        "sent {sent} octets each way; the {} reports say {uplink} and {downlink}",
+        usages.len()
+    );
+    let last = usages.last().context("no report came with the deletion")?;
+    ensure!(last.trigger.contains(UsageReportTrigger::TERMR), "the last report is {last:?}");
+    Ok(format!("{reports} reports and the last one tell all of {} octets", 2 * sent))
+}
+
+/// Traffic passes up to the quota, is told of, and passes again after a new one.
+pub fn quota(stage: &Stage<'_>) -> Result<String> {
+    let quota = || VolumeQuota { total: Some(2 * LOOK_BYTES), ..VolumeQuota::default() };
+    let session = establish(
+        stage,
+        CreateUrr { volume_quota: Some(quota()), ..urr(ReportingTriggers::VOLQU) },
+    )?;
+    let probe = Probe::open(stage, PORT)?;
+    both("within the quota", &probe)?;
+    let usage = session.usage("report of VOLQU", UsageReportTrigger::VOLQU)?;
+    ensure!(usage.total() == 2 * LOOK_BYTES, "the report says {:?}", usage.volume);
+    none("quota exhausted, uplink", &probe.uplink()?)?;
+    none("quota exhausted, downlink", &probe.downlink()?)?;
+    let urrs = [UpdateUrr { volume_quota: Some(quota()), ..UpdateUrr::new(URR) }];
+    let request = SessionModificationRequest::new();
+    session.modify(&SessionModificationRequest { update_urrs: (&urrs).into(), ..request })?;
+    all("a new quota", &probe.uplink()?)?;
+    session.end()?;
+    Ok(format!("stopped after {} octets, as reported, and went on with a new quota", usage.total()))
+}
+
+/// The first packet is told of.
+pub fn start_of_traffic(stage: &Stage<'_>) -> Result<String> {
+    let session = establish(stage, urr(ReportingTriggers::START))?;
+    let probe = Probe::open(stage, PORT)?;
+    all("traffic", &probe.uplink()?)?;
+    let usage = session.usage("report of START", UsageReportTrigger::START)?;
+    session.end()?;
+    ensure!(usage.urr == URR, "the report is of {:?}", usage.urr);
+    Ok("the first packet was reported".to_owned())
+}
+
+/// A session without packets is told of. Spec: TS 29.244 §5.11.3.
+pub fn inactivity(stage: &Stage<'_>) -> Result<String> {
+    let inactivity = Some(UserPlaneInactivityTimer(1));
+    let session = stage.establish_with(&Rules { inactivity, ..Rules::USUAL })?;
+    let probe = Probe::open(stage, PORT)?;
+    both("traffic", &probe)?;
+    session.report("User Plane Inactivity Report", |report| {
+        report.report_type.contains(ReportType::UPIR).then_some(())
+    })?;
+    session.end()?;
+    Ok("one second without packets was reported".to_owned())
+}

@@ -1,0 +1,123 @@
+//! A GTP-U endpoint of a scenario's own: a gNB over IPv6, another UPF.
+
+use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
+use std::time::{Duration, Instant};
+
+use adit_types::{Qfi, Teid};
+use adit_wire::gtpu::{MessageType, UDP_PORT};
+use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
+use adit_wire::udp::UdpHeader;
+use adit_wire::{parse_gtpu, protocol};
+use anyhow::{Context, Result};
+
+use super::probe::{COPY_PATIENCE, PATIENCE, PAYLOAD};
+use super::session::Stage;
+use crate::gnb::{UL_HEADERS, write_ul_headers};
+
+/// A socket of the RAN on the port of GTP-U.
+#[derive(Debug)]
+pub struct Endpoint {
+    socket: UdpSocket,
+    upf: SocketAddr,
+}
+
+impl Endpoint {
+    /// Binds `own`; G-PDUs go to `upf`.
+    ///
+    /// # Errors
+    /// The socket cannot be bound.
+    pub fn open(
+        stage: &Stage<'_>,
+        own: impl Into<std::net::IpAddr> + Send,
+        upf: impl Into<std::net::IpAddr>,
+    ) -> Result<Self> {
+        let own: SocketAddr = (own.into(), UDP_PORT).into();
+        let socket = stage
+            .network
+            .topology
+            .ran
+            .enter(|| UdpSocket::bind(own).with_context(|| format!("bind {own}")))?;
+        socket.set_read_timeout(Some(Duration::from_millis(20))).context("receive timeout")?;
+        Ok(Self { socket, upf: (upf.into(), UDP_PORT).into() })
+    }
+
+    /// Sends numbered datagrams `from` a UE `to` a server through tunnel `teid`.
+    ///
+    /// # Errors
+    /// The socket fails.
+    pub fn send(
+        &self,
+        teid: Teid,
+        qfi: Qfi,
+        (from, to): (SocketAddrV4, SocketAddrV4),
+        numbers: std::ops::Range<u32>,
+    ) -> Result<()> {
+        for number in numbers {
+            let inner = datagram(from, to, number);
+            let mut message = vec![0; UL_HEADERS];
+            write_ul_headers(&mut message, teid, qfi, inner.len()).context("write a G-PDU")?;
+            message.extend(inner);
+            self.socket.send_to(&message, self.upf).context("send a G-PDU")?;
+        }
+        Ok(())
+    }
+
+    /// The TEID and number of up to `count` datagrams that come by a tunnel, in their order.
+    ///
+    /// # Errors
+    /// Interrupted.
+    pub fn receive(&self, stage: &Stage<'_>, count: usize) -> Result<Vec<(Teid, u32)>> {
+        let mut all = Vec::new();
+        let mut end = Instant::now() + PATIENCE;
+        let mut buffer = [0; 2048];
+        // One more than expected would be a copy.
+        while Instant::now() < end && all.len() <= count {
+            stage.stop.check()?;
+            let Ok(len) = self.socket.recv(&mut buffer) else { continue };
+            all.extend(buffer.get(..len).and_then(read));
+            if all.len() == count {
+                end = Instant::now() + COPY_PATIENCE;
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// An IPv4 packet with a UDP datagram of [`PAYLOAD`] octets that begins with its number.
+fn datagram(from: SocketAddrV4, to: SocketAddrV4, number: u32) -> Vec<u8> {
+    let udp_len = u16::try_from(UdpHeader::LEN + PAYLOAD).unwrap_or(u16::MAX);
+    let fields = Ipv4Fields {
+        tos: 0,
+        total_len: udp_len.saturating_add(20),
+        identification: 0,
+        dont_fragment: true,
+        ttl: 64,
+        protocol: protocol::UDP,
+        src: *from.ip(),
+        dst: *to.ip(),
+    };
+    let mut packet = vec![0; usize::from(fields.total_len)];
+    let (header, rest) = packet.split_at_mut(20);
+    // Over IPv4 a checksum of zero says that there is none (RFC 768).
+    let written = Ipv4Header::new(&fields)
+        .emit(header)
+        .and_then(|()| UdpHeader::new(from.port(), to.port(), udp_len, 0).emit(rest));
+    if written.is_err() {
+        unreachable!("the packet has room for both headers");
+    }
+    if let Some(head) = rest.get_mut(UdpHeader::LEN..UdpHeader::LEN + 4) {
+        head.copy_from_slice(&number.to_be_bytes());
+    }
+    packet
+}
+
+/// TEID and number of a G-PDU with a numbered datagram.
+fn read(message: &[u8]) -> Option<(Teid, u32)> {
+    let gtpu = parse_gtpu(message).ok()?;
+    if gtpu.message_type != MessageType::G_PDU {
+        return None;
+    }
+    let (_, datagram) = Ipv4Header::parse(gtpu.payload(message)).ok()?;
+    let (_, payload) = UdpHeader::parse(datagram).ok()?;
+    Some((gtpu.teid, u32::from_be_bytes(*payload.first_chunk()?)))
+}

@@ -1,0 +1,87 @@
+//! GTP-U as it arrives at the RAN, outer header included: what a socket of the gNB cannot see.
+
+use std::time::{Duration, Instant};
+
+use adit_types::Teid;
+use adit_wire::gtpu::{MessageType, UDP_PORT};
+use adit_wire::ipv4::Ipv4Header;
+use adit_wire::parse_gtpu;
+use adit_wire::udp::UdpHeader;
+use anyhow::{Context, Result};
+use rustix::fd::OwnedFd;
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, ipproto, recv, socket_with};
+
+use super::session::Stage;
+use crate::demo::topology::ADIT_N3;
+use crate::gnb::{Leg, teid};
+use crate::stop::POLL;
+
+/// Time without a message after which no more is expected.
+const QUIET: Duration = Duration::from_millis(300);
+
+/// One GTP-U message over IPv4 from adit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// Type of service of the outer header.
+    pub tos: u8,
+    /// Type of the message.
+    pub kind: MessageType,
+    /// Its TEID.
+    pub teid: Teid,
+}
+
+/// A raw socket in the RAN, open from now on.
+#[derive(Debug)]
+pub struct Sniffer {
+    socket: OwnedFd,
+    tunnels: [Teid; 2],
+}
+
+impl Sniffer {
+    /// Sees what comes by the tunnels of the stage's UE.
+    ///
+    /// # Errors
+    /// The system has no raw sockets.
+    pub fn open(stage: &Stage<'_>) -> Result<Self> {
+        let socket = stage.network.topology.ran.enter(|| {
+            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+            socket_with(AddressFamily::INET, SocketType::RAW, flags, Some(ipproto::UDP))
+                .context("open a raw socket")
+        })?;
+        Ok(Self { socket, tunnels: [Leg::First, Leg::Second].map(|leg| teid(stage.index(), leg)) })
+    }
+
+    /// What came since the sniffer was opened or asked, in order; waits until no more comes.
+    ///
+    /// # Errors
+    /// Interrupted.
+    pub fn seen(&self, stage: &Stage<'_>) -> Result<Vec<Seen>> {
+        let mut all = Vec::new();
+        let mut last = Instant::now();
+        let mut packet = vec![0; usize::from(u16::MAX)];
+        while last.elapsed() < QUIET {
+            let Ok((len, _)) = recv(&self.socket, &mut packet[..], RecvFlags::empty()) else {
+                stage.stop.sleep(POLL)?;
+                continue;
+            };
+            if let Some(seen) = packet.get(..len).and_then(read)
+                && self.tunnels.contains(&seen.teid)
+            {
+                all.push(seen);
+                last = Instant::now();
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// What an IPv4 packet is, if it is GTP-U from adit.
+fn read(packet: &[u8]) -> Option<Seen> {
+    let (ip, datagram) = Ipv4Header::parse(packet).ok()?;
+    let (udp, message) = UdpHeader::parse(datagram).ok()?;
+    if ip.src() != ADIT_N3 || udp.dst_port() != UDP_PORT {
+        return None;
+    }
+    let gtpu = parse_gtpu(message).ok()?;
+    Some(Seen { tos: ip.tos(), kind: gtpu.message_type, teid: gtpu.teid })
+}
