@@ -388,6 +388,7 @@ impl Node {
         }
         self.transactions.cancel(|purpose| purpose.is_of(association.owner));
         self.forget_reports_of_owner(association.owner);
+        self.drains.remove(&association.owner);
         Some(association)
     }
 
@@ -418,6 +419,8 @@ impl Node {
             self.events.push_back(NodeEvent::PeerRestarted { address, node_id: node_id.clone() });
         }
         self.events.push_back(NodeEvent::AssociationDown { address, node_id, sessions, reason });
+        // Another SMF of the set may have inherited reports.
+        self.send_reports(now);
         last
     }
 

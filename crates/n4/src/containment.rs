@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use adit_pfcp::{Cause, MessageType};
+use adit_types::Nanos;
 use adit_types::limits::FAULT_KINDS_MAX;
 
 use crate::association::NodeEvent;
@@ -55,23 +56,25 @@ impl Node {
     fn contain(&mut self, request: &Request<'_>, commits: u64, panic: &(dyn Any + Send)) {
         self.counters.scalars.faults += 1;
         let wrote = self.store.commits() != commits;
-        let after = if wrote { self.remove_session_at_fault() } else { None };
+        let after = if wrote { self.remove_session_at_fault(request.now) } else { None };
         self.forget_answer(request);
         self.report_fault(request.peer(), request.header.message_type, text(panic));
         self.refuse_request(request, Cause::SystemFailure, after);
     }
 
     /// Removes the session whose change was begun. Returns the change that tells the workers.
-    fn remove_session_at_fault(&mut self) -> Option<adit_rules::DeltaId> {
-        let delta = match self.store.recover() {
-            Some(delta) => Some(delta),
-            None => self.store.last_commit().and_then(|seid| self.store.delete(seid).ok()),
+    fn remove_session_at_fault(&mut self, now: Nanos) -> Option<adit_rules::DeltaId> {
+        let up_seid = self.store.last_commit()?;
+        let id = match self.store.recover() {
+            // The change took the measurements with it.
+            Some(delta) => {
+                self.forget_reports_of(up_seid);
+                Some(self.publish(delta))
+            }
+            None => self.end_locally(now, up_seid),
         };
-        if let Some(up_seid) = self.store.last_commit() {
-            self.forget_reports_of(up_seid);
-        }
-        self.counters.scalars.sessions_removed_after_fault += u64::from(delta.is_some());
-        Some(self.publish(delta?))
+        self.counters.scalars.sessions_removed_after_fault += u64::from(id.is_some());
+        id
     }
 
     fn report_fault(&mut self, from: IpAddr, message_type: MessageType, text: &str) {

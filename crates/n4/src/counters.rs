@@ -102,6 +102,13 @@ scalars! {
     reports_lost_queue_full,
     /// Report items lost: no response to their request after N1 retransmissions.
     reports_lost_no_response,
+    /// Usage reports lost because their association ended before they were acknowledged, or with a
+    /// session that ended by our decision.
+    usage_reports_lost_with_association,
+    /// Sessions whose association was released before they had reported their last usage.
+    sessions_not_drained,
+    /// Session Report Requests sent again to another SMF of the set, as the response said.
+    reports_redirected,
     /// Report items about sessions that were gone.
     reports_of_gone_sessions,
     /// Downlink data that was reported already, or is not to be reported any more.
@@ -109,7 +116,8 @@ scalars! {
     /// Session Report Requests that the CP function did not accept.
     reports_refused,
     /// Parts of Session Report Responses that could not be carried out: an unknown BAR, or a
-    /// buffering duration, which we do not offer.
+    /// buffering duration, which we do not offer; a CP F-SEID of zero, or a tunnel towards the CP
+    /// function that no FAR uses.
     report_responses_not_applied,
     /// End Markers handed to a worker.
     end_markers_commanded,

@@ -8,7 +8,8 @@ use crate::node::NodeConfig;
 /// controlled by an SMF set through one association (SSET) or several (MPAS), a delay of
 /// notifications (DDND), suggested numbers of buffered packets (UDBC), data delivery status (DDDS),
 /// End Markers (EMPU), packet counts in usage reports (MNOP), the quota validity time (VTIME),
-/// quota actions (QUOAC), and UE address allocation (UEIP) where there are pools.
+/// quota actions (QUOAC), the last usage of sessions before their association is released (EPFAR),
+/// and UE address allocation (UEIP) where there are pools.
 /// Spec: TS 29.244 §8.2.25.
 pub(crate) fn up_function_features(config: &NodeConfig) -> UpFunctionFeatures {
     let mut features = UpFunctionFeatures::FTUP
@@ -22,7 +23,8 @@ pub(crate) fn up_function_features(config: &NodeConfig) -> UpFunctionFeatures {
         | UpFunctionFeatures::EMPU
         | UpFunctionFeatures::MNOP
         | UpFunctionFeatures::VTIME
-        | UpFunctionFeatures::QUOAC;
+        | UpFunctionFeatures::QUOAC
+        | UpFunctionFeatures::EPFAR;
     features.set(UpFunctionFeatures::UEIP, !config.store.provisioning.ue_pools.is_empty());
     features
 }

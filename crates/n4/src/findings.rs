@@ -11,7 +11,7 @@ use adit_pfcp::ie::FailedRuleId;
 use adit_pfcp::message::{SessionEstablishmentRequest, SessionModificationRequest};
 use adit_pfcp::{Cause, Ie, IeIter, IeType, MessageBody, MessageType, RawIe};
 use adit_types::limits::FINDINGS_MAX;
-use adit_types::{FarId, Nanos, PdrId, QerId, Seid, UrrId};
+use adit_types::{BarId, FarId, Nanos, PdrId, QerId, Seid, UrrId};
 
 use crate::association::NodeEvent;
 use crate::node::{Node, Request};
@@ -107,6 +107,11 @@ fn is_named(ie: &RawIe<'_>, rejected: Rejected) -> bool {
         Some(FailedRuleId::Urr(id)) => {
             let groups = [IeType::CREATE_URR, IeType::UPDATE_URR, IeType::REMOVE_URR];
             groups.contains(&ie.ie_type) && member::<UrrId>(ie.value) == Some(id)
+        }
+        Some(FailedRuleId::Bar(id)) => {
+            let update = IeType::UPDATE_BAR_SESSION_MODIFICATION_REQUEST;
+            let groups = [IeType::CREATE_BAR, update, IeType::REMOVE_BAR];
+            groups.contains(&ie.ie_type) && member::<BarId>(ie.value) == Some(id)
         }
         Some(_) => false,
         None => rejected.offending_ie == Some(ie.ie_type),

@@ -19,6 +19,9 @@ use crate::association::{NodeEvent, NodeId, Peer};
 use crate::containment::{FaultKinds, FaultPoint};
 use crate::counters::Counters;
 use crate::path::{PathConfig, Paths};
+use crate::procedure::control_change::FormerControl;
+use crate::procedure::drain::Drains;
+use crate::procedure::farewell::Leaving;
 use crate::procedure::load::Load;
 use crate::procedure::report::Reports;
 use crate::response_cache::{RequestKey, Seen};
@@ -87,7 +90,7 @@ impl Request<'_> {
         self.from.ip()
     }
 
-    fn key(&self) -> RequestKey {
+    pub fn key(&self) -> RequestKey {
         let mut digest = DefaultHasher::new();
         (self.header.seid, self.body).hash(&mut digest);
         RequestKey {
@@ -118,6 +121,14 @@ pub(crate) struct Pending {
     pub end_markers: Vec<GtpuTunnel>,
     /// Usage that waited for a session report when the session was deleted.
     pub usage: Vec<UsageReport>,
+    /// Usage that had no room in the answer; it is reported behind it.
+    pub later: Vec<UsageReport>,
+    /// The session is gone; its last usage is reported where its answer has no room for it.
+    pub rest: Option<(Seid, Leaving)>,
+    /// The session is gone by our decision; its last usage is reported.
+    pub farewell: Option<Seid>,
+    /// The session, while it lives.
+    pub up_seid: Option<Seid>,
 }
 
 /// An address by which a peer is known: IPv4 even if a dual-stack socket mapped it.
@@ -150,6 +161,10 @@ pub struct Node {
     /// When the errors of a refused request may be told again.
     pub(crate) next_finding: Nanos,
     pub(crate) session_sets: SessionSets,
+    pub(crate) former_control: FormerControl,
+    pub(crate) drains: Drains,
+    /// When the CP functions are told to expect the last usage of all sessions, because we stop.
+    pub(crate) prepare_releases_at: Option<Nanos>,
     /// Alternative addresses, and the address of the association that lists them.
     pub(crate) aliases: BTreeMap<IpAddr, IpAddr>,
     pub(crate) fault_kinds: FaultKinds,
@@ -185,6 +200,9 @@ impl Node {
             load: Load::default(),
             next_finding: Nanos(0),
             session_sets: SessionSets::default(),
+            former_control: FormerControl::new(),
+            drains: Drains::new(),
+            prepare_releases_at: None,
             aliases: BTreeMap::new(),
             fault_kinds: FaultKinds::new(),
             admission,
@@ -240,10 +258,19 @@ impl Node {
             self.counters.scalars.end_markers_commanded += 1;
             self.commands.push_back(WorkerCommand::SendEndMarker { tunnel });
         }
+        if let Some(up_seid) = pending.farewell {
+            self.report_last_usage(now, up_seid, core::mem::take(&mut usage));
+        }
         if let Some(mut answer) = pending.answer {
             self.answers_waiting -= 1;
-            self.append_usage(&mut answer, &usage);
+            let rest = self.append_usage(&mut answer, usage, pending.rest.is_some());
             self.deliver(now, answer);
+            if let Some((up_seid, leaving)) = pending.rest.filter(|_| !rest.is_empty()) {
+                self.report_rest(now, up_seid, leaving, rest);
+            }
+        }
+        if let Some(up_seid) = pending.up_seid {
+            self.report_usage(now, up_seid, pending.later);
         }
     }
 
@@ -265,6 +292,10 @@ impl Node {
             }
         }
         self.report_due_usage(now);
+        if self.prepare_releases_at.take_if(|at| *at <= now).is_some() {
+            self.prepare_releases(now);
+        }
+        self.advance_drains(now);
         self.send_due_heartbeats(now);
         self.send_due_notifications(now);
         self.watch_paths(now);
@@ -309,6 +340,8 @@ impl Node {
             self.reports.next_notification(),
             self.next_path_deadline(),
             self.store.usage_timeout(),
+            self.next_drain_deadline(),
+            self.prepare_releases_at,
             forget,
         ]
         .into_iter()
@@ -468,6 +501,7 @@ impl Node {
     pub(crate) fn publish(&mut self, delta: RuleDelta) -> DeltaId {
         if delta.rules.is_none() {
             self.session_sets.remove(delta.session);
+            self.former_control.remove(&delta.session);
         }
         self.last_delta += 1;
         let id = DeltaId(self.last_delta);
@@ -476,6 +510,10 @@ impl Node {
             answer: None,
             end_markers: Vec::new(),
             usage: Vec::new(),
+            later: Vec::new(),
+            rest: None,
+            farewell: None,
+            up_seid: None,
         };
         self.pending.insert(id, pending);
         self.deltas.push_back((id, delta));

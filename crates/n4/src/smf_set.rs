@@ -84,6 +84,8 @@ impl Node {
             |other: &&Association| other.owner != owner && self.shares_control(owner, other.owner);
         let successor = self.associations().find(inherits).map(|a| (a.owner, a.address));
         let Some((to, address)) = successor else { return false };
+        self.remember_control(owner);
+        self.reports.hand_over(owner, to);
         let sessions = self.store.hand_over(owner, to, address);
         self.counters.scalars.sessions_moved += as_count(sessions);
         self.events.push_back(NodeEvent::SessionsHandedOver { to: address, sessions });
@@ -100,8 +102,9 @@ impl Node {
         let taken = self.peers.get_mut(&address).and_then(|peer| peer.association.take());
         let Some(mut association) = taken else { return false };
         let owner = association.owner;
-        self.transactions.cancel(|purpose| purpose.is_of(owner));
-        self.forget_reports_of_owner(owner);
+        self.transactions.cancel(|purpose| purpose.is_of(owner) || purpose.is_report_of(owner));
+        self.remember_control(owner);
+        self.reports.hand_over(owner, owner);
         association.smf_set.alternatives.retain(|&alternative| alternative != to);
         association.address = to;
         association.port = PFCP_PORT;
@@ -113,6 +116,7 @@ impl Node {
         self.counters.scalars.sessions_moved += as_count(sessions);
         self.events.push_back(NodeEvent::SessionsHandedOver { to, sessions });
         self.refresh_aliases();
+        self.send_reports(now);
         true
     }
 }

@@ -46,6 +46,11 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
+    /// True for a report about a session of the association.
+    pub fn is_report_of(self, association: OwnerId) -> bool {
+        matches!(self, Self::SessionReport { owner, .. } if owner == association)
+    }
+
     /// True for a node related request to the peer of the association.
     pub fn is_of(self, association: OwnerId) -> bool {
         match self {

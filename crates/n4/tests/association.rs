@@ -53,7 +53,8 @@ fn setup_is_accepted_with_node_id_time_stamp_and_true_features() {
         | UpFunctionFeatures::EMPU
         | UpFunctionFeatures::MNOP
         | UpFunctionFeatures::VTIME
-        | UpFunctionFeatures::QUOAC;
+        | UpFunctionFeatures::QUOAC
+        | UpFunctionFeatures::EPFAR;
     assert_eq!(body.up_function_features, Some(features));
     let association = bench.node.association(IpAddr::V4(TEN)).unwrap();
     assert_eq!(association.node_id, NodeId::Ipv4(TEN));

@@ -61,6 +61,8 @@ pub struct Change {
     pub query_urrs: Vec<UrrId>,
     /// Report all URRs at once.
     pub query_all_urrs: bool,
+    /// What reports that are asked for carry, so that they are known again.
+    pub query_reference: Option<u32>,
     /// The user plane inactivity timer; zero ends it.
     pub inactivity_timer: Option<Nanos>,
     /// When the request came: measurements and timers begin here.

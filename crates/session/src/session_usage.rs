@@ -37,6 +37,8 @@ pub(crate) struct UsageChange {
     pub updated: Vec<UrrUpdate>,
     /// URRs to report at once.
     pub queried: Vec<UrrId>,
+    /// What reports of them carry.
+    pub query_reference: Option<u32>,
 }
 
 /// The user plane inactivity timer: usage of all PDRs together, of which only the last packet
@@ -289,7 +291,7 @@ impl SessionStore {
     /// there: stage 2 counted them.
     pub(crate) fn plan_usage(&self, session: &Session, resolved: &Resolved) -> UsagePlan {
         let source = &*self.usage.0;
-        let UsageChange { at, removed, updated, queried } = &resolved.usage;
+        let UsageChange { at, removed, updated, queried, query_reference } = &resolved.usage;
         let (before, records) = (&session.records, &resolved.records);
         let mut usage = session.usage.clone();
         let mut all_slots = usage.slots();
@@ -302,7 +304,8 @@ impl SessionStore {
                 false => UsageTriggers::empty(),
             })
             .collect();
-        let reports = usage.report(&records.urrs, &mut due, source, *at);
+        let mut reports = usage.report(&records.urrs, &mut due, source, *at);
+        reports.iter_mut().for_each(|report| report.query_reference = *query_reference);
         let mut slots = SlotPlan { store: self, taken: 0, generation: self.generation };
         for urr in &records.urrs {
             let update = updated.iter().find(|update| update.id == urr.id);

@@ -43,6 +43,18 @@ pub struct UsageReport {
     pub part: Option<UsagePart>,
     /// The measurement is before QoS enforcement.
     pub before_qos: bool,
+    /// The reference that the query carried which caused the report.
+    pub query_reference: Option<u32>,
+}
+
+impl UsageReport {
+    /// False when nothing was used.
+    #[must_use]
+    pub fn has_usage(&self) -> bool {
+        self.first.is_some()
+            || self.duration_s.is_some_and(|s| s > 0)
+            || self.volume.is_some_and(|volume| volume != UsageVolume::default())
+    }
 }
 
 /// Octets and packets of one measurement.
@@ -407,6 +419,7 @@ impl Measure {
             last: to.counts.last.filter(|_| has_packets),
             part: None,
             before_qos: information.before_qos,
+            query_reference: None,
         }
     }
 

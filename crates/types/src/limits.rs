@@ -56,6 +56,17 @@ pub const REPORT_ITEMS_MAX: usize = 262_144;
 /// Ethernet frame's payload several times over, and a message of the largest size far more.
 pub const REPORT_ITEMS_PER_REQUEST_MAX: usize = 32;
 
+/// Usage reports in one response; further ones follow in Session Report Requests. With about 130
+/// octets each they stay below 9000 octets.
+pub const USAGE_REPORTS_PER_RESPONSE_MAX: usize = 64;
+
+/// SMFs of a set that one Session Report Request is redirected to, one after another.
+pub const REPORT_REDIRECTS_MAX: u8 = 4;
+
+/// Sessions of one association that end at a time before it is released: the deletions on their way
+/// to the workers, and the last usage on its way to the CP function.
+pub const DRAIN_SESSIONS_MAX: usize = 1024;
+
 /// Requests of all peers together that wait for publication.
 pub const PENDING_MAX: usize = 16_384;
 

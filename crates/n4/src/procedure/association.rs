@@ -5,13 +5,14 @@
 use core::net::{IpAddr, SocketAddr};
 
 use adit_pfcp::grouped::SessionRetentionInformation;
-use adit_pfcp::ie::{PfcpAsRspFlags, RecoveryTimeStamp};
+use adit_pfcp::ie::{PfcpAsRspFlags, PfcpAuReqFlags, RecoveryTimeStamp};
 use adit_pfcp::message::{
     AssociationReleaseRequest, AssociationReleaseResponse, AssociationSetupRequest,
     AssociationSetupResponse, AssociationUpdateRequest, AssociationUpdateResponse,
 };
 use adit_pfcp::{Cause, MessageBody};
 use adit_rules::DeltaId;
+use adit_session::OwnerId;
 use adit_types::Nanos;
 
 use crate::association::{
@@ -152,14 +153,16 @@ impl Node {
 
     /// Takes the CP function's new features. Spec: TS 29.244 §6.2.7.2.2.
     pub(crate) fn handle_association_update(&mut self, request: &Request<'_>) {
-        let cause = match self.update_association(request) {
-            Ok(()) => Cause::RequestAccepted,
+        match self.update_association(request) {
+            Ok(prepares) => {
+                self.respond_to_update(request, Cause::RequestAccepted);
+                prepares.map(|owner| self.prepare_release(request.now, owner));
+            }
             Err(rejected) => {
                 self.count_refused(rejected.cause);
-                rejected.cause
+                self.respond_to_update(request, rejected.cause);
             }
-        };
-        self.respond_to_update(request, cause);
+        }
     }
 
     pub(super) fn respond_to_update(&mut self, request: &Request<'_>, cause: Cause) {
@@ -169,7 +172,8 @@ impl Node {
         self.respond(request, None, &body, None);
     }
 
-    fn update_association(&mut self, request: &Request<'_>) -> Result<(), Rejected> {
+    /// Returns the association whose release the peer prepares (PARPS).
+    fn update_association(&mut self, request: &Request<'_>) -> Result<Option<OwnerId>, Rejected> {
         let address = self.association_for(request.peer()).map(|association| association.address);
         let Some(association) = address.and_then(|address| self.association_mut(address)) else {
             return Err(Rejected::new(Cause::NoEstablishedAssociation));
@@ -188,13 +192,27 @@ impl Node {
         if !told.alternatives.is_empty() {
             association.smf_set.alternatives = told.alternatives;
         }
+        let flags = message.pfcp_au_req_flags.unwrap_or_default();
+        let owner = association.owner;
         self.refresh_aliases();
-        Ok(())
+        Ok(flags.contains(PfcpAuReqFlags::PARPS).then_some(owner))
     }
 
-    /// Releases the association; the response follows when its sessions are gone.
+    /// Releases the association; the response follows when its sessions are gone, and their last
+    /// usage is reported if the CP function takes such reports.
     /// Spec: TS 29.244 §6.2.8.2.
     pub(crate) fn handle_association_release(&mut self, request: &Request<'_>) {
+        let association = self.association(request.peer());
+        let named = AssociationReleaseRequest::decode_body(request.body)
+            .is_ok_and(|m| association.is_some_and(|a| NodeId::from_ie(&m.node_id) == a.node_id));
+        let owner = association.map(|association| association.owner).filter(|_| named);
+        if !owner.is_some_and(|owner| self.await_last_usage(request, owner)) {
+            self.carry_out_release(request);
+        }
+    }
+
+    /// Releases the association, whatever its sessions have yet to report.
+    pub(crate) fn carry_out_release(&mut self, request: &Request<'_>) {
         let (cause, last) = match self.release_association(request) {
             Ok(last) => (Cause::RequestAccepted, last),
             Err(rejected) => {

@@ -1,6 +1,6 @@
 //! Session deletion. Spec: TS 29.244 §6.3.4, §7.5.6, §7.5.7.
 
-use adit_pfcp::ie::OffendingIe;
+use adit_pfcp::ie::{OffendingIe, PfcpSdRspFlags};
 use adit_pfcp::message::{SessionDeletionRequest, SessionDeletionResponse};
 use adit_pfcp::{Cause, MessageBody};
 use adit_rules::{DeltaId, RuleDelta};
@@ -9,17 +9,32 @@ use adit_types::Seid;
 
 use crate::node::{Node, Request};
 use crate::procedure::Refused;
+use crate::procedure::farewell::Leaving;
 use crate::refusal::Rejected;
+
+/// What a session that is deleted leaves to report.
+struct Ending {
+    /// Usage that waits for its turn.
+    waiting: Vec<UsageReport>,
+    /// Usage is on its way, without a response yet. Spec: TS 29.244 §8.2.215 (PURU).
+    is_unacknowledged: bool,
+    /// Who hears of usage that has no room in the answer.
+    rest: Option<(Seid, Leaving)>,
+}
 
 impl Node {
     /// Deletes a session; the response follows when its rules do not run any more.
     pub(crate) fn handle_session_deletion(&mut self, request: &Request<'_>) {
         let (cp_seid, deleted) = match self.session_of(request) {
             Ok((up_seid, cp_seid)) => {
-                let waiting = self.reports.waiting_usage(up_seid);
+                let ending = Ending {
+                    waiting: self.reports.waiting_usage(up_seid),
+                    is_unacknowledged: self.reports.has_unacknowledged_usage(up_seid),
+                    rest: self.leaving(up_seid, false).map(|leaving| (up_seid, leaving)),
+                };
                 let deleted = SessionDeletionRequest::decode_body(request.body)
                     .map_err(Rejected::from)
-                    .and_then(|_| Ok((self.store.delete(up_seid)?, waiting)));
+                    .and_then(|_| Ok((self.store.delete(up_seid)?, ending)));
                 if deleted.is_ok() {
                     self.forget_reports_of(up_seid);
                 }
@@ -38,16 +53,19 @@ impl Node {
 
     fn conclude_deletion(
         &mut self,
-        deleted: Result<(RuleDelta, Vec<UsageReport>), Rejected>,
+        deleted: Result<(RuleDelta, Ending), Rejected>,
     ) -> (SessionDeletionResponse<'static>, Option<DeltaId>) {
         match deleted {
-            Ok((delta, waiting)) => {
+            Ok((delta, ending)) => {
                 let id = self.publish(delta);
                 if let Some(pending) = self.pending.get_mut(&id) {
-                    pending.usage = waiting;
+                    pending.usage = ending.waiting;
+                    pending.rest = ending.rest;
                 }
                 self.counters.scalars.sessions_deleted += 1;
-                (SessionDeletionResponse::new(Cause::RequestAccepted), Some(id))
+                let mut body = SessionDeletionResponse::new(Cause::RequestAccepted);
+                body.pfcp_sd_rsp_flags = ending.is_unacknowledged.then_some(PfcpSdRspFlags::PURU);
+                (body, Some(id))
             }
             Err(rejected) => {
                 self.count_refused(rejected.cause);

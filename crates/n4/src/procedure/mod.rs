@@ -4,10 +4,13 @@
 //! the change. Spec: TS 29.244 §6.2, §6.3.
 
 mod association;
+pub(crate) mod control_change;
 mod delete;
 pub(crate) mod demand;
+pub(crate) mod drain;
 mod endpoint_decode;
 mod establish;
+pub(crate) mod farewell;
 pub(crate) mod load;
 mod modify;
 mod name;

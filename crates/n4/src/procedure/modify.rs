@@ -4,14 +4,15 @@ use adit_pfcp::ie::{OffendingIe, PfcpSmReqFlags};
 use adit_pfcp::message::{SessionModificationRequest, SessionModificationResponse};
 use adit_pfcp::{Cause, IeType, MessageBody};
 use adit_rules::DeltaId;
-use adit_session::{Change, CpFSeid, Modified, TrafficEndpointId};
+use adit_session::{Change, CpFSeid, Modified, TrafficEndpointId, UsageReport};
+use adit_types::limits::USAGE_REPORTS_PER_RESPONSE_MAX;
 use adit_types::{FarId, Nanos, Seid};
 
 use crate::containment::FaultPoint;
 use crate::node::{Node, Request};
 use crate::procedure::endpoint_decode::Chosen;
 use crate::procedure::urr_decode::When;
-use crate::procedure::usage::usage_report;
+use crate::procedure::usage::{additional, usage_report};
 use crate::procedure::{Refused, demand, endpoint_decode, rule_decode, urr_decode};
 use crate::refusal::Rejected;
 use crate::session_set;
@@ -62,6 +63,7 @@ impl Node {
         let owner = self.association_for(request.peer()).map(|association| association.owner);
         let session = self.store.session(up_seid);
         let (Some(owner), Some(session)) = (owner, session) else { return };
+        self.former_control.remove(&session.index());
         if session.owner() != owner {
             self.store.set_control(up_seid, owner, session.cp_f_seid());
             self.counters.scalars.sessions_moved += 1;
@@ -136,14 +138,16 @@ impl Node {
         change.query_urrs = message.query_urrs.iter().map(|group| group.urr_id).collect();
         let flags = message.pfcp_sm_req_flags.unwrap_or_default();
         change.query_all_urrs = flags.contains(PfcpSmReqFlags::QAURR);
+        change.query_reference = message.query_urr_reference.map(|reference| reference.0);
         change.inactivity_timer =
             message.user_plane_inactivity_timer.map(|timer| Nanos::from_secs(timer.0.into()));
         Ok(())
     }
 
     fn accept_modification(&mut self, request: &Request<'_>, up_seid: Seid, modified: Modified) {
-        let Modified { delta, created, created_ues, created_endpoints, end_markers, reports } =
+        let Modified { delta, created, created_ues, created_endpoints, end_markers, mut reports } =
             modified;
+        let later = reports.split_off(reports.len().min(USAGE_REPORTS_PER_RESPONSE_MAX));
         let after = delta.map(|delta| self.publish(delta));
         if let Some(id) = after {
             self.send_end_markers_after(id, end_markers);
@@ -164,7 +168,26 @@ impl Node {
         let wall = self.wall;
         let reports: Vec<_> = reports.iter().map(|r| usage_report(r, wall)).collect();
         body.usage_reports = reports.as_slice().into();
+        body.additional_usage_reports = additional(&later);
         self.respond(request, Some(cp_seid), &body, after);
+        self.report_behind_answer(request.now, up_seid, later, after);
+    }
+
+    /// Reports usage that had no room in an answer, behind it. Spec: TS 29.244 §5.2.2.3.1.
+    fn report_behind_answer(
+        &mut self,
+        now: Nanos,
+        up_seid: Seid,
+        later: Vec<UsageReport>,
+        after: Option<DeltaId>,
+    ) {
+        match after.and_then(|id| self.pending.get_mut(&id)) {
+            Some(pending) => {
+                pending.up_seid = Some(up_seid);
+                pending.later = later;
+            }
+            None => self.report_usage(now, up_seid, later),
+        }
     }
 
     pub(super) fn refuse_modification(

@@ -16,9 +16,11 @@ use crate::transaction::Purpose;
 
 impl Node {
     /// Asks every CP function to release its association within `period`, and takes no new
-    /// association from now on. The sessions live until the CP function releases them.
+    /// association from now on. The sessions live until the CP function releases them; those of a
+    /// CP function with EPFAR end after half the time, so that their usage is reported.
     pub fn start_release(&mut self, now: Nanos, period: Nanos) {
         self.is_stopping = true;
+        self.prepare_releases_at = Some(now + Nanos(period.0 / 2));
         let to = |a: &crate::Association| (a.owner, SocketAddr::new(a.address, a.port));
         let associations: Vec<(OwnerId, SocketAddr)> = self.associations().map(to).collect();
         let secs = period.to_duration().as_secs();

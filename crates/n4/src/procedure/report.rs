@@ -10,27 +10,26 @@ use std::collections::{BTreeMap, VecDeque};
 
 use adit_pfcp::grouped::{DownlinkDataReport, ErrorIndicationReport};
 use adit_pfcp::ie::{
-    DataStatus, DownlinkDataServiceInformation, FTeid, FTeidAddress, PfcpSrRspFlags, ReportType,
+    DataStatus, DownlinkDataServiceInformation, FSeid, FTeid, FTeidAddress, PfcpSrReqFlags,
+    PfcpSrRspFlags, ReportType,
 };
 use adit_pfcp::message::{SessionReportRequest, SessionReportResponse};
-use adit_pfcp::{Cause, MessageBody};
+use adit_pfcp::{Cause, MessageBody, PFCP_PORT};
 use adit_rules::{ApplyAction, DataDelivery, GtpuTunnel, WorkerEvent};
 use adit_session::{Change, Far, OwnerId, Session, UsageReport};
 use adit_types::limits::{
     REPORT_ITEMS_MAX, REPORT_ITEMS_PER_REQUEST_MAX, REPORT_ITEMS_PER_SESSION_MAX,
-    REPORTS_IN_FLIGHT_MAX,
+    REPORT_REDIRECTS_MAX, REPORTS_IN_FLIGHT_MAX,
 };
 use adit_types::{FarId, Nanos, PdrId, Seid};
 
 use crate::association::as_count;
 use crate::node::{Node, Request};
+use crate::procedure::farewell::{Destination, Leaving};
 use crate::procedure::rule_decode;
 use crate::procedure::usage::usage_report;
 use crate::transaction::Purpose;
 use crate::wall::Wall;
-
-/// UDP port of PFCP. Spec: TS 29.244 §6.4.1.
-const PFCP_PORT: u16 = 8805;
 
 /// One thing to report about a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,12 +59,40 @@ pub(crate) enum ReportItem {
 struct Queue {
     owner: OwnerId,
     waiting: VecDeque<ReportItem>,
-    /// A request is in flight or being sent.
-    in_flight: bool,
+    /// What the request in flight carries; empty without one.
+    sending: Vec<ReportItem>,
     /// Its sequence number.
     sequence: Option<u32>,
-    /// It carries usage, which must not be lost when the session ends.
-    carries_usage: bool,
+    /// Another SMF of the set that is to have the reports, as the last response said.
+    redirect: Option<IpAddr>,
+    /// How often the request in flight was redirected.
+    redirects: u8,
+}
+
+impl Queue {
+    const fn new(owner: OwnerId) -> Self {
+        Self {
+            owner,
+            waiting: VecDeque::new(),
+            sending: Vec::new(),
+            sequence: None,
+            redirect: None,
+            redirects: 0,
+        }
+    }
+
+    fn is_in_flight(&self) -> bool {
+        !self.sending.is_empty()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.sending.is_empty()
+    }
+
+    /// The request in flight carries usage, which must not be lost when the session ends.
+    fn carries_usage(&self) -> bool {
+        self.sending.iter().any(|item| matches!(item, ReportItem::Usage(_)))
+    }
 }
 
 /// The reports of all sessions. At most [`REPORTS_IN_FLIGHT_MAX`] requests are in flight, and at
@@ -82,6 +109,8 @@ pub(crate) struct Reports {
     /// Notifications that their BAR delays, by time and in the order of their arrival.
     delayed: BTreeMap<(Nanos, u64), (Seid, Notification)>,
     delayed_total: u64,
+    /// Sessions that are gone, and whose last reports are not.
+    pub leaving: BTreeMap<Seid, Leaving>,
 }
 
 /// One notification of downlink data, so that the next one is known to be the same.
@@ -102,27 +131,20 @@ struct Notification {
 impl Reports {
     /// Queues `item`; false when there is no room for it.
     fn push(&mut self, up_seid: Seid, owner: OwnerId, item: ReportItem) -> bool {
-        let queue = || Queue {
-            owner,
-            waiting: VecDeque::new(),
-            in_flight: false,
-            sequence: None,
-            carries_usage: false,
-        };
-        let queue = self.queues.entry(up_seid).or_insert_with(queue);
+        let queue = self.queues.entry(up_seid).or_insert_with(|| Queue::new(owner));
         if queue.waiting.contains(&item) {
             return true;
         }
         let full = queue.waiting.len() >= REPORT_ITEMS_PER_SESSION_MAX
             || self.waiting_count >= REPORT_ITEMS_MAX;
         if !full {
-            if queue.waiting.is_empty() && !queue.in_flight {
+            if queue.is_idle() {
                 self.ready.push_back(up_seid);
             }
             queue.waiting.push_back(item);
             self.waiting_count += 1;
         }
-        if queue.waiting.is_empty() && !queue.in_flight {
+        if queue.is_idle() {
             self.queues.remove(&up_seid);
         }
         !full
@@ -136,7 +158,8 @@ impl Reports {
         loop {
             let up_seid = self.ready.pop_front()?;
             // A session may have ended while it waited for its turn.
-            let Some(queue) = self.queues.get_mut(&up_seid).filter(|queue| !queue.in_flight) else {
+            let Some(queue) = self.queues.get_mut(&up_seid).filter(|queue| !queue.is_in_flight())
+            else {
                 continue;
             };
             let items = take_batch(&mut queue.waiting);
@@ -144,8 +167,7 @@ impl Reports {
                 continue;
             }
             self.waiting_count -= items.len();
-            queue.in_flight = true;
-            queue.carries_usage = items.iter().any(|item| matches!(item, ReportItem::Usage(_)));
+            queue.sending.clone_from(&items);
             self.in_flight_count += 1;
             return Some((up_seid, items));
         }
@@ -161,13 +183,82 @@ impl Reports {
     /// Ends what is in flight for a session, whatever became of it.
     fn finish(&mut self, up_seid: Seid) {
         let Some(queue) = self.queues.get_mut(&up_seid) else { return };
-        self.in_flight_count -= usize::from(core::mem::take(&mut queue.in_flight));
+        self.in_flight_count -= usize::from(queue.is_in_flight());
+        queue.sending.clear();
         queue.sequence = None;
+        queue.redirect = None;
+        queue.redirects = 0;
         if queue.waiting.is_empty() {
             self.queues.remove(&up_seid);
+            self.settle(up_seid);
         } else {
             self.ready.push_back(up_seid);
         }
+    }
+
+    /// Puts what is in flight for a session back to the front, to be sent anew.
+    fn requeue(&mut self, up_seid: Seid) {
+        let Some(queue) = self.queues.get_mut(&up_seid).filter(|queue| queue.is_in_flight()) else {
+            return;
+        };
+        self.in_flight_count -= 1;
+        self.waiting_count += queue.sending.len();
+        queue.sequence = None;
+        for item in queue.sending.drain(..).rev() {
+            queue.waiting.push_front(item);
+        }
+        self.ready.push_back(up_seid);
+    }
+
+    /// Sends what is in flight to another SMF of the set instead; false after too many of them.
+    pub fn redirect(&mut self, up_seid: Seid, to: IpAddr) -> bool {
+        let Some(queue) = self.queues.get_mut(&up_seid) else { return false };
+        if queue.redirects >= REPORT_REDIRECTS_MAX {
+            return false;
+        }
+        queue.redirects += 1;
+        queue.redirect = Some(to);
+        self.requeue(up_seid);
+        true
+    }
+
+    /// Gives the reports of `from` to `to`; what is in flight is to be sent anew.
+    pub fn hand_over(&mut self, from: OwnerId, to: OwnerId) {
+        let of: Vec<Seid> =
+            self.queues.iter().filter(|(_, queue)| queue.owner == from).map(|(s, _)| *s).collect();
+        for up_seid in of {
+            self.requeue(up_seid);
+            if let Some(queue) = self.queues.get_mut(&up_seid) {
+                queue.owner = to;
+                queue.redirect = None;
+            }
+        }
+    }
+
+    /// Forgets a session that is gone once its last report is answered.
+    pub fn settle(&mut self, up_seid: Seid) {
+        if self.leaving.get(&up_seid).is_some_and(|leaving| leaving.is_read)
+            && !self.queues.contains_key(&up_seid)
+        {
+            self.leaving.remove(&up_seid);
+        }
+    }
+
+    /// Keeps of a session's reports the usage alone, because the session is gone.
+    pub fn keep_usage(&mut self, up_seid: Seid) {
+        self.told.remove(&up_seid);
+        let Some(queue) = self.queues.get_mut(&up_seid) else { return };
+        let before = queue.waiting.len();
+        queue.waiting.retain(|item| matches!(item, ReportItem::Usage(_)));
+        self.waiting_count -= before - queue.waiting.len();
+        if queue.is_idle() {
+            self.queues.remove(&up_seid);
+        }
+    }
+
+    /// True while a request of this session is in flight that carries usage.
+    pub fn has_unacknowledged_usage(&self, up_seid: Seid) -> bool {
+        self.queues.get(&up_seid).is_some_and(Queue::carries_usage)
     }
 
     /// Remembers a notification; false when it was told before, or when there is no room.
@@ -197,25 +288,31 @@ impl Reports {
         self.delayed.first_key_value().map(|(&(at, _), _)| at)
     }
 
-    /// Forgets the reports of `owner`; `is_gone` tells which sessions are.
-    fn forget(&mut self, owner: OwnerId, is_gone: impl Fn(Seid) -> bool) {
-        let Self { queues, in_flight_count, waiting_count, told, .. } = self;
+    /// Forgets the reports of `owner`; `is_gone` tells which sessions are. Returns how many reports
+    /// of usage went with them.
+    fn forget(&mut self, owner: OwnerId, is_gone: impl Fn(Seid) -> bool) -> usize {
+        let Self { queues, in_flight_count, waiting_count, told, leaving, .. } = self;
         told.retain(|&up_seid, _| !is_gone(up_seid));
+        leaving.retain(|_, leaving| leaving.owner != owner);
+        let mut lost = 0;
         queues.retain(|_, queue| {
             let goes = queue.owner == owner;
             if goes {
-                *in_flight_count -= usize::from(queue.in_flight);
+                *in_flight_count -= usize::from(queue.is_in_flight());
                 *waiting_count -= queue.waiting.len();
+                let items = queue.sending.iter().chain(&queue.waiting);
+                lost += items.filter(|item| matches!(item, ReportItem::Usage(_))).count();
             }
             !goes
         });
+        lost
     }
 
     /// Usage of a session that waits for its turn.
     pub fn waiting_usage(&self, up_seid: Seid) -> Vec<UsageReport> {
         let waiting = self.queues.get(&up_seid).into_iter().flat_map(|queue| &queue.waiting);
         let usage = waiting.filter_map(|item| match item {
-            ReportItem::Usage(report) => Some(*report),
+            ReportItem::Usage(report) => Some(report.clone()),
             _ => None,
         });
         usage.collect()
@@ -225,10 +322,22 @@ impl Reports {
     /// carries usage: it is retransmitted until the CP function has it.
     fn remove(&mut self, up_seid: Seid) -> Option<u32> {
         self.told.remove(&up_seid);
-        let queue = self.queues.remove(&up_seid)?;
-        self.in_flight_count -= usize::from(queue.in_flight);
+        let queue = self.queues.get_mut(&up_seid)?;
         self.waiting_count -= queue.waiting.len();
-        queue.sequence.filter(|_| !queue.carries_usage)
+        queue.waiting.clear();
+        if queue.carries_usage() {
+            return None;
+        }
+        let queue = self.queues.remove(&up_seid)?;
+        self.in_flight_count -= usize::from(queue.is_in_flight());
+        queue.sequence
+    }
+
+    /// The flags of a session's request: PSDBU in the last one of a session that we ended.
+    fn says_goodbye(&self, up_seid: Seid) -> Option<PfcpSrReqFlags> {
+        let leaving = self.leaving.get(&up_seid).filter(|leaving| leaving.by_us)?;
+        let is_last = self.queues.get(&up_seid).is_some_and(|queue| queue.waiting.is_empty());
+        (leaving.is_read && is_last).then_some(PfcpSrReqFlags::PSDBU)
     }
 }
 
@@ -445,6 +554,17 @@ impl Node {
             return;
         };
         let owner = session.owner();
+        self.queue_reports(now, up_seid, owner, items);
+    }
+
+    /// The same for a session that may be gone, of the association `owner`.
+    pub(crate) fn queue_reports(
+        &mut self,
+        now: Nanos,
+        up_seid: Seid,
+        owner: OwnerId,
+        items: Vec<ReportItem>,
+    ) {
         for item in items {
             if !self.reports.push(up_seid, owner, item) {
                 self.counters.scalars.reports_lost_queue_full += 1;
@@ -454,15 +574,19 @@ impl Node {
     }
 
     /// Sends what may be sent.
-    fn send_reports(&mut self, now: Nanos) {
+    pub(crate) fn send_reports(&mut self, now: Nanos) {
         while let Some((up_seid, items)) = self.reports.start() {
-            let Some((to, cp_seid, owner)) = self.report_destination(up_seid) else {
+            let Some(destination) = self.report_destination(up_seid) else {
                 self.reports.remove(up_seid);
                 continue;
             };
+            let Destination { to, cp_seid, owner, former } = destination;
             let batch = Batch::new(&items, self.wall);
+            let mut body = batch.body();
+            body.old_cp_f_seid = former.map(|cp| FSeid { seid: cp.seid, v4: cp.v4, v6: cp.v6 });
+            body.pfcp_sr_req_flags = self.reports.says_goodbye(up_seid);
             let purpose = Purpose::SessionReport { up_seid, owner, items: items.len() };
-            match self.send_session_request(now, to, cp_seid, &batch.body(), purpose) {
+            match self.send_session_request(now, to, cp_seid, &body, purpose) {
                 Some(sequence) => self.reports.sent(up_seid, sequence),
                 None => self.reports.finish(up_seid),
             }
@@ -470,8 +594,14 @@ impl Node {
     }
 
     /// Where reports of a session go: to the address of its CP F-SEID of our own family, and to the
-    /// association's address without one.
-    fn report_destination(&self, up_seid: Seid) -> Option<(SocketAddr, Seid, OwnerId)> {
+    /// association's address without one; where a session went that is gone; or to another SMF of
+    /// the set, which knows the session by the CP F-SEID that the former one gave.
+    /// Spec: TS 29.244 §5.22, §7.2.2.4.2, §7.5.8.1 (Old CP F-SEID).
+    pub(crate) fn report_destination(&self, up_seid: Seid) -> Option<Destination> {
+        if let Some(leaving) = self.reports.leaving.get(&up_seid) {
+            let Leaving { to, cp_seid, owner, .. } = *leaving;
+            return Some(Destination { to, cp_seid, owner, former: None });
+        }
         let session: &Session = self.store.session(up_seid)?;
         let owner = session.owner();
         let association = self.associations().find(|association| association.owner == owner)?;
@@ -479,8 +609,14 @@ impl Node {
         let (v4, v6) = (cp.v4.map(IpAddr::V4), cp.v6.map(IpAddr::V6));
         let address = if self.config.address.is_ipv4() { v4 } else { v6 };
         let address = address.unwrap_or(association.address);
-        let port = if address == association.address { association.port } else { PFCP_PORT };
-        Some((SocketAddr::new(address, port), cp.seid, owner))
+        let redirect = self.reports.queues.get(&up_seid).and_then(|queue| queue.redirect);
+        let former = self.former_control.get(&session.index()).copied();
+        let former = former.or(redirect.map(|_| cp));
+        let address = redirect.unwrap_or(address);
+        let known = self.association(address).map(|association| association.port);
+        let to = SocketAddr::new(address, known.unwrap_or(PFCP_PORT));
+        let cp_seid = if former.is_some() { Seid(0) } else { cp.seid };
+        Some(Destination { to, cp_seid, owner, former })
     }
 
     /// Takes the response to a report. Spec: TS 29.244 §7.5.9.
@@ -496,19 +632,28 @@ impl Node {
             self.counters.scalars.discarded_unmatched_response += 1;
             return;
         };
-        if message.cause == Cause::SessionContextNotFound {
-            self.remove_unknown_session(up_seid);
-        } else if message.cause.is_accepted() {
-            self.follow_response(response.now, up_seid, &message);
-        } else {
-            self.counters.scalars.reports_refused += 1;
+        let is_gone = self.store.session(up_seid).is_none();
+        match message.cause {
+            cause if cause.is_accepted() && is_gone => {}
+            Cause::SessionContextNotFound if !is_gone => {
+                self.remove_unknown_session(response.now, up_seid);
+            }
+            Cause::RedirectionRequested if self.follow_redirection(up_seid, &message) => {
+                return self.send_reports(response.now);
+            }
+            cause if cause.is_accepted() => {
+                self.follow_control(response, up_seid, &message);
+                self.follow_response(response.now, up_seid, &message);
+            }
+            _ => self.counters.scalars.reports_refused += 1,
         }
         self.reports.finish(up_seid);
         self.send_reports(response.now);
+        self.advance_drains(response.now);
     }
 
-    /// Does what an accepting response asks for: a changed BAR, buffered packets discarded.
-    /// Spec: TS 29.244 §7.5.9.1, §7.5.9.2.
+    /// Does what an accepting response asks for: a changed BAR, buffered packets discarded, another
+    /// tunnel towards the CP function. Spec: TS 29.244 §7.5.9.1, §7.5.9.2.
     fn follow_response(&mut self, now: Nanos, up_seid: Seid, message: &SessionReportResponse<'_>) {
         let flags = message.pfcp_sr_rsp_flags.unwrap_or_default();
         let update = message.update_bar.as_ref().map(rule_decode::update_bar);
@@ -519,6 +664,11 @@ impl Node {
             Some(Ok(update)) => change.update_bars.push(update),
             Some(Err(_)) => self.counters.scalars.report_responses_not_applied += 1,
             None => {}
+        }
+        if let Some(f_teid) = message.n4u_f_teid {
+            change.update_fars = self.fars_towards_cp_function(up_seid, f_teid);
+            let applies = !change.update_fars.is_empty();
+            self.counters.scalars.report_responses_not_applied += u64::from(!applies);
         }
         if change == unchanged {
             return;
@@ -534,11 +684,9 @@ impl Node {
     }
 
     /// The CP function does not know the session: it goes. Spec: TS 29.244 §6.3.5.
-    fn remove_unknown_session(&mut self, up_seid: Seid) {
-        self.forget_reports_of(up_seid);
-        if let Ok(delta) = self.store.delete(up_seid) {
+    fn remove_unknown_session(&mut self, now: Nanos, up_seid: Seid) {
+        if self.end_locally(now, up_seid).is_some() {
             self.counters.scalars.sessions_removed_unknown_to_peer += 1;
-            self.publish(delta);
         }
     }
 
@@ -549,6 +697,7 @@ impl Node {
         self.reports.told.remove(&up_seid);
         self.reports.finish(up_seid);
         self.send_reports(now);
+        self.advance_drains(now);
     }
 
     /// Gives up the reports of a session that ends.
@@ -561,9 +710,9 @@ impl Node {
     /// Gives up the reports of an association that ends.
     pub(crate) fn forget_reports_of_owner(&mut self, owner: OwnerId) {
         let store = &self.store;
-        self.reports.forget(owner, |up_seid| store.session(up_seid).is_none());
-        self.transactions
-            .cancel(|p| matches!(p, Purpose::SessionReport { owner: of, .. } if *of == owner));
+        let lost = self.reports.forget(owner, |up_seid| store.session(up_seid).is_none());
+        self.counters.scalars.usage_reports_lost_with_association += as_count(lost);
+        self.transactions.cancel(|purpose| purpose.is_report_of(owner));
     }
 }
 

@@ -9,13 +9,15 @@ use std::sync::Arc;
 
 use adit_pfcp::grouped::UsageReport;
 use adit_pfcp::ie::{
-    DurationMeasurement, EndTime, StartTime, TimeOfFirstPacket, TimeOfLastPacket, UrSeqn,
-    UsageInformation, UsageReportTrigger, VolumeMeasurement,
+    AdditionalUsageReportsInformation, DurationMeasurement, EndTime, QueryUrrReference, StartTime,
+    TimeOfFirstPacket, TimeOfLastPacket, UrSeqn, UsageInformation, UsageReportTrigger,
+    VolumeMeasurement,
 };
-use adit_pfcp::{IeType, MessageType, Writer};
+use adit_pfcp::{IeType, MessageType, NoRoom, Writer};
 use adit_rules::UsageSource;
 use adit_session::{UsageOutcome, UsagePart, UsageTriggers};
-use adit_types::Nanos;
+use adit_types::limits::{PFCP_MESSAGE_BYTES_MAX, USAGE_REPORTS_PER_RESPONSE_MAX};
+use adit_types::{Nanos, Seid};
 
 use crate::node::{Answer, Node};
 use crate::procedure::report::ReportItem;
@@ -69,6 +71,7 @@ pub(crate) fn usage_report(report: &adit_session::UsageReport, wall: Wall) -> Us
     group.time_of_first_packet = report.first.map(|at| TimeOfFirstPacket(wall.ntp(at)));
     group.time_of_last_packet = report.last.map(|at| TimeOfLastPacket(wall.ntp(at)));
     group.usage_information = usage_information(report);
+    group.query_urr_reference = report.query_reference.map(QueryUrrReference);
     group
 }
 
@@ -80,6 +83,14 @@ fn usage_information(report: &adit_session::UsageReport) -> Option<UsageInformat
     };
     information.set(UsageInformation::UBE, report.before_qos);
     (!information.is_empty()).then_some(information)
+}
+
+/// Tells how many reports follow in session reports. Spec: TS 29.244 §8.2.91.
+pub(crate) fn additional(
+    later: &[adit_session::UsageReport],
+) -> Option<AdditionalUsageReportsInformation> {
+    let count = u16::try_from(later.len()).unwrap_or(u16::MAX).min(0x7fff);
+    (count > 0).then_some(AdditionalUsageReportsInformation { more: true, count })
 }
 
 impl Node {
@@ -115,12 +126,24 @@ impl Node {
         }
     }
 
-    /// Appends usage reports to an encoded answer.
+    /// Reports usage of a session.
+    pub(crate) fn report_usage(
+        &mut self,
+        now: Nanos,
+        up_seid: Seid,
+        reports: Vec<adit_session::UsageReport>,
+    ) {
+        self.report_all(now, up_seid, reports.into_iter().map(ReportItem::Usage).collect());
+    }
+
+    /// Appends usage reports to an encoded answer. Returns those that are to follow in session
+    /// reports, if the CP function takes them there.
     pub(crate) fn append_usage(
         &mut self,
         answer: &mut Answer,
-        reports: &[adit_session::UsageReport],
-    ) {
+        mut reports: Vec<adit_session::UsageReport>,
+        takes_rest: bool,
+    ) -> Vec<adit_session::UsageReport> {
         let ie_type = match answer.message_type {
             MessageType::SESSION_MODIFICATION_RESPONSE => {
                 IeType::USAGE_REPORT_SESSION_MODIFICATION_RESPONSE
@@ -128,23 +151,40 @@ impl Node {
             MessageType::SESSION_DELETION_RESPONSE => {
                 IeType::USAGE_REPORT_SESSION_DELETION_RESPONSE
             }
-            _ => return,
+            _ => return Vec::new(),
         };
+        let room = if takes_rest { USAGE_REPORTS_PER_RESPONSE_MAX } else { reports.len() };
+        let rest = reports.split_off(reports.len().min(room));
         let wall = self.wall;
-        for report in reports {
-            let mut writer = Writer::new(&mut self.scratch);
+        for report in &reports {
             let group = usage_report(report, wall);
-            let written = writer.put_as(ie_type, &group).map(|()| writer.len());
-            let ie = written.ok().and_then(|len| self.scratch.get(..len)).unwrap_or_default();
-            let len = answer.bytes.len() + ie.len() - LENGTH_END;
-            let Ok(len) = u16::try_from(len) else {
-                self.counters.scalars.responses_too_long += 1;
-                return;
-            };
-            answer.bytes.extend_from_slice(ie);
-            if let Some(field) = answer.bytes.get_mut(2..LENGTH_END) {
-                field.copy_from_slice(&len.to_be_bytes());
-            }
+            let written = self.append(answer, |writer| writer.put_as(ie_type, &group));
+            self.counters.scalars.responses_too_long += u64::from(!written);
         }
+        if let Some(additional) = additional(&rest) {
+            self.append(answer, |writer| writer.put(&additional));
+        }
+        rest
+    }
+
+    /// Appends an IE to an encoded answer; false when there is no room for it.
+    fn append(
+        &mut self,
+        answer: &mut Answer,
+        put: impl FnOnce(&mut Writer<'_>) -> Result<(), NoRoom>,
+    ) -> bool {
+        let mut writer = Writer::new(&mut self.scratch);
+        let written = put(&mut writer).map(|()| writer.len()).ok();
+        let Some(ie) = written.and_then(|len| self.scratch.get(..len)) else { return false };
+        let total = answer.bytes.len() + ie.len();
+        let fits = total <= PFCP_MESSAGE_BYTES_MAX;
+        let Some(len) = u16::try_from(total - LENGTH_END).ok().filter(|_| fits) else {
+            return false;
+        };
+        answer.bytes.extend_from_slice(ie);
+        if let Some(field) = answer.bytes.get_mut(2..LENGTH_END) {
+            field.copy_from_slice(&len.to_be_bytes());
+        }
+        true
     }
 }

@@ -1,0 +1,88 @@
+//! What responses to reports say about the control of a session: another SMF of the set is to have
+//! the report, or gave another CP F-SEID. Spec: TS 29.244 §5.22, §7.5.9.1.
+
+use core::net::IpAddr;
+use std::collections::BTreeMap;
+
+use adit_pfcp::ie::FTeid;
+use adit_pfcp::message::SessionReportResponse;
+use adit_rules::{DestinationInterface, GtpuTunnel, OuterHeaderCreation};
+use adit_session::{CpFSeid, FarUpdate, ForwardingUpdate};
+use adit_types::{Seid, SessionIndex};
+
+use crate::node::{Node, Request};
+
+/// Sessions that another SMF inherited and has not taken over yet, with the CP F-SEID that the
+/// former one gave.
+pub(crate) type FormerControl = BTreeMap<SessionIndex, CpFSeid>;
+
+impl Node {
+    /// Sends the report in flight to the SMF that the response names. False when it names none, or
+    /// one that is not known as a member of the set.
+    pub(crate) fn follow_redirection(
+        &mut self,
+        up_seid: Seid,
+        message: &SessionReportResponse<'_>,
+    ) -> bool {
+        let Some(given) = message.alternative_smf_ip_address else { return false };
+        let (v4, v6) = (given.v4.map(IpAddr::V4), given.v6.map(IpAddr::V6));
+        let address = if self.config.address.is_ipv4() { v4 } else { v6 };
+        let owner = self.store.session(up_seid).map(adit_session::Session::owner);
+        let (Some(address), Some(owner)) = (address, owner) else { return false };
+        let follows = self.controls(address, owner) && self.reports.redirect(up_seid, address);
+        self.counters.scalars.reports_redirected += u64::from(follows);
+        follows
+    }
+
+    /// Takes the new CP F-SEID of a session from an accepting response; who gave it controls the
+    /// session from now on.
+    pub(crate) fn follow_control(
+        &mut self,
+        response: &Request<'_>,
+        up_seid: Seid,
+        message: &SessionReportResponse<'_>,
+    ) {
+        let Some(given) = message.cp_f_seid else { return };
+        let Some(session) = self.store.session(up_seid) else { return };
+        if given.seid == Seid(0) {
+            self.counters.scalars.report_responses_not_applied += 1;
+            return;
+        }
+        let (before, index) = (session.owner(), session.index());
+        let owner = self.association_for(response.peer()).map(|association| association.owner);
+        let owner = owner.filter(|&owner| self.shares_control(owner, before)).unwrap_or(before);
+        let cp = CpFSeid { seid: given.seid, v4: given.v4, v6: given.v6 };
+        self.store.set_control(up_seid, owner, cp);
+        self.former_control.remove(&index);
+        self.counters.scalars.sessions_moved += u64::from(owner != before);
+    }
+
+    /// The FARs that send packets to the CP function, with another tunnel.
+    pub(crate) fn fars_towards_cp_function(&self, up_seid: Seid, f_teid: FTeid) -> Vec<FarUpdate> {
+        let FTeid::Given { teid, addr } = f_teid else { return Vec::new() };
+        let (v4, v6) = (addr.v4().map(IpAddr::V4), addr.v6().map(IpAddr::V6));
+        let tunnel_in = |known: GtpuTunnel| {
+            let addr = if known.addr.is_ipv4() { v4.or(v6) } else { v6.or(v4) };
+            addr.map(|addr| GtpuTunnel { teid, addr })
+        };
+        let fars = self.store.session(up_seid).into_iter().flat_map(adit_session::Session::fars);
+        let towards_cp = fars.filter(|far| {
+            let destination = far.forwarding.as_ref().map(|forwarding| forwarding.destination);
+            destination == Some(DestinationInterface::CpFunction)
+        });
+        let update = |far: &adit_session::Far| {
+            let header = OuterHeaderCreation::Gtpu(tunnel_in(far.tunnel()?)?);
+            let forwarding =
+                ForwardingUpdate { outer_header_creation: Some(header), ..Default::default() };
+            Some(FarUpdate { id: far.id, forwarding: Some(forwarding), ..FarUpdate::default() })
+        };
+        towards_cp.filter_map(update).collect()
+    }
+
+    /// Remembers who controlled the sessions of an association, before another SMF inherits them.
+    pub(crate) fn remember_control(&mut self, owner: adit_session::OwnerId) {
+        for session in self.store.owned_by(owner) {
+            self.former_control.entry(session.index()).or_insert(session.cp_f_seid());
+        }
+    }
+}

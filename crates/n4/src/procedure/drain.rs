@@ -1,0 +1,151 @@
+//! The usage of all sessions, reported before their association is released.
+//!
+//! Sessions end one after another, a bounded number at a time, and each reports its last usage. When
+//! all is acknowledged, or given up, the CP function is told so, or its release request is carried
+//! out. Only for CP functions with EPFAR. Spec: TS 29.244 §5.18, §6.2.7, §6.2.8.
+
+use core::net::SocketAddr;
+use std::collections::{BTreeMap, VecDeque};
+
+use adit_pfcp::Header;
+use adit_pfcp::ie::{AssociationReleaseRequest, CpFunctionFeatures, PfcpAuReqFlags};
+use adit_pfcp::message::AssociationUpdateRequest;
+use adit_session::{OwnerId, Session};
+use adit_types::limits::DRAIN_SESSIONS_MAX;
+use adit_types::{Nanos, Seid};
+
+use crate::association::as_count;
+use crate::node::{Node, Request};
+use crate::transaction::Purpose;
+
+/// A release request whose sessions have yet to report.
+#[derive(Debug)]
+struct WaitingRelease {
+    from: SocketAddr,
+    header: Header,
+    body: Vec<u8>,
+    /// When the association goes, whatever is reported by then.
+    until: Nanos,
+}
+
+/// An association whose sessions end.
+#[derive(Debug)]
+pub(crate) struct Drain {
+    remaining: VecDeque<Seid>,
+    release: Option<WaitingRelease>,
+    /// The CP function knows that all usage was reported.
+    is_told: bool,
+}
+
+/// All associations whose sessions end.
+pub(crate) type Drains = BTreeMap<OwnerId, Drain>;
+
+impl Node {
+    /// Ends all sessions of an association, so that they report their last usage before it is
+    /// released. False when its CP function does not take such reports; nothing happens then.
+    pub(crate) fn prepare_release(&mut self, now: Nanos, owner: OwnerId) -> bool {
+        let takes = self.cp_function_has(owner, CpFunctionFeatures::EPFAR);
+        if takes && !self.drains.contains_key(&owner) {
+            let remaining = self.store.owned_by(owner).map(Session::up_seid).collect();
+            self.drains.insert(owner, Drain { remaining, release: None, is_told: false });
+            self.advance_drains(now);
+        }
+        takes
+    }
+
+    /// Tells the CP functions with EPFAR that their associations are going to be released, and
+    /// begins to end their sessions.
+    pub(crate) fn prepare_releases(&mut self, now: Nanos) {
+        let to = |a: &crate::Association| (a.owner, SocketAddr::new(a.address, a.port));
+        let associations: Vec<(OwnerId, SocketAddr)> = self.associations().map(to).collect();
+        let node_id = self.config.node_id.clone();
+        for (owner, to) in associations {
+            if self.cp_function_has(owner, CpFunctionFeatures::EPFAR)
+                && !self.drains.contains_key(&owner)
+            {
+                let mut body = AssociationUpdateRequest::new(node_id.to_ie());
+                body.pfcp_au_req_flags = Some(PfcpAuReqFlags::PARPS);
+                self.send_request(now, to, &body, Purpose::AssociationUpdate { owner });
+                self.prepare_release(now, owner);
+            }
+        }
+    }
+
+    /// Lets a release request wait for the last usage of the association's sessions. False when
+    /// there is none to wait for.
+    pub(crate) fn await_last_usage(&mut self, request: &Request<'_>, owner: OwnerId) -> bool {
+        let has_sessions = self.store.owned_count(owner) > 0 || self.leaving_of(owner) > 0;
+        if !has_sessions || !self.prepare_release(request.now, owner) {
+            return false;
+        }
+        let Some(drain) = self.drains.get_mut(&owner) else { return false };
+        drain.release = Some(WaitingRelease {
+            from: request.from,
+            header: request.header,
+            body: request.body.to_vec(),
+            until: request.now + self.config.retransmission().span(),
+        });
+        if let Some(peer) = self.peers.get_mut(&request.peer()) {
+            peer.cache.begin(request.key());
+        }
+        self.advance_drains(request.now);
+        true
+    }
+
+    fn leaving_of(&self, owner: OwnerId) -> usize {
+        self.reports.leaving.values().filter(|leaving| leaving.owner == owner).count()
+    }
+
+    /// When a release is not put off any longer.
+    pub(crate) fn next_drain_deadline(&self) -> Option<Nanos> {
+        self.drains.values().filter_map(|drain| Some(drain.release.as_ref()?.until)).min()
+    }
+
+    /// Ends further sessions of associations that are going to be released.
+    pub(crate) fn advance_drains(&mut self, now: Nanos) {
+        let owners: Vec<OwnerId> = self.drains.keys().copied().collect();
+        for owner in owners {
+            self.advance_drain(now, owner);
+        }
+    }
+
+    fn advance_drain(&mut self, now: Nanos, owner: OwnerId) {
+        let mut leaving = self.leaving_of(owner);
+        while leaving < DRAIN_SESSIONS_MAX
+            && let Some(drain) = self.drains.get_mut(&owner)
+            && let Some(up_seid) = drain.remaining.pop_front()
+        {
+            let is_ours = self.store.session(up_seid).is_some_and(|s| s.owner() == owner);
+            if is_ours && self.end_locally(now, up_seid).is_some() {
+                self.counters.scalars.sessions_removed_with_association += 1;
+                leaving += 1;
+            }
+        }
+        let Some(drain) = self.drains.get_mut(&owner) else { return };
+        let is_drained = leaving == 0 && drain.remaining.is_empty();
+        let is_due = drain.release.as_ref().is_some_and(|release| release.until <= now);
+        if !is_drained && !is_due {
+            return;
+        }
+        if let Some(release) = drain.release.take() {
+            self.drains.remove(&owner);
+            self.counters.scalars.sessions_not_drained += as_count(self.store.owned_count(owner));
+            let WaitingRelease { from, header, body, .. } = release;
+            return self.carry_out_release(&Request { now, from, header, body: &body });
+        }
+        if !core::mem::replace(&mut drain.is_told, true) {
+            self.tell_all_sent(now, owner);
+        }
+    }
+
+    /// Tells that the usage of all sessions was sent. Spec: TS 29.244 §8.2.77 (URSS).
+    fn tell_all_sent(&mut self, now: Nanos, owner: OwnerId) {
+        let association = self.associations().find(|association| association.owner == owner);
+        let to = association.map(|a| SocketAddr::new(a.address, a.port));
+        let Some(to) = to else { return };
+        let node_id = self.config.node_id.clone();
+        let mut body = AssociationUpdateRequest::new(node_id.to_ie());
+        body.association_release_request = Some(AssociationReleaseRequest::URSS);
+        self.send_request(now, to, &body, Purpose::AssociationUpdate { owner });
+    }
+}

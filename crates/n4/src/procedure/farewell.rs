@@ -1,0 +1,114 @@
+//! The last usage of sessions that end by our decision, or whose last answer has no room for it.
+//!
+//! A session is deleted first; its last usage is read when no worker runs it any more, and leaves in
+//! Session Report Requests, of which the last one of a session that we ended says so. Reports without
+//! usage are not sent. Spec: TS 29.244 §5.2.2.3.1, §5.18.
+
+use core::net::SocketAddr;
+
+use adit_pfcp::ie::CpFunctionFeatures;
+use adit_rules::DeltaId;
+use adit_session::{CpFSeid, OwnerId, UsageReport, UsageTriggers};
+use adit_types::{Nanos, Seid};
+
+use crate::association::as_count;
+use crate::node::Node;
+use crate::procedure::report::ReportItem;
+
+/// Where a report goes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Destination {
+    pub to: SocketAddr,
+    /// The receiver's SEID; zero where it is told the former one's F-SEID instead.
+    pub cp_seid: Seid,
+    pub owner: OwnerId,
+    /// The CP F-SEID that another SMF of the set gave.
+    pub former: Option<CpFSeid>,
+}
+
+/// A session that is gone, but for its last reports.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Leaving {
+    pub to: SocketAddr,
+    pub cp_seid: Seid,
+    pub owner: OwnerId,
+    /// We ended it; else the CP function did.
+    pub by_us: bool,
+    /// The last usage was read: no report follows those that wait.
+    pub is_read: bool,
+}
+
+impl Node {
+    /// True when the CP function of an association knows this feature.
+    pub(crate) fn cp_function_has(&self, owner: OwnerId, feature: CpFunctionFeatures) -> bool {
+        let association = self.associations().find(|association| association.owner == owner);
+        let features = association.map_or(0, |association| association.cp_function_features);
+        features & u64::from(feature.bits()) != 0
+    }
+
+    /// A session that is about to go, if its CP function hears of its last usage.
+    pub(crate) fn leaving(&self, up_seid: Seid, by_us: bool) -> Option<Leaving> {
+        let destination = self.report_destination(up_seid)?;
+        let feature = if by_us { CpFunctionFeatures::EPFAR } else { CpFunctionFeatures::ARDR };
+        let owner = destination.owner;
+        self.cp_function_has(owner, feature).then_some(())?;
+        let (to, cp_seid) = (destination.to, destination.cp_seid);
+        Some(Leaving { to, cp_seid, owner, by_us, is_read: false })
+    }
+
+    /// Deletes a session by our own decision; its last usage is reported if the CP function takes
+    /// such reports (EPFAR), and lost if not. `None` when there is no such session.
+    pub(crate) fn end_locally(&mut self, _now: Nanos, up_seid: Seid) -> Option<DeltaId> {
+        let leaving = self.leaving(up_seid, true);
+        let delta = self.store.delete(up_seid).ok()?;
+        match leaving {
+            Some(leaving) => {
+                self.reports.keep_usage(up_seid);
+                self.reports.leaving.insert(up_seid, leaving);
+            }
+            None => self.forget_reports_of(up_seid),
+        }
+        let id = self.publish(delta);
+        if let Some(pending) = self.pending.get_mut(&id) {
+            pending.farewell = leaving.map(|_| up_seid);
+        }
+        Some(id)
+    }
+
+    /// Reports the last usage of a session that we ended: no worker runs it any more.
+    pub(crate) fn report_last_usage(&mut self, now: Nanos, up_seid: Seid, usage: Vec<UsageReport>) {
+        let Some(leaving) = self.reports.leaving.get_mut(&up_seid) else {
+            self.counters.scalars.usage_reports_lost_with_association += as_count(usage.len());
+            return;
+        };
+        leaving.is_read = true;
+        let owner = leaving.owner;
+        let last = usage.into_iter().filter(UsageReport::has_usage).map(ended_by_us);
+        self.queue_reports(now, up_seid, owner, last.map(ReportItem::Usage).collect());
+        self.reports.settle(up_seid);
+        self.advance_drains(now);
+    }
+
+    /// Reports usage that had no room in the answer to a deletion.
+    pub(crate) fn report_rest(
+        &mut self,
+        now: Nanos,
+        up_seid: Seid,
+        leaving: Leaving,
+        rest: Vec<UsageReport>,
+    ) {
+        self.reports.leaving.insert(up_seid, Leaving { is_read: true, ..leaving });
+        let items = rest.into_iter().map(ReportItem::Usage).collect();
+        self.queue_reports(now, up_seid, leaving.owner, items);
+        self.reports.settle(up_seid);
+    }
+}
+
+/// The last report of a session that ended by our decision. Spec: TS 29.244 §8.2.41 (TEBUR).
+fn ended_by_us(mut report: UsageReport) -> UsageReport {
+    if report.triggers.contains(UsageTriggers::TERMINATION) {
+        report.triggers.remove(UsageTriggers::TERMINATION);
+        report.triggers.insert(UsageTriggers::TERMINATION_BY_UP);
+    }
+    report
+}
