@@ -32,7 +32,7 @@ const MESSAGES: &[(MessageType, Acts)] = &[
     (MessageType::PFD_MANAGEMENT_RESPONSE, Acts::No("")),
     (
         MessageType::ASSOCIATION_UPDATE_REQUEST,
-        Acts::Partly("sent to ask for release; received: features, SMF set; no PARPS"),
+        Acts::Partly("release, its preparation and its end; received: features, SMF set"),
     ),
     (MessageType::NODE_REPORT_REQUEST, Acts::Partly("user plane path failure and recovery")),
     (MessageType::SESSION_SET_DELETION_REQUEST, Acts::Partly("received; not sent")),
@@ -43,7 +43,6 @@ const MESSAGES: &[(MessageType, Acts)] = &[
     (MessageType::SESSION_MODIFICATION_RESPONSE, Acts::Partly("see its IEs")),
     (MessageType::SESSION_DELETION_RESPONSE, Acts::Partly("no packet rate status")),
     (MessageType::SESSION_REPORT_REQUEST, Acts::Partly("see its IEs")),
-    (MessageType::SESSION_REPORT_RESPONSE, Acts::Partly("see its IEs")),
 ];
 
 /// IEs that act, wholly or in part. All others do not.
@@ -119,7 +118,7 @@ const IES: &[(IeType, Acts)] = &[
     (IeType::PFCP_SESSION_CHANGE_INFO, Acts::Yes),
     (IeType::CP_IP_ADDRESS, Acts::Yes),
     (IeType::SMF_SET_ID, Acts::Yes),
-    (IeType::ALTERNATIVE_SMF_IP_ADDRESS, Acts::Partly("not in session report responses")),
+    (IeType::ALTERNATIVE_SMF_IP_ADDRESS, Acts::Yes),
     (IeType::PFCP_SESSION_RETENTION_INFORMATION, Acts::Yes),
     (IeType::CP_PFCP_ENTITY_IP_ADDRESS, Acts::Yes),
     (IeType::PFCPASRSP_FLAGS, Acts::Partly("PSREI")),
@@ -127,7 +126,7 @@ const IES: &[(IeType, Acts)] = &[
     (IeType::USER_PLANE_PATH_FAILURE_REPORT, Acts::Yes),
     (IeType::USER_PLANE_PATH_RECOVERY_REPORT, Acts::Yes),
     (IeType::REMOTE_GTP_U_PEER, Acts::Yes),
-    (IeType::PFCP_ASSOCIATION_RELEASE_REQUEST, Acts::Partly("SARR")),
+    (IeType::PFCP_ASSOCIATION_RELEASE_REQUEST, Acts::Yes),
     (IeType::GRACEFUL_RELEASE_PERIOD, Acts::Yes),
     (IeType::UE_IP_ADDRESS, Acts::Partly("one per PDI; prefixes that we choose are /64s")),
     (IeType::OUTER_HEADER_REMOVAL, Acts::Partly("no VLAN tags")),
@@ -179,6 +178,11 @@ const IES: &[(IeType, Acts)] = &[
     (IeType::TIME_OF_FIRST_PACKET, Acts::Yes),
     (IeType::TIME_OF_LAST_PACKET, Acts::Yes),
     (IeType::USAGE_INFORMATION, Acts::Yes),
+    (IeType::QUERY_URR_REFERENCE, Acts::Yes),
+    (IeType::ADDITIONAL_USAGE_REPORTS_INFORMATION, Acts::Yes),
+    (IeType::PFCPSRREQ_FLAGS, Acts::Yes),
+    (IeType::PFCPSDRSP_FLAGS, Acts::Yes),
+    (IeType::PFCPAUREQ_FLAGS, Acts::Yes),
     (IeType::DL_BUFFERING_DURATION, Acts::Partly("counted as not applied: DLBD is not announced")),
     (IeType::AVERAGING_WINDOW, Acts::Partly("taken; rates are not enforced")),
     (
