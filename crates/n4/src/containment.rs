@@ -11,7 +11,6 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use adit_pfcp::{Cause, MessageType};
-use adit_types::Nanos;
 use adit_types::limits::FAULT_KINDS_MAX;
 
 use crate::association::NodeEvent;
@@ -56,14 +55,14 @@ impl Node {
     fn contain(&mut self, request: &Request<'_>, commits: u64, panic: &(dyn Any + Send)) {
         self.counters.scalars.faults += 1;
         let wrote = self.store.commits() != commits;
-        let after = if wrote { self.remove_session_at_fault(request.now) } else { None };
+        let after = if wrote { self.remove_session_at_fault() } else { None };
         self.forget_answer(request);
         self.report_fault(request.peer(), request.header.message_type, text(panic));
         self.refuse_request(request, Cause::SystemFailure, after);
     }
 
     /// Removes the session whose change was begun. Returns the change that tells the workers.
-    fn remove_session_at_fault(&mut self, now: Nanos) -> Option<adit_rules::DeltaId> {
+    fn remove_session_at_fault(&mut self) -> Option<adit_rules::DeltaId> {
         let up_seid = self.store.last_commit()?;
         let id = match self.store.recover() {
             // The change took the measurements with it.
@@ -71,7 +70,7 @@ impl Node {
                 self.forget_reports_of(up_seid);
                 Some(self.publish(delta))
             }
-            None => self.end_locally(now, up_seid),
+            None => self.end_locally(up_seid),
         };
         self.counters.scalars.sessions_removed_after_fault += u64::from(id.is_some());
         id

@@ -116,7 +116,7 @@ impl Node {
             && let Some(up_seid) = drain.remaining.pop_front()
         {
             let is_ours = self.store.session(up_seid).is_some_and(|s| s.owner() == owner);
-            if is_ours && self.end_locally(now, up_seid).is_some() {
+            if is_ours && self.end_locally(up_seid).is_some() {
                 self.counters.scalars.sessions_removed_with_association += 1;
                 leaving += 1;
             }

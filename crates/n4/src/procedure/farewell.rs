@@ -58,7 +58,7 @@ impl Node {
 
     /// Deletes a session by our own decision; its last usage is reported if the CP function takes
     /// such reports (EPFAR), and lost if not. `None` when there is no such session.
-    pub(crate) fn end_locally(&mut self, _now: Nanos, up_seid: Seid) -> Option<DeltaId> {
+    pub(crate) fn end_locally(&mut self, up_seid: Seid) -> Option<DeltaId> {
         let leaving = self.leaving(up_seid, true);
         let delta = self.store.delete(up_seid).ok()?;
         match leaving {

@@ -312,7 +312,7 @@ impl Reports {
     pub fn waiting_usage(&self, up_seid: Seid) -> Vec<UsageReport> {
         let waiting = self.queues.get(&up_seid).into_iter().flat_map(|queue| &queue.waiting);
         let usage = waiting.filter_map(|item| match item {
-            ReportItem::Usage(report) => Some(report.clone()),
+            ReportItem::Usage(report) => Some(*report),
             _ => None,
         });
         usage.collect()
@@ -636,7 +636,7 @@ impl Node {
         match message.cause {
             cause if cause.is_accepted() && is_gone => {}
             Cause::SessionContextNotFound if !is_gone => {
-                self.remove_unknown_session(response.now, up_seid);
+                self.remove_unknown_session(up_seid);
             }
             Cause::RedirectionRequested if self.follow_redirection(up_seid, &message) => {
                 return self.send_reports(response.now);
@@ -684,8 +684,8 @@ impl Node {
     }
 
     /// The CP function does not know the session: it goes. Spec: TS 29.244 §6.3.5.
-    fn remove_unknown_session(&mut self, now: Nanos, up_seid: Seid) {
-        if self.end_locally(now, up_seid).is_some() {
+    fn remove_unknown_session(&mut self, up_seid: Seid) {
+        if self.end_locally(up_seid).is_some() {
             self.counters.scalars.sessions_removed_unknown_to_peer += 1;
         }
     }
