@@ -7,9 +7,10 @@ use adit_rules::{
     SourceInterface, UeAddresses,
 };
 use adit_session::{
-    Bar, BarUpdate, Change, FTeidSpec, Far, FarUpdate, Forwarding, ForwardingUpdate, GateStatus,
-    MeasurementInformation, MeasurementMethod, PdiSpec, PdrSpec, PdrUpdate, Qer, QerUpdate,
-    SdfSpec, UeMatch, UeSide, Urr, UrrSettings, UrrUpdate, UsageTriggers, Volumes,
+    Bar, BarUpdate, Change, ChooseUe, FTeidSpec, Far, FarUpdate, Forwarding, ForwardingUpdate,
+    GateStatus, MeasurementInformation, MeasurementMethod, PdiSpec, PdrSpec, PdrUpdate, Qer,
+    QerUpdate, SdfSpec, TrafficEndpointId, TrafficEndpointSpec, UeMatch, UeSide, Urr, UrrSettings,
+    UrrUpdate, UsageTriggers, Volumes,
 };
 use adit_types::{BarId, FarId, Ipv6Prefix, PdrId, Precedence, QerId, Qfi, Teid, UrrId};
 use rand::Rng;
@@ -17,7 +18,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 
 use crate::oracle::{Interface, Route, Session};
-use crate::world::{Layout, World};
+use crate::world::{APPLICATIONS, Layout, World};
 
 /// GTP-U peers that FARs name: two on the link (the second unresolved at first), one behind the
 /// gateway, one without a route; both families.
@@ -210,6 +211,78 @@ fn ue(rng: &mut StdRng) -> UeAddresses {
     }
 }
 
+/// The UE of a session: with given addresses, or with addresses that we choose.
+#[derive(Debug, Clone, Copy)]
+enum Ue {
+    Given(UeAddresses),
+    Chosen { v4: bool, v6: bool },
+}
+
+impl Ue {
+    fn any(rng: &mut StdRng) -> Self {
+        match rng.random_range(0..20) {
+            0 => Self::Chosen { v4: true, v6: false },
+            1 => Self::Chosen { v4: false, v6: true },
+            2 => Self::Chosen { v4: true, v6: true },
+            _ => Self::Given(ue(rng)),
+        }
+    }
+
+    fn stated(self, side: UeSide) -> (Option<UeMatch>, Option<ChooseUe>) {
+        match self {
+            Self::Given(addresses) => (Some(UeMatch { addresses, side }), None),
+            Self::Chosen { v4, v6 } => (None, Some(ChooseUe { v4, v6, side, pools: Vec::new() })),
+        }
+    }
+}
+
+/// The traffic endpoints of a session: one of the uplink, one of the downlink.
+const ENDPOINTS: [TrafficEndpointId; 2] = [TrafficEndpointId(1), TrafficEndpointId(2)];
+
+fn endpoint(rng: &mut StdRng, id: TrafficEndpointId, ue: Ue) -> TrafficEndpointSpec {
+    let is_uplink = id == ENDPOINTS[0];
+    let (ue, choose_ue) = match one_in(rng, 6) {
+        true => (None, None),
+        false => ue.stated(UeSide::Source),
+    };
+    let qfi_count = if is_uplink && one_in(rng, 6) { rng.random_range(1..=3) } else { 0 };
+    TrafficEndpointSpec {
+        id,
+        f_teid: is_uplink.then(|| f_teid(rng)),
+        network_instance: network_instance(rng),
+        ue,
+        choose_ue,
+        qfis: (0..qfi_count).filter_map(|_| Qfi::new(rng.random_range(0..12))).collect(),
+    }
+}
+
+/// Lets a PDI take over what the traffic endpoint of its direction has.
+fn link(pdi: &mut PdiSpec) {
+    let is_uplink = pdi.source == SourceInterface::Access;
+    pdi.traffic_endpoint = Some(if is_uplink { ENDPOINTS[0] } else { ENDPOINTS[1] });
+    (pdi.f_teid, pdi.ue, pdi.choose_ue, pdi.network_instance) = (None, None, None, None);
+}
+
+/// Changes a traffic endpoint, or removes it with its PDRs.
+fn endpoint_change(rng: &mut StdRng, session: &Session, ue: Ue, change: &mut Change) {
+    let Some(known) = session.endpoints.choose(rng) else { return };
+    if one_in(rng, 4) {
+        change.remove_traffic_endpoints.push(known.id);
+        if one_in(rng, 2) {
+            change.create_traffic_endpoints.push(endpoint(rng, known.id, ue));
+        }
+        return;
+    }
+    let mut update = endpoint(rng, known.id, ue);
+    if one_in(rng, 2) {
+        update.f_teid = None;
+    }
+    if one_in(rng, 2) {
+        (update.ue, update.choose_ue) = (None, None);
+    }
+    change.update_traffic_endpoints.push(update);
+}
+
 fn f_teid(rng: &mut StdRng) -> FTeidSpec {
     match rng.random_range(0..4) {
         0 => FTeidSpec::Given {
@@ -248,31 +321,36 @@ fn sdf(rng: &mut StdRng) -> SdfSpec {
     spec
 }
 
-fn pdi(rng: &mut StdRng, is_uplink: bool, ue: UeAddresses) -> PdiSpec {
+fn pdi(rng: &mut StdRng, is_uplink: bool, ue: Ue) -> PdiSpec {
     let side = if is_uplink { UeSide::Source } else { UeSide::Destination };
     let names_ue = !one_in(rng, if is_uplink { 4 } else { 12 });
     let qfi_count = if is_uplink && one_in(rng, 3) { rng.random_range(1..=3) } else { 0 };
-    let sdf_count = if one_in(rng, 2) { rng.random_range(1..=3) } else { 0 };
+    let application = one_in(rng, 10).then(|| APPLICATIONS.choose(rng).unwrap().0.into());
+    let sdf_count = match application {
+        None if one_in(rng, 2) => rng.random_range(1..=3),
+        _ => 0,
+    };
+    let (ue, choose_ue) = if names_ue { ue.stated(side) } else { (None, None) };
     let n6 = if one_in(rng, 2) { SourceInterface::Core } else { SourceInterface::SgiLanN6Lan };
     let from_n9 = !is_uplink && n6 == SourceInterface::Core && one_in(rng, 3);
     PdiSpec {
         source: if is_uplink { SourceInterface::Access } else { n6 },
         traffic_endpoint: None,
-        choose_ue: None,
+        choose_ue,
         f_teid: match (is_uplink, from_n9) {
             (true, _) => Some(f_teid(rng)),
             (false, true) => Some(FTeidSpec::Choose { v4: true, v6: true, choose_id: None }),
             (false, false) => None,
         },
         network_instance: network_instance(rng),
-        ue: names_ue.then_some(UeMatch { addresses: ue, side }),
+        ue,
         qfis: (0..qfi_count).filter_map(|_| Qfi::new(rng.random_range(0..12))).collect(),
         sdf: (0..sdf_count).map(|_| sdf(rng)).collect(),
-        application: None,
+        application,
     }
 }
 
-fn pdr(rng: &mut StdRng, id: u16, is_uplink: bool, ue: UeAddresses) -> PdrSpec {
+fn pdr(rng: &mut StdRng, id: u16, is_uplink: bool, ue: Ue) -> PdrSpec {
     let removal = match rng.random_range(0..20) {
         0 => None,
         1 => Some(OuterHeaderRemoval::GtpuUdpIpv6),
@@ -439,7 +517,7 @@ fn qer(rng: &mut StdRng, id: u32) -> Qer {
 
 /// A session: FARs 1–3 uplink, 4–6 downlink, 7 of quota actions, URRs 1–3, QERs 1–3, PDRs 1–4 uplink, 11–14 downlink.
 pub fn establishment(rng: &mut StdRng) -> Change {
-    let ue = ue(rng);
+    let ue = Ue::any(rng);
     let (up, down) = (rng.random_range(1..=4), rng.random_range(1..=4));
     let mut change = Change {
         create_pdrs: (1..=up).map(|id| pdr(rng, id, true, ue)).collect(),
@@ -451,11 +529,20 @@ pub fn establishment(rng: &mut StdRng) -> Change {
     };
     change.create_pdrs.extend((11..11 + down).map(|id| pdr(rng, id, false, ue)));
     share_filter(rng, &mut change.create_pdrs);
+    if one_in(rng, 4) {
+        change.create_traffic_endpoints.extend(ENDPOINTS.map(|id| endpoint(rng, id, ue)));
+        for pdr in change.create_pdrs.iter_mut() {
+            if one_in(rng, 2) {
+                link(&mut pdr.pdi);
+            }
+        }
+    }
     for catch_all in change.create_pdrs.iter_mut().filter(|pdr| [1, 11].contains(&pdr.id.0)) {
         if !one_in(rng, 4) {
             catch_all.precedence = Precedence(9);
             catch_all.pdi.sdf.retain(|sdf| sdf.filter_id.is_some());
             catch_all.pdi.qfis.clear();
+            catch_all.pdi.application = None;
         }
     }
     change
@@ -474,13 +561,11 @@ fn share_filter(rng: &mut StdRng, pdrs: &mut [PdrSpec]) {
 /// A modification of a session whose rules are `session`.
 pub fn modification(rng: &mut StdRng, session: &Session) -> Change {
     let mut change = Change::default();
-    let ue = session
-        .pdrs
-        .iter()
-        .find_map(|pdr| pdr.pdi.ue)
-        .map_or_else(|| ue(rng), |known| known.addresses);
+    let known = session.pdrs.iter().find_map(|pdr| pdr.pdi.ue).filter(|_| !one_in(rng, 8));
+    let ue = known.map_or_else(|| Ue::any(rng), |known| Ue::Given(known.addresses));
     change.drop_buffered = one_in(rng, 12);
-    match rng.random_range(0..11) {
+    match rng.random_range(0..13) {
+        11 | 12 => endpoint_change(rng, session, ue, &mut change),
         8 => change.update_bars.push(BarUpdate {
             id: BarId(1),
             notification_delay: None,
@@ -500,7 +585,11 @@ pub fn modification(rng: &mut StdRng, session: &Session) -> Change {
             let taken = |id: &u16| session.pdrs.iter().any(|pdr| pdr.id.0 == *id);
             let free: Vec<u16> = (1..=4).chain(11..=14).filter(|id| !taken(id)).collect();
             if let Some(id) = free.choose(rng) {
-                change.create_pdrs.push(pdr(rng, *id, *id <= 4, ue));
+                let mut created = pdr(rng, *id, *id <= 4, ue);
+                if !session.endpoints.is_empty() && one_in(rng, 2) {
+                    link(&mut created.pdi);
+                }
+                change.create_pdrs.push(created);
             }
         }
         6 => change.remove_pdrs.extend(session.pdrs.choose(rng).map(|pdr| pdr.id)),
@@ -539,7 +628,7 @@ fn far_update(rng: &mut StdRng) -> FarUpdate {
     }
 }
 
-fn pdr_update(rng: &mut StdRng, session: &Session, ue: UeAddresses) -> PdrUpdate {
+fn pdr_update(rng: &mut StdRng, session: &Session, ue: Ue) -> PdrUpdate {
     let Some(known) = session.pdrs.choose(rng) else { return PdrUpdate::default() };
     let is_uplink = known.id.0 <= 4;
     let far = if is_uplink { rng.random_range(1..=3) } else { rng.random_range(4..=6) };

@@ -11,10 +11,11 @@ use std::collections::{HashMap, VecDeque};
 use adit_datapath::{Worker, WorkerConfig};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
+use adit_rules::sdf::AddrMatch;
 use adit_rules::{DeltaId, DropReason, RuleDelta, WorkerCommand, WorkerEvent};
 use adit_session::{
-    Change, CpFSeid, LocalAddresses, LocalInterface, OwnerId, Provisioning, Refusal, SessionStore,
-    StoreConfig, UsageReport,
+    Application, Change, CpFSeid, LocalAddresses, LocalInterface, OwnerId, Provisioning, Refusal,
+    SessionStore, StoreConfig, UePool, UsageReport,
 };
 use adit_tables::{Interface, IpPrefix, Publisher, Reader, Route, Snapshot, TablesConfig};
 use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN, NEIGHBOUR_PENDING_PER_HOP_MAX};
@@ -24,7 +25,19 @@ use adit_types::{
 };
 
 use self::expected::Expected;
-use crate::oracle::{self, Lane, Oracle, Outcome, Session, Usage};
+use crate::oracle::{self, Chosen, Lane, Oracle, Outcome, Session, Usage};
+
+/// Applications that PDRs may name.
+pub const APPLICATIONS: &[(&str, &[&str])] = &[
+    ("names", &["permit out 17 from any 53 to assigned"]),
+    (
+        "video",
+        &["permit out 6 from 8.8.8.0/24 to any", "permit out ip from 2001:db8:8::/48 to assigned"],
+    ),
+];
+
+/// Pools of UE addresses: fewer than sessions may want.
+const UE_POOLS: [&str; 2] = ["10.61.0.0/29", "2001:db8:61::/61"];
 
 /// Packets that a worker holds while FARs buffer.
 const BUFFER_PKTS: usize = 256;
@@ -133,6 +146,7 @@ impl World {
             oracle: Oracle {
                 interfaces: layout.interfaces.clone(),
                 routes: layout.routes.clone(),
+                applications: APPLICATIONS,
                 sessions: Vec::new(),
                 neighbours: HashMap::new(),
             },
@@ -190,7 +204,14 @@ impl World {
     pub fn establish(&mut self, change: &Change) -> Result<Seid, Refusal> {
         let established = self.store.establish(OwnerId(1), CpFSeid::default(), change.clone())?;
         let mut session = Session::default();
-        session.apply(change, &established.created);
+        session.apply(
+            change,
+            Chosen {
+                f_teids: &established.created,
+                ues: &established.created_ues,
+                endpoints: &established.created_endpoints,
+            },
+        );
         self.oracle.sessions.push((established.up_seid, session));
         self.publish(established.delta);
         Ok(established.up_seid)
@@ -208,7 +229,14 @@ impl World {
         let session = &mut session.unwrap().1;
         let removed = change.remove_urrs.iter().map(|id| (index, *id, session.usage[id]));
         self.ending.extend(removed);
-        session.apply(change, &modified.created);
+        session.apply(
+            change,
+            Chosen {
+                f_teids: &modified.created,
+                ues: &modified.created_ues,
+                endpoints: &modified.created_endpoints,
+            },
+        );
         if let Some(delta) = modified.delta {
             self.change_waiting(seid, change.drop_buffered);
             self.publish(delta);
@@ -658,14 +686,33 @@ pub fn control(layout: &Layout) -> (SessionStore, Publisher, Vec<Reader>) {
     (store, publisher, readers)
 }
 
-/// The network instances of a layout.
+/// The network instances of a layout, and what does not depend on it.
 fn provisioning(layout: &Layout) -> Provisioning {
     let interface = |interface: &oracle::Interface| LocalInterface {
         role: role(interface),
         network_instance: interface.network_instance.map(Box::from),
     };
     let interfaces = layout.interfaces.iter().map(interface).collect();
-    Provisioning { interfaces, ..Provisioning::default() }
+    let pool = |prefix: &str| UePool {
+        network_instance: None,
+        identity: None,
+        prefix: match prefix.parse() {
+            Ok(v4) => AddrMatch::V4(v4),
+            Err(_) => AddrMatch::V6(prefix.parse().unwrap()),
+        },
+    };
+    let application = |(id, texts): &(&str, &[&str])| Application {
+        id: Box::from(*id),
+        filters: texts
+            .iter()
+            .map(|text| adit_session::parse_flow_description(text).unwrap())
+            .collect(),
+    };
+    Provisioning {
+        interfaces,
+        ue_pools: UE_POOLS.into_iter().map(pool).collect(),
+        applications: APPLICATIONS.iter().map(application).collect(),
+    }
 }
 
 fn role(interface: &oracle::Interface) -> InterfaceRole {

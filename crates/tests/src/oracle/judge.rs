@@ -7,7 +7,7 @@ use adit_rules::{
     ApplyAction, DestinationInterface, DropReason, Gate, OuterHeaderRemoval, PuntReason,
     SourceInterface, UeAddresses,
 };
-use adit_session::{FTeidSpec, Far, PdrSpec, Qer, Urr};
+use adit_session::{FTeidSpec, Far, PdrSpec, Qer, SdfSpec, Urr};
 use adit_types::{Seid, UrrId};
 
 use super::frame::{Outer, checksum, link, next_hop_packet, tunnel, udp_sum};
@@ -511,6 +511,17 @@ impl Oracle {
                 || filters
                     .iter()
                     .any(|spec| sdf::matches(session.resolve(spec), from_ue, ip, arrival.packet)))
+            && pdr.pdi.application.as_deref().is_none_or(|id| self.is_of(id, from_ue, arrival))
+    }
+
+    /// The packet belongs to an application. Spec: TS 29.244 §5.2.1A.2.
+    fn is_of(&self, application: &str, from_ue: bool, arrival: &Arrival<'_>) -> bool {
+        let (_, texts) = self.applications.iter().find(|(id, _)| *id == application).unwrap();
+        texts.iter().any(|text| {
+            let flow_description = Some((*text).into());
+            let spec = SdfSpec { flow_description, ..SdfSpec::default() };
+            sdf::matches(&spec, from_ue, &arrival.ip, arrival.packet)
+        })
     }
 
     fn leave(&self, at: usize, station: IpAddr, packet: &[u8], lane: Lane) -> Outcome {

@@ -15,7 +15,7 @@ mod sdf;
 pub use frame::checksum;
 pub use judge::{Lane, Neighbours, Outcome, Verdict};
 pub use packet::Ip;
-pub use records::{Session, Sessions, Usage};
+pub use records::{Chosen, Session, Sessions, Usage};
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -105,6 +105,8 @@ pub struct Oracle {
     pub interfaces: Vec<Interface>,
     /// Routes in any order; the longest prefix wins.
     pub routes: Vec<Route>,
+    /// Applications by identifier, with the flow descriptions of which one must match.
+    pub applications: &'static [(&'static str, &'static [&'static str])],
     /// PFCP sessions.
     pub sessions: Sessions,
     /// Stations whose hardware address is known.

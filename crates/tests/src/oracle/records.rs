@@ -2,17 +2,23 @@
 
 use std::collections::BTreeMap;
 
+use adit_rules::UeAddresses;
 use adit_session::{
-    Bar, Change, CreatedPdr, FTeidSpec, Far, FarUpdate, Forwarding, PdrSpec, PdrUpdate, Qer,
-    QerUpdate, SdfSpec, Urr, Volumes,
+    Bar, Change, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, FTeid, FTeidSpec, Far, FarUpdate,
+    Forwarding, PdrSpec, PdrUpdate, Qer, QerUpdate, SdfSpec, TrafficEndpointSpec, UeMatch, UeSide,
+    Urr, Volumes,
 };
 use adit_types::{Seid, UrrId};
 
 /// One PFCP session.
 #[derive(Debug, Clone, Default)]
 pub struct Session {
-    /// PDRs, F-TEIDs filled in.
+    /// PDRs with what was chosen and what their traffic endpoints have.
     pub pdrs: Vec<PdrSpec>,
+    /// PDRs as they were stated, with what was chosen.
+    stated: Vec<PdrSpec>,
+    /// Traffic endpoints, with what was chosen.
+    pub endpoints: Vec<TrafficEndpointSpec>,
     /// FARs.
     pub fars: Vec<Far>,
     /// QERs.
@@ -27,6 +33,17 @@ pub struct Session {
     pub uplink: (u64, u64),
     /// Packets and octets that passed downlink.
     pub downlink: (u64, u64),
+}
+
+/// What the answer to a request said that the UPF chose.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Chosen<'a> {
+    /// F-TEIDs of PDRs.
+    pub f_teids: &'a [CreatedPdr],
+    /// UE addresses of PDRs.
+    pub ues: &'a [CreatedUe],
+    /// Parts of traffic endpoints.
+    pub endpoints: &'a [CreatedTrafficEndpoint],
 }
 
 /// All PFCP sessions, by our SEID.
@@ -59,10 +76,11 @@ impl Usage {
 }
 
 impl Session {
-    /// Does what an accepted request asked for: removals, creations, updates. `created` is what the
-    /// answer said about F-TEIDs. Spec: TS 29.244 §7.5.2, §7.5.4.
-    pub fn apply(&mut self, change: &Change, created: &[CreatedPdr]) {
-        self.pdrs.retain(|pdr| !change.remove_pdrs.contains(&pdr.id));
+    /// Does what an accepted request asked for: removals, creations, updates.
+    /// Spec: TS 29.244 §7.5.2, §7.5.4.
+    pub fn apply(&mut self, change: &Change, chosen: Chosen<'_>) {
+        self.apply_endpoints(change, chosen.endpoints);
+        self.stated.retain(|pdr| !change.remove_pdrs.contains(&pdr.id));
         self.fars.retain(|far| !change.remove_fars.contains(&far.id));
         self.qers.retain(|qer| !change.remove_qers.contains(&qer.id));
         self.bars.retain(|bar| !change.remove_bars.contains(&bar.id));
@@ -74,7 +92,7 @@ impl Session {
         for id in &change.remove_urrs {
             self.urrs.retain(|urr| urr.id != *id);
             self.usage.remove(id);
-            self.pdrs.iter_mut().for_each(|pdr| pdr.urrs.retain(|urr| urr != id));
+            self.stated.iter_mut().for_each(|pdr| pdr.urrs.retain(|urr| urr != id));
         }
         for urr in &change.create_urrs {
             self.urrs.push(urr.clone());
@@ -84,11 +102,11 @@ impl Session {
             let usage = self.usage.get_mut(&update.id).unwrap();
             usage.provision(update.settings.volume_quota);
         }
-        self.pdrs.extend(change.create_pdrs.iter().cloned());
+        self.stated.extend(change.create_pdrs.iter().cloned());
         self.fars.extend(change.create_fars.iter().cloned());
         self.qers.extend(change.create_qers.iter().cloned());
         for update in &change.update_pdrs {
-            let pdr = self.pdrs.iter_mut().find(|pdr| pdr.id == update.id).unwrap();
+            let pdr = self.stated.iter_mut().find(|pdr| pdr.id == update.id).unwrap();
             update_pdr(pdr, update);
         }
         for update in &change.update_fars {
@@ -99,12 +117,62 @@ impl Session {
             let qer = self.qers.iter_mut().find(|qer| qer.id == update.id).unwrap();
             update_qer(qer, update);
         }
-        for answer in created {
-            let pdr = self.pdrs.iter_mut().find(|pdr| pdr.id == answer.pdr).unwrap();
-            let f_teid = answer.f_teid;
-            pdr.pdi.f_teid =
-                Some(FTeidSpec::Given { teid: f_teid.teid, v4: f_teid.v4, v6: f_teid.v6 });
+        for answer in chosen.f_teids {
+            let pdr = self.stated.iter_mut().find(|pdr| pdr.id == answer.pdr).unwrap();
+            pdr.pdi.f_teid = Some(given(answer.f_teid));
         }
+        for answer in chosen.ues {
+            let pdr = self.stated.iter_mut().find(|pdr| pdr.id == answer.pdr).unwrap();
+            pdr.pdi.ue = Some(with_chosen(pdr.pdi.ue, answer.addresses));
+        }
+        self.pdrs = self.stated.iter().map(|pdr| self.linked(pdr)).collect();
+    }
+
+    /// Traffic endpoints go with their PDRs; an update replaces what it has.
+    /// Spec: TS 29.244 §7.5.4.13, §7.5.4.14.
+    fn apply_endpoints(&mut self, change: &Change, chosen: &[CreatedTrafficEndpoint]) {
+        for id in &change.remove_traffic_endpoints {
+            self.endpoints.retain(|endpoint| endpoint.id != *id);
+            self.stated.retain(|pdr| pdr.pdi.traffic_endpoint != Some(*id));
+        }
+        self.endpoints.extend(change.create_traffic_endpoints.iter().cloned());
+        for update in &change.update_traffic_endpoints {
+            let known = self.endpoints.iter_mut().find(|known| known.id == update.id).unwrap();
+            known.f_teid = update.f_teid.or(known.f_teid);
+            if update.ue.is_some() || update.choose_ue.is_some() {
+                known.ue = update.ue;
+            }
+            if update.network_instance.is_some() {
+                known.network_instance =
+                    update.network_instance.clone().filter(|name| !name.is_empty());
+            }
+            if !update.qfis.is_empty() {
+                known.qfis.clone_from(&update.qfis);
+            }
+        }
+        for answer in chosen {
+            let known = self.endpoints.iter_mut().find(|known| known.id == answer.id).unwrap();
+            known.f_teid = answer.f_teid.map(given).or(known.f_teid);
+            if let Some(addresses) = answer.ue {
+                known.ue = Some(with_chosen(known.ue, addresses));
+            }
+        }
+    }
+
+    /// The PDR with what its traffic endpoint has. Spec: TS 29.244 §5.2.1A.2A.
+    fn linked(&self, pdr: &PdrSpec) -> PdrSpec {
+        let mut pdr = pdr.clone();
+        let Some(id) = pdr.pdi.traffic_endpoint else { return pdr };
+        let endpoint = self.endpoints.iter().find(|known| known.id == id).unwrap();
+        pdr.pdi.f_teid = endpoint.f_teid;
+        pdr.pdi.ue = endpoint.ue;
+        if endpoint.network_instance.is_some() {
+            pdr.pdi.network_instance.clone_from(&endpoint.network_instance);
+        }
+        if !endpoint.qfis.is_empty() {
+            pdr.pdi.qfis.clone_from(&endpoint.qfis);
+        }
+        pdr
     }
 
     /// The definition that an SDF filter with nothing but an identifier refers to.
@@ -123,6 +191,17 @@ impl Session {
         let id = sdf.filter_id;
         definitions.find(|other| other.bidirectional && other.filter_id == id).unwrap()
     }
+}
+
+fn given(f_teid: FTeid) -> FTeidSpec {
+    FTeidSpec::Given { teid: f_teid.teid, v4: f_teid.v4, v6: f_teid.v6 }
+}
+
+/// The addresses that were stated and those that were chosen beside them.
+fn with_chosen(stated: Option<UeMatch>, chosen: UeAddresses) -> UeMatch {
+    let given = stated.map(|ue| ue.addresses).unwrap_or_default();
+    let addresses = UeAddresses { v4: given.v4.or(chosen.v4), v6: given.v6.or(chosen.v6) };
+    UeMatch { addresses, side: UeSide::Source }
 }
 
 fn update_pdr(pdr: &mut PdrSpec, update: &PdrUpdate) {

@@ -8,7 +8,7 @@ use crate::smf::*;
 use crate::victim::{Said, Victim};
 
 /// Mandatory IEs of groups: type of the group, type of the IE. Spec: TS 29.244 §7.5.2, §7.5.4.
-const IN_GROUPS: [(u16, u16); 18] = [
+const IN_GROUPS: [(u16, u16); 27] = [
     (1, 56),
     (1, 29),
     (1, 2),
@@ -27,6 +27,15 @@ const IN_GROUPS: [(u16, u16); 18] = [
     (15, 56),
     (16, 108),
     (18, 109),
+    (13, 81),
+    (17, 81),
+    (77, 81),
+    (85, 88),
+    (86, 88),
+    (87, 88),
+    (127, 131),
+    (129, 131),
+    (130, 131),
 ];
 
 /// Mandatory IEs of messages. Spec: TS 29.244 §7.4.4, §7.5.2.

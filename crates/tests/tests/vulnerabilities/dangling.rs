@@ -1,12 +1,17 @@
 //! Class 3: references to rules that are not there, or that would not be there afterwards.
 
-use adit_pfcp::Cause;
 use adit_pfcp::grouped::{
-    CreateFar, CreateQer, RemoveFar, RemovePdr, RemoveQer, UpdateFar, UpdatePdr, UpdateQer,
+    CreateFar, CreateQer, QueryUrr, RemoveBar, RemoveFar, RemovePdr, RemoveQer,
+    RemoveTrafficEndpoint, RemoveUrr, UpdateBar, UpdateFar, UpdatePdr, UpdateQer,
+    UpdateTrafficEndpoint, UpdateUrr,
 };
-use adit_pfcp::ie::{ApplyAction, FailedRuleId, GateStatus, IeType};
+use adit_pfcp::ie::{
+    ApplyAction, FailedRuleId, GateStatus, IeType, LinkedUrrId, ReportingTriggers,
+    TrafficEndpointId,
+};
 use adit_pfcp::message::SessionModificationRequest;
-use adit_types::{FarId, PdrId, QerId, Seid};
+use adit_pfcp::{Cause, Message};
+use adit_types::{BarId, FarId, PdrId, QerId, Seid, UrrId};
 
 use crate::messages;
 use crate::smf::*;
@@ -113,6 +118,156 @@ fn modification_with_a_dangling_reference_is_refused_whole() {
         let expected = Said::Refused(Cause::RuleCreationModificationFailure, Some(ie), Some(rule));
         assert_eq!(victim.refuses(&request), expected, "{name}");
     }
+    victim.assert_whole();
+}
+
+/// As above for rules of usage, buffering and traffic endpoints: the number of the IE that names
+/// what is not there.
+#[test]
+fn modification_with_a_dangling_reference_to_a_newer_rule_is_refused_whole() {
+    let cases: [(&str, Edit, IeType); 13] = [
+        (
+            "Update URR of no URR",
+            |b| b.update_urrs = list([UpdateUrr::new(UrrId(77))]).into(),
+            IeType::URR_ID,
+        ),
+        (
+            "Remove URR of no URR",
+            |b| b.remove_urrs = list([RemoveUrr::new(UrrId(77))]).into(),
+            IeType::URR_ID,
+        ),
+        (
+            "Query URR of no URR",
+            |b| b.query_urrs = list([QueryUrr::new(UrrId(77))]).into(),
+            IeType::URR_ID,
+        ),
+        (
+            "Create URR linked to no URR",
+            |b| {
+                let mut urr = messages::urr(50);
+                urr.reporting_triggers |= ReportingTriggers::LIUSA;
+                urr.linked_urr_ids = list([LinkedUrrId(77)]).into();
+                b.create_urrs = list([urr]).into();
+            },
+            IeType::LINKED_URR_ID,
+        ),
+        (
+            "Create URR whose quota action is no FAR",
+            |b| {
+                let mut urr = messages::urr(50);
+                urr.far_id_for_quota_action = Some(FarId(77));
+                b.create_urrs = list([urr]).into();
+            },
+            IeType::FAR_ID,
+        ),
+        (
+            "Create PDR that names no URR",
+            |b| {
+                let mut pdr = messages::pdr(50, 1, 50);
+                pdr.urr_ids = list([UrrId(77)]).into();
+                b.create_pdrs = list([pdr]).into();
+            },
+            IeType::URR_ID,
+        ),
+        (
+            "Update BAR of no BAR",
+            |b| b.update_bars = list([UpdateBar::new(BarId(77))]).into(),
+            IeType::BAR_ID,
+        ),
+        (
+            "Remove BAR of no BAR",
+            |b| b.remove_bars = list([RemoveBar::new(BarId(77))]).into(),
+            IeType::BAR_ID,
+        ),
+        (
+            "Create FAR that names no BAR",
+            |b| {
+                let mut far = CreateFar::new(FarId(50), ApplyAction::BUFF);
+                far.bar_id = Some(BarId(77));
+                b.create_fars = list([far]).into();
+            },
+            IeType::BAR_ID,
+        ),
+        (
+            "Update FAR to no BAR",
+            |b| {
+                let mut far = UpdateFar::new(FarId(2));
+                far.bar_id = Some(BarId(77));
+                b.update_fars = list([far]).into();
+            },
+            IeType::BAR_ID,
+        ),
+        (
+            "Update Traffic Endpoint of no traffic endpoint",
+            |b| {
+                let endpoint = UpdateTrafficEndpoint::new(TrafficEndpointId(77));
+                b.update_traffic_endpoints = list([endpoint]).into();
+            },
+            IeType::TRAFFIC_ENDPOINT_ID,
+        ),
+        (
+            "Remove Traffic Endpoint of no traffic endpoint",
+            |b| {
+                let endpoint = RemoveTrafficEndpoint::new(TrafficEndpointId(77));
+                b.remove_traffic_endpoints = list([endpoint]).into();
+            },
+            IeType::TRAFFIC_ENDPOINT_ID,
+        ),
+        (
+            "Create PDR that names no traffic endpoint",
+            |b| {
+                let mut pdr = messages::pdr(50, 1, 50);
+                pdr.pdi.ue_ip_addresses = list([]).into();
+                pdr.pdi.traffic_endpoint_ids = list([TrafficEndpointId(77)]).into();
+                b.create_pdrs = list([pdr]).into();
+            },
+            IeType::TRAFFIC_ENDPOINT_ID,
+        ),
+    ];
+    let mut victim = Victim::new();
+    for (number, (name, edit, ie)) in (300..).zip(cases) {
+        let request = modify_with(number, victim.session, |body| {
+            edit(body);
+            let qer = CreateQer::new(QerId(500), GateStatus::OPEN);
+            body.create_qers = list([qer]).into();
+        });
+        let said = victim.refuses(&request);
+        let named = matches!(
+            said,
+            Said::Refused(Cause::RuleCreationModificationFailure, Some(named), _) if named == ie
+        );
+        assert!(named, "{name}: {said:?}");
+    }
+    victim.assert_whole();
+}
+
+/// Removing what others name leaves nobody with the name of nothing.
+#[test]
+fn newer_rule_removed_while_it_is_named_leaves_no_dangling_name() {
+    let mut victim = Victim::new();
+    let rich = messages::rich_establishment(1, &SessionScript::new(0xc1, 51));
+    let bytes = victim.bench.answer(smf(10), &rich);
+    let Message::SessionEstablishmentResponse(body) = decode(&bytes) else { panic!() };
+    let session = body.up_f_seid.unwrap().seid;
+    victim.bench.publish_all();
+    let remove_bar = modify_with(2, session, |body| {
+        body.remove_bars = list([RemoveBar::new(BarId(7))]).into();
+    });
+    let said = victim.refuses(&remove_bar);
+    assert!(matches!(said, Said::Refused(_, Some(IeType::BAR_ID), _)), "{said:?}");
+    let remove_urr = modify_with(3, session, |body| {
+        body.remove_urrs = list([RemoveUrr::new(UrrId(8))]).into();
+    });
+    assert_eq!(victim.hit(smf(10), &remove_urr), Said::Accepted);
+    let remove_endpoint = modify_with(4, session, |body| {
+        let endpoint = RemoveTrafficEndpoint::new(TrafficEndpointId(7));
+        body.remove_traffic_endpoints = list([endpoint]).into();
+    });
+    assert_eq!(victim.hit(smf(10), &remove_endpoint), Said::Accepted);
+    let left = victim.bench.node.store().session(session).unwrap();
+    assert_eq!(left.pdrs().iter().map(|pdr| pdr.id.0).collect::<Vec<_>>(), [2]);
+    assert_eq!(left.pdrs()[0].urrs, [UrrId(7)]);
+    assert_eq!(victim.hit(smf(10), &delete(5, session)), Said::Accepted);
     victim.assert_whole();
 }
 

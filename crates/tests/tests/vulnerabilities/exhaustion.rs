@@ -2,15 +2,15 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use adit_pfcp::Cause;
 use adit_pfcp::grouped::{CreateFar, CreateQer};
-use adit_pfcp::ie::{ApplyAction, GateStatus};
+use adit_pfcp::ie::{ApplyAction, GateStatus, IeType};
+use adit_pfcp::{Cause, Message};
 use adit_types::limits::{PENDING_PER_PEER_MAX, RESPONSE_CACHE_PER_PEER_MAX};
-use adit_types::{FarId, Nanos, QerId, Seid};
+use adit_types::{FarId, Nanos, QerId, Seid, UrrId};
 
 use crate::messages;
 use crate::smf::*;
-use crate::victim::{Said, Victim};
+use crate::victim::{Said, Victim, config_with_pool};
 
 const FULL: Said = Said::Refused(Cause::NoResourcesAvailable, None, None);
 
@@ -45,6 +45,60 @@ fn rules_beyond_the_limit_are_refused_whole() {
     let request = modify_with(3, victim.session, |body| body.create_pdrs = pdrs.into());
     assert!(matches!(victim.refuses(&request), Said::Refused(Cause::NoResourcesAvailable, ..)));
     victim.assert_whole();
+}
+
+#[test]
+fn newer_rules_beyond_the_limit_are_refused_whole() {
+    let mut victim = Victim::new();
+    let full = |said| matches!(said, Said::Refused(Cause::NoResourcesAvailable, ..));
+    let urrs: Vec<_> = (10..90).map(messages::urr).collect();
+    let urrs: &'static [_] = Vec::leak(urrs);
+    let request = modify_with(1, victim.session, |body| body.create_urrs = urrs.into());
+    assert!(full(victim.refuses(&request)));
+    let bars: Vec<_> = (10..=90).map(messages::bar).collect();
+    let bars: &'static [_] = Vec::leak(bars);
+    let request = modify_with(2, victim.session, |body| body.create_bars = bars.into());
+    assert!(full(victim.refuses(&request)));
+    let endpoints: Vec<_> = (10..=90).map(messages::endpoint).collect();
+    let endpoints: &'static [_] = Vec::leak(endpoints);
+    let request =
+        modify_with(3, victim.session, |body| body.create_traffic_endpoints = endpoints.into());
+    assert!(full(victim.refuses(&request)));
+    let urrs: Vec<_> = (10..10 + 9).map(UrrId).collect();
+    let urrs: &'static [_] = Vec::leak(urrs);
+    let request = modify_with(4, victim.session, |body| {
+        let created: Vec<_> = urrs.iter().map(|urr| messages::urr(urr.0)).collect();
+        body.create_urrs = Vec::leak(created)[..].into();
+        let mut pdr = messages::pdr(50, 1, 50);
+        pdr.urr_ids = urrs.into();
+        body.create_pdrs = list([pdr]).into();
+    });
+    // More URRs than a PDR may have.
+    let said = victim.refuses(&request);
+    assert!(matches!(said, Said::Refused(_, Some(IeType::URR_ID), Some(_))), "{said:?}");
+    victim.assert_whole();
+}
+
+#[test]
+fn empty_pool_of_ue_addresses_is_cause_79_until_one_is_free() {
+    let mut victim = Victim::with(config_with_pool("10.60.0.0/30"));
+    let rich = |sequence: u32, number: u16| {
+        messages::rich_establishment(sequence, &SessionScript::new(number.into(), number))
+    };
+    let mut sessions = Vec::new();
+    for number in 1..=2u16 {
+        let bytes = victim.bench.answer(smf(10), &rich(number.into(), number));
+        let Message::SessionEstablishmentResponse(body) = decode(&bytes) else { panic!() };
+        sessions.push(body.up_f_seid.unwrap().seid);
+        victim.bench.publish_all();
+    }
+    for number in 3..50 {
+        let said = victim.refuses(&rich(number.into(), number));
+        assert!(matches!(said, Said::Refused(Cause::AllDynamicAddressesOccupied, ..)), "{said:?}");
+    }
+    assert_eq!(victim.hit(smf(10), &delete(60, sessions[0])), Said::Accepted);
+    assert_eq!(victim.hit(smf(10), &rich(61, 61)), Said::Accepted);
+    victim.assert_alive_with(4);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! A PFCP message as a tree of IEs whose octets can be removed and whose lengths can lie.
 
 /// Grouped IEs that the messages of these tests contain.
-const GROUPED: [u16; 15] = [1, 2, 3, 4, 6, 7, 9, 10, 11, 13, 14, 15, 16, 17, 18];
+const GROUPED: [u16; 22] =
+    [1, 2, 3, 4, 6, 7, 9, 10, 11, 13, 14, 15, 16, 17, 18, 77, 85, 86, 87, 127, 129, 130];
 
 /// One IE of a message.
 #[derive(Debug, Clone)]

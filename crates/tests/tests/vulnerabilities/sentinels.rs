@@ -3,9 +3,13 @@
 use std::collections::BTreeSet;
 
 use adit_pfcp::Cause;
-use adit_pfcp::grouped::{CreateFar, CreateQer};
-use adit_pfcp::ie::{ApplyAction, FTeid, FTeidAddress, GateStatus, IeType, OuterHeaderCreation};
-use adit_types::{FarId, Precedence, QerId, Seid, Teid};
+use adit_pfcp::grouped::{CreateFar, CreateQer, UpdateFar};
+use adit_pfcp::ie::{
+    ApplyAction, FTeid, FTeidAddress, GateStatus, IeType, MeasurementPeriod, OuterHeaderCreation,
+    VolumeQuota, VolumeThreshold,
+};
+use adit_pfcp::message::SessionModificationRequest;
+use adit_types::{BarId, FarId, Precedence, QerId, Seid, Teid, UrrId};
 
 use crate::messages;
 use crate::smf::*;
@@ -85,6 +89,49 @@ fn rule_identifiers_and_precedence_at_their_edges_are_as_good_as_any() {
         });
         assert_eq!(victim.hit(smf(10), &request), Said::Accepted, "{edge:#x}");
         victim.assert_whole();
+    }
+}
+
+#[test]
+fn identifiers_and_amounts_of_newer_rules_at_their_edges_are_as_good_as_any() {
+    let mut number = 0;
+    let mut accepts = |edit: &dyn Fn(&mut SessionModificationRequest<'static>)| {
+        number += 1;
+        let mut victim = Victim::new();
+        let request = modify_with(number, victim.session, |body| edit(body));
+        assert_eq!(victim.hit(smf(10), &request), Said::Accepted, "request {number}");
+        victim.assert_whole();
+    };
+    for id in [0, 1, 0xffff, 0x7fff_ffff, 0x8000_0000, u32::MAX] {
+        accepts(&|body| {
+            body.create_urrs = list([messages::urr(id)]).into();
+            let mut pdr = messages::pdr(50, 1, 50);
+            pdr.urr_ids = list([UrrId(id)]).into();
+            body.create_pdrs = list([pdr]).into();
+        });
+    }
+    for id in [0, 1, 255] {
+        accepts(&|body| {
+            body.create_bars = list([messages::bar(id)]).into();
+            let mut far = UpdateFar::new(FarId(2));
+            far.apply_action = Some(ApplyAction::BUFF);
+            far.bar_id = Some(BarId(id));
+            body.update_fars = list([far]).into();
+            body.create_traffic_endpoints = list([messages::endpoint(id)]).into();
+        });
+    }
+    for octets in [1, u64::MAX - 1, u64::MAX] {
+        accepts(&|body| {
+            let mut urr = messages::urr(50);
+            let (uplink, downlink) = (Some(octets), Some(octets));
+            urr.volume_threshold = Some(VolumeThreshold { total: uplink, uplink, downlink });
+            urr.volume_quota = Some(VolumeQuota { total: uplink, uplink, downlink });
+            urr.measurement_period = Some(MeasurementPeriod(u32::MAX));
+            body.create_urrs = list([urr]).into();
+            let mut pdr = messages::pdr(50, 1, 50);
+            pdr.urr_ids = list([UrrId(50)]).into();
+            body.create_pdrs = list([pdr]).into();
+        });
     }
 }
 

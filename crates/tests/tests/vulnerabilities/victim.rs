@@ -5,6 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use adit_n4::NodeId;
 use adit_pfcp::ie::FailedRuleId;
 use adit_pfcp::{Cause, IeType, Message};
+use adit_rules::sdf::AddrMatch;
+use adit_session::UePool;
 use adit_types::Seid;
 
 use crate::smf::*;
@@ -37,6 +39,15 @@ impl Said {
     }
 }
 
+/// The usual node with a pool of IPv4 UE addresses.
+pub fn config_with_pool(prefix: &str) -> adit_n4::NodeConfig {
+    let prefix = AddrMatch::V4(prefix.parse().unwrap());
+    let pool = UePool { network_instance: None, identity: None, prefix };
+    let mut config = config();
+    config.store.provisioning.ue_pools = vec![pool];
+    config
+}
+
 pub struct Victim {
     pub bench: Bench,
     /// The session of `smf(10)`, CP SEID 0xa10.
@@ -47,7 +58,7 @@ pub struct Victim {
 
 impl Victim {
     pub fn new() -> Self {
-        Self::with(config())
+        Self::with(config_with_pool("10.60.0.0/24"))
     }
 
     pub fn with(config: adit_n4::NodeConfig) -> Self {
