@@ -19,6 +19,7 @@ use tracing::{debug, error, info, warn};
 use crate::admin::Query;
 use crate::clock::Clock;
 use crate::config;
+use crate::saturation::Saturation;
 use crate::snapshot;
 
 /// Datagrams handled in one turn before workers' events and timers get theirs.
@@ -41,6 +42,8 @@ pub struct ControlParts {
     pub socket: UdpSocket,
     pub events: Vec<rtrb::Consumer<WorkerEvent>>,
     pub commands: Vec<rtrb::Producer<WorkerCommand>>,
+    /// How saturated each worker is.
+    pub saturations: Vec<Saturation>,
     /// Names of the interfaces, by `InterfaceId`.
     pub names: Vec<String>,
     pub ports: Vec<(config::Port, Port)>,
@@ -106,12 +109,14 @@ impl Control {
         self.sleep(now);
     }
 
-    /// Tells the node what time of day it is, once per second.
+    /// Tells the node what time of day it is and how saturated the workers are, once per second.
     fn tell_time(&mut self, now: Nanos) {
         if now < self.next_time_of_day {
             return;
         }
         self.next_time_of_day = now + Nanos::from_secs(1);
+        let busiest = self.parts.saturations.iter().map(Saturation::percent).max();
+        self.parts.node.set_worker_saturation(busiest.unwrap_or(0));
         if let Some(at_zero) = self.parts.clock.time_of_day_at_zero() {
             self.parts.node.set_time_of_day(at_zero);
         }
@@ -216,6 +221,7 @@ fn log_event(event: &NodeEvent) {
         }
         NodeEvent::PathDown { peer } => warn!(%peer, "GTP-U path failed"),
         NodeEvent::PathUp { peer } => info!(%peer, "GTP-U path recovered"),
+        NodeEvent::GtpuPeerRestarted { peer } => warn!(%peer, "GTP-U peer restarted"),
         NodeEvent::SetupFailed { to, failure, retry_after } => {
             let retry_after_s = retry_after.to_duration().as_secs();
             warn!(%to, %failure, retry_after_s, "association setup failed");

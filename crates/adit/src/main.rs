@@ -9,6 +9,7 @@ mod clock;
 mod config;
 mod control;
 mod run;
+mod saturation;
 mod show;
 mod snapshot;
 mod wiring;

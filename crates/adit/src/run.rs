@@ -26,6 +26,7 @@ use crate::admin::{self, Server};
 use crate::clock::{Clock, NTP_UNIX_OFFSET_S};
 use crate::config::Config;
 use crate::control::{Control, ControlParts};
+use crate::saturation::{Meter, Saturation};
 use crate::{show, snapshot, wiring};
 
 /// Buffers that a worker's thread keeps for itself.
@@ -197,6 +198,8 @@ struct WorkerParts {
     reader: Reader,
     events: rtrb::Producer<WorkerEvent>,
     commands: rtrb::Consumer<WorkerCommand>,
+    recovery_time_stamp: u32,
+    saturation: Saturation,
 }
 
 fn assemble(
@@ -220,23 +223,38 @@ fn assemble(
     let mut workers = Vec::new();
     let mut events = Vec::new();
     let mut commands = Vec::new();
+    let mut saturations = Vec::new();
     for ((id, core), reader) in (0..).zip(&config.datapath.workers).zip(readers) {
         let (event_sender, event_receiver) = rtrb::RingBuffer::new(EVENT_RING_LEN);
         let (command_sender, command_receiver) = rtrb::RingBuffer::new(COMMAND_RING_LEN);
         events.push(event_receiver);
         commands.push(command_sender);
         let (id, core) = (WorkerId(id), *core);
+        let saturation = Saturation::default();
         workers.push(WorkerParts {
             id,
             core,
             reader,
             events: event_sender,
             commands: command_receiver,
+            recovery_time_stamp,
+            saturation: saturation.clone(),
         });
+        saturations.push(saturation);
     }
     let names = config.interfaces.iter().map(|interface| interface.name.clone()).collect();
     let ports = config.ports.iter().cloned().zip(ports).collect();
-    let parts = ControlParts { clock, node, publisher, socket, events, commands, names, ports };
+    let parts = ControlParts {
+        clock,
+        node,
+        publisher,
+        socket,
+        events,
+        commands,
+        saturations,
+        names,
+        ports,
+    };
     Ok((Control::new(parts), workers))
 }
 
@@ -261,6 +279,7 @@ fn start_worker(
         ports: ports.collect(),
         burst: config.datapath.burst_pkts,
         buffer_pkts_max: config.buffer_pkts_per_worker(),
+        recovery_time_stamp: Some(parts.recovery_time_stamp),
     };
     // A worker that shares its core with the control thread must leave it time.
     let shares_core = parts.core == config.datapath.main_core;
@@ -268,9 +287,12 @@ fn start_worker(
     spawn(&format!("adit-worker-{}", parts.id), move || {
         adit_dpdk::pin_current_thread(parts.core)?;
         let registered = adit_dpdk::register_thread(&eal)?;
+        let burst = worker_config.burst;
+        let mut meter = Meter::new(parts.saturation);
         let mut worker = Worker::new(worker_config, parts.reader, parts.events, parts.commands);
         while !stop.load(Ordering::Relaxed) {
             let report = worker.step(clock.now(), &mut io);
+            meter.turn(report.received >= burst);
             if report.idle && shares_core {
                 std::thread::yield_now();
             }

@@ -39,6 +39,9 @@ pub struct WorkerConfig {
     /// Packets that are held at most while their FARs buffer; cut to `limits::BUFFER_PKTS_MAX`.
     /// Each occupies a whole buffer of the driver's pool.
     pub buffer_pkts_max: usize,
+    /// When this node started, told in Echo Requests and Echo Responses; `None`: it is not told.
+    /// Unit: seconds since 1900-01-01 00:00 UTC. Spec: TS 23.007 §18A.
+    pub recovery_time_stamp: Option<u32>,
 }
 
 /// What one step did.
@@ -106,7 +109,8 @@ impl<Io: PacketIo> Worker<Io> {
     /// Threads: a burst boundary of the tables: nothing seen in the last step is used any more.
     pub fn step(&mut self, now: Nanos, io: &mut Io) -> StepReport {
         let Self { config, reader, commands, interfaces, limits, rx, out } = self;
-        let env = Env { view: reader.observe(), interfaces, now };
+        let recovery_time_stamp = config.recovery_time_stamp;
+        let env = Env { view: reader.observe(), interfaces, now, recovery_time_stamp };
         let waiting = out.waiting();
         let commanded = command(&env, io, commands, out);
         let unresolved = out.pending.len() > 0;
@@ -142,7 +146,8 @@ impl<Io: PacketIo> Worker<Io> {
     pub fn drain(&mut self, _io: &mut Io) {
         let Self { reader, interfaces, out, .. } = self;
         let waiting = out.waiting();
-        let env = Env { view: reader.observe(), interfaces, now: Nanos(0) };
+        let (now, recovery_time_stamp) = (Nanos(0), None);
+        let env = Env { view: reader.observe(), interfaces, now, recovery_time_stamp };
         out.pending.drain(&mut out.tally);
         out.buffering.drain(&mut out.tally);
         finish(&env, waiting, out);

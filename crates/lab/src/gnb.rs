@@ -238,7 +238,7 @@ impl Gnb {
         let start = Instant::now();
         let mut request = [0; 16];
         for sequence in 1.. {
-            let len = emit_echo_request(&mut request, sequence)
+            let len = emit_echo_request(&mut request, sequence, None)
                 .map_err(|error| anyhow::anyhow!("write an Echo Request: {error:?}"))?;
             let sent = Instant::now();
             let message = request.get(..len).unwrap_or_default();
@@ -431,7 +431,7 @@ impl Shared {
 
     fn answer_echo(&self, sequence: u16, from: SocketAddr) {
         let mut response = [0; 32];
-        let Ok(len) = emit_echo_response(&mut response, sequence) else {
+        let Ok(len) = emit_echo_response(&mut response, sequence, None) else {
             unreachable!("an Echo Response has 14 octets")
         };
         // TS 29.281 §4.4.2.2: the response goes to where the request came from.

@@ -14,6 +14,7 @@ use adit_types::{Nanos, Seid};
 
 use crate::admission::Buckets;
 use crate::node::Node;
+use crate::path_qos::PathControl;
 use crate::procedure::load::LoadKnown;
 use crate::procedure::node_report::PathReports;
 use crate::response_cache::ResponseCache;
@@ -201,6 +202,11 @@ pub enum NodeEvent {
         /// The peer.
         peer: IpAddr,
     },
+    /// A GTP-U peer says that it started anew.
+    GtpuPeerRestarted {
+        /// The peer.
+        peer: IpAddr,
+    },
     /// The handling of a message ended in a fault of ours. Told once per kind.
     Fault {
         /// Who sent the message.
@@ -255,6 +261,8 @@ pub(crate) struct PeerFacts {
     /// Keep the sessions that this peer has: those controlled from these addresses, or all if
     /// there are none. Spec: TS 29.244 §6.2.6.2.2.
     pub retain: Option<Vec<IpAddr>>,
+    /// Delays of GTP-U paths that it wants to know.
+    pub path_controls: Vec<PathControl>,
     pub requested_by_us: bool,
 }
 
@@ -345,6 +353,7 @@ impl Node {
             heartbeat_in_flight: false,
         };
         self.peers.entry(address).or_default().association = Some(association);
+        self.path_qos.set(now, owner, facts.path_controls);
         self.counters.scalars.associations_up += 1;
         let requested_by_us = facts.requested_by_us;
         self.events.push_back(NodeEvent::AssociationUp { address, node_id, requested_by_us });
@@ -379,6 +388,7 @@ impl Node {
         let peer = self.peers.get_mut(&address)?;
         let association = peer.association.take()?;
         peer.cache = ResponseCache::default();
+        self.path_qos.forget(association.owner);
         peer.paths = PathReports::default();
         peer.load_known = LoadKnown::default();
         for pending in self.pending.values_mut() {

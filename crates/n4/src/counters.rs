@@ -127,6 +127,10 @@ scalars! {
     path_failures,
     /// GTP-U paths that recovered.
     path_recoveries,
+    /// GTP-U peers that told of a restart.
+    gtpu_peers_restarted,
+    /// GTP-U paths of which the delay was asked for and is not measured: too many are.
+    paths_not_measured,
 }
 
 /// Types that get a counter of their own by name, received and sent.

@@ -9,7 +9,7 @@ use crate::node::NodeConfig;
 /// notifications (DDND), suggested numbers of buffered packets (UDBC), data delivery status (DDDS),
 /// End Markers (EMPU), packet counts in usage reports (MNOP), the quota validity time (VTIME),
 /// quota actions (QUOAC), the last usage of sessions before their association is released (EPFAR),
-/// and UE address allocation (UEIP) where there are pools.
+/// delays of GTP-U paths (GPQM), and UE address allocation (UEIP) where there are pools.
 /// Spec: TS 29.244 §8.2.25.
 pub(crate) fn up_function_features(config: &NodeConfig) -> UpFunctionFeatures {
     let mut features = UpFunctionFeatures::FTUP
@@ -24,7 +24,8 @@ pub(crate) fn up_function_features(config: &NodeConfig) -> UpFunctionFeatures {
         | UpFunctionFeatures::MNOP
         | UpFunctionFeatures::VTIME
         | UpFunctionFeatures::QUOAC
-        | UpFunctionFeatures::EPFAR;
+        | UpFunctionFeatures::EPFAR
+        | UpFunctionFeatures::GPQM;
     features.set(UpFunctionFeatures::UEIP, !config.store.provisioning.ue_pools.is_empty());
     features
 }

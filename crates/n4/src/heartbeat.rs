@@ -102,7 +102,7 @@ impl Node {
 }
 
 /// True when `seen` is a later time than `known`; NTP seconds wrap around in 2036.
-fn is_newer(seen: u32, known: u32) -> bool {
+pub(crate) fn is_newer(seen: u32, known: u32) -> bool {
     let ahead = seen.wrapping_sub(known);
     ahead != 0 && ahead < 1 << 31
 }

@@ -17,6 +17,8 @@ mod findings;
 mod heartbeat;
 mod node;
 mod path;
+mod path_qos;
+mod peer_restart;
 mod procedure;
 mod refusal;
 mod response_cache;

@@ -19,6 +19,8 @@ use crate::association::{NodeEvent, NodeId, Peer};
 use crate::containment::{FaultKinds, FaultPoint};
 use crate::counters::Counters;
 use crate::path::{PathConfig, Paths};
+use crate::path_qos::PathQos;
+use crate::peer_restart::PeerStarts;
 use crate::procedure::control_change::FormerControl;
 use crate::procedure::drain::Drains;
 use crate::procedure::farewell::Leaving;
@@ -146,6 +148,8 @@ pub struct Node {
     pub(crate) store: SessionStore,
     pub(crate) peers: BTreeMap<IpAddr, Peer>,
     pub(crate) paths: Paths,
+    pub(crate) path_qos: PathQos,
+    pub(crate) peer_starts: PeerStarts,
     pub(crate) setups: Setups,
     pub(crate) transactions: Transactions<Purpose>,
     pub(crate) reports: Reports,
@@ -158,6 +162,8 @@ pub struct Node {
     pub(crate) fault: Option<FaultPoint>,
     pub(crate) is_stopping: bool,
     pub(crate) load: Load,
+    /// Of the busiest worker. Unit: per cent.
+    pub(crate) worker_saturation: u8,
     /// When the errors of a refused request may be told again.
     pub(crate) next_finding: Nanos,
     pub(crate) session_sets: SessionSets,
@@ -187,6 +193,8 @@ impl Node {
             store: SessionStore::new(config.store.clone()),
             peers: BTreeMap::new(),
             paths: Paths::new(config.paths),
+            path_qos: PathQos::default(),
+            peer_starts: PeerStarts::default(),
             setups: Setups::new(&config.connect, config.t1),
             transactions: Transactions::new(config.retransmission(), config.seed),
             reports: Reports::default(),
@@ -198,6 +206,7 @@ impl Node {
             fault: None,
             is_stopping: false,
             load: Load::default(),
+            worker_saturation: 0,
             next_finding: Nanos(0),
             session_sets: SessionSets::default(),
             former_control: FormerControl::new(),
@@ -299,6 +308,7 @@ impl Node {
         self.send_due_heartbeats(now);
         self.send_due_notifications(now);
         self.watch_paths(now);
+        self.measure_paths(now);
         while !self.is_stopping
             && let Some((position, to)) = self.setups.poll_due(now)
         {
@@ -314,7 +324,8 @@ impl Node {
 
     /// The next command, for any one worker.
     pub fn poll_command(&mut self) -> Option<WorkerCommand> {
-        self.commands.pop_front().or_else(|| self.paths.poll_command())
+        let own = self.commands.pop_front().or_else(|| self.paths.poll_command());
+        own.or_else(|| self.path_qos.poll_command())
     }
 
     /// The next change to publish, in order.
@@ -339,6 +350,7 @@ impl Node {
             self.next_heartbeat(),
             self.reports.next_notification(),
             self.next_path_deadline(),
+            self.path_qos.next_deadline(),
             self.store.usage_timeout(),
             self.next_drain_deadline(),
             self.prepare_releases_at,

@@ -14,6 +14,7 @@ use adit_types::limits::COMMAND_RING_LEN;
 
 use crate::association::NodeEvent;
 use crate::node::Node;
+use crate::path_qos::MEASURES;
 
 /// How paths are watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,13 +136,14 @@ impl Paths {
             if path.unanswered < self.config.n3 {
                 path.unanswered += 1;
                 path.requests += 1;
-                path.sequence = path.sequence.wrapping_add(1);
+                path.sequence = path.sequence.wrapping_add(1) & !MEASURES;
                 path.due = now + self.config.t3;
                 self.deadlines.insert((path.due, peer));
                 // Beyond the bound the request counts as sent and lost.
                 if self.commands.len() < COMMAND_RING_LEN {
                     let sequence = path.sequence;
-                    self.commands.push_back(WorkerCommand::SendEchoRequest { peer, sequence });
+                    let command = WorkerCommand::SendEchoRequest { peer, sequence, tos: 0 };
+                    self.commands.push_back(command);
                 }
                 continue;
             }
@@ -159,7 +161,7 @@ impl Paths {
     /// Takes a response; a response to no request of the present round changes nothing.
     fn answered(&mut self, now: Nanos, peer: IpAddr, sequence: u16) -> Option<Turn> {
         let path = self.paths.get_mut(&peer)?;
-        let age = u32::from(path.sequence.wrapping_sub(sequence));
+        let age = u32::from(path.sequence.wrapping_sub(sequence) & !MEASURES);
         if age >= path.unanswered {
             return None;
         }
@@ -190,9 +192,18 @@ impl Node {
         }
     }
 
-    /// Takes an Echo Response.
-    pub(crate) fn handle_echo_response(&mut self, now: Nanos, peer: IpAddr, sequence: u16) {
-        if let Some(turn) = self.paths.answered(now, peer, sequence) {
+    /// Takes an Echo Response that came at `at`.
+    pub(crate) fn handle_echo_response(
+        &mut self,
+        now: Nanos,
+        peer: IpAddr,
+        sequence: u16,
+        at: Nanos,
+    ) {
+        if sequence & MEASURES != 0 {
+            let reports = self.path_qos.answered(peer, sequence, at);
+            self.report_path_delays(now, reports);
+        } else if let Some(turn) = self.paths.answered(now, peer, sequence) {
             self.tell_path(now, turn);
         }
     }

@@ -188,3 +188,27 @@ fn load_and_overload_are_told_when_they_change_to_those_who_want_to_know() {
     let bytes = bench.answer(smf(10), &establish(4, &script));
     assert_eq!(load_told(&bytes), (None, None), "nothing new");
 }
+
+/// A worker without room to breathe is load although the store is empty.
+#[test]
+fn load_follows_the_busiest_worker_and_the_fullest_pool() {
+    let prefix = adit_rules::sdf::AddrMatch::V4("10.60.0.0/30".parse().unwrap());
+    let pool = adit_session::UePool { network_instance: None, identity: None, prefix };
+    let provisioning = adit_session::Provisioning { ue_pools: vec![pool], ..Default::default() };
+    let store = adit_session::StoreConfig { provisioning, ..config().store };
+    let mut bench = Bench::with(NodeConfig { store, ..config() });
+    associate_with(&mut bench, CpFunctionFeatures::LOAD | CpFunctionFeatures::OVRL);
+    let establish = |bench: &mut Bench, number: u16| {
+        let script = SessionScript::new(number.into(), number);
+        load_told(&bench.answer(smf(10), &establish(u32::from(number) + 1, &script)))
+    };
+    assert_eq!(establish(&mut bench, 1), (None, None));
+    bench.node.set_worker_saturation(62);
+    assert_eq!(establish(&mut bench, 2), (Some((1, 60)), None));
+    bench.node.set_worker_saturation(250);
+    assert_eq!(establish(&mut bench, 3), (Some((2, 100)), Some((1, 100))));
+    bench.node.set_worker_saturation(0);
+    assert_eq!(establish(&mut bench, 4), (Some((3, 0)), Some((2, 0))));
+    let chosen = choosing(20, 20);
+    assert_eq!(load_told(&bench.answer(smf(10), &chosen)), (Some((4, 50)), None));
+}

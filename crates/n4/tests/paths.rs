@@ -49,7 +49,11 @@ impl Bench {
 }
 
 fn echo(sequence: u16) -> Vec<WorkerCommand> {
-    vec![WorkerCommand::SendEchoRequest { peer: PEER, sequence }]
+    vec![WorkerCommand::SendEchoRequest { peer: PEER, sequence, tos: 0 }]
+}
+
+fn response(peer: IpAddr, sequence: u16, at: Nanos) -> WorkerEvent {
+    WorkerEvent::EchoResponse { peer, sequence, recovery: None, at }
 }
 
 /// Spec: TS 29.281 §7.2.1.
@@ -61,7 +65,7 @@ fn peer_of_a_session_is_asked_once_per_interval_while_it_answers() {
     for round in 1..=3 {
         let span = if round == 1 { Nanos(1) } else { INTERVAL };
         assert_eq!(bench.pass(span), echo(round));
-        let event = WorkerEvent::EchoResponse { peer: PEER, sequence: round };
+        let event = response(PEER, round, bench.now);
         bench.node.handle_event(bench.now, event);
         assert_eq!(bench.pass(Nanos(INTERVAL.0 - 1)), []);
         assert_eq!(bench.state(), [(PEER, PathState::Up)]);
@@ -89,14 +93,14 @@ fn path_without_answers_is_reported_failed_and_with_one_recovered() {
     let peers = body.user_plane_path_failure_report.unwrap().remote_gtpu_peers;
     assert_eq!(peers.iter().next().unwrap().v4, Some(GNB));
 
-    let late = WorkerEvent::EchoResponse { peer: PEER, sequence: 3 };
+    let late = response(PEER, 3, bench.now);
     bench.node.handle_event(bench.now, late);
     assert_eq!(bench.state(), [(PEER, PathState::Down)], "the round is over");
     assert_eq!(bench.pass(INTERVAL), echo(4));
-    let stranger = WorkerEvent::EchoResponse { peer: Ipv4Addr::LOCALHOST.into(), sequence: 4 };
+    let stranger = response(Ipv4Addr::LOCALHOST.into(), 4, bench.now);
     bench.node.handle_event(bench.now, stranger);
     assert!(bench.events().is_empty());
-    bench.node.handle_event(bench.now, WorkerEvent::EchoResponse { peer: PEER, sequence: 4 });
+    bench.node.handle_event(bench.now, response(PEER, 4, bench.now));
     assert!(matches!(bench.events()[..], [NodeEvent::PathUp { peer: PEER }]));
     assert_eq!(bench.state(), [(PEER, PathState::Up)]);
     let scalars = bench.node.counters().scalars;

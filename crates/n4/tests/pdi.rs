@@ -82,18 +82,6 @@ fn one_pool() -> Provisioning {
     Provisioning { ue_pools, ..Provisioning::default() }
 }
 
-/// An establishment that leaves the UE's IPv4 address to the UP function.
-fn choosing(sequence: u32, cp_seid: u64) -> Vec<u8> {
-    establish_with(sequence, &SessionScript::new(cp_seid, 1), |body| {
-        let mut pdrs: Vec<_> = body.create_pdrs.iter().collect();
-        for (pdr, destination) in pdrs.iter_mut().zip([false, true]) {
-            let ue = UeIpAddress { choose_v4: true, destination, ..UeIpAddress::default() };
-            pdr.pdi.ue_ip_addresses = list([ue]).into();
-        }
-        body.create_pdrs = Vec::leak(pdrs)[..].into();
-    })
-}
-
 /// TS 29.244 §7.5.3.2: Created PDR carries the chosen address beside the F-TEID.
 #[test]
 fn ue_address_of_our_choice_is_returned_in_created_pdr() {

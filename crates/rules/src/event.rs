@@ -65,6 +65,26 @@ pub enum WorkerEvent {
         peer: IpAddr,
         /// Sequence number of the request.
         sequence: u16,
+        /// When the peer started, if it tells. Unit: seconds since 1900-01-01 00:00 UTC.
+        recovery: Option<u32>,
+        /// When the response came.
+        at: Nanos,
+    },
+    /// A GTP-U peer asked whether we are alive, and told when it started. Spec: TS 29.281 §7.2.1.
+    EchoRequest {
+        /// The peer.
+        peer: IpAddr,
+        /// When it started. Unit: seconds since 1900-01-01 00:00 UTC.
+        recovery: u32,
+    },
+    /// An Echo Request left.
+    EchoSent {
+        /// The peer asked.
+        peer: IpAddr,
+        /// Sequence number of the request.
+        sequence: u16,
+        /// When it left.
+        at: Nanos,
     },
     /// Downlink data arrived that its FAR does not forward and the control plane wants to hear of.
     /// Spec: TS 29.244 §8.2.26 (NOCP, BDPN, DDPN).
@@ -114,6 +134,8 @@ pub enum WorkerCommand {
         peer: IpAddr,
         /// Sequence number, repeated in the response.
         sequence: u16,
+        /// ToS or Traffic Class of the packet.
+        tos: u8,
     },
     /// Announce our own addresses on `interface`: gratuitous ARP, unsolicited advertisement.
     Announce {

@@ -11,6 +11,7 @@ mod alloc;
 mod change;
 mod control;
 mod far_ends;
+mod fill;
 mod keys;
 mod provisioning;
 mod record;
@@ -28,6 +29,7 @@ pub use change::{
     BarUpdate, Change, ChooseUe, FTeidSpec, FarUpdate, ForwardingUpdate, PdiSpec, PdrSpec,
     PdrUpdate, QerUpdate, SdfSpec, TrafficEndpointSpec,
 };
+pub use far_ends::FarSide;
 pub use provisioning::{Application, LocalInterface, Provisioning, UePool};
 pub use record::{
     Bar, DroppedThreshold, FTeid, Far, Forwarding, GateStatus, MeasurementInformation,

@@ -11,7 +11,7 @@ use crate::alloc::{
     SeidAllocator, SessionIndexAllocator, TeidAllocator, UeIpAllocator, UsageSlotAllocator,
 };
 use crate::change::{Change, FarUpdate};
-use crate::far_ends::FarEnds;
+use crate::far_ends::{FarEnds, FarSide};
 use crate::provisioning::Provisioning;
 use crate::record::{FTeid, Far, Records, TrafficEndpointId, UeSide};
 use crate::recovery::OpenCommit;
@@ -347,7 +347,18 @@ impl SessionStore {
         self.far_ends.peers()
     }
 
-    /// Changes whenever [`SessionStore::peers`] does.
+    /// The same, with the sides that they are on.
+    pub fn peer_sides(&self) -> impl Iterator<Item = (IpAddr, FarSide)> + '_ {
+        self.far_ends.sides()
+    }
+
+    /// True for a GTP-U peer that some FAR sends to.
+    #[must_use]
+    pub fn is_peer(&self, addr: IpAddr) -> bool {
+        self.far_ends.is_peer(addr)
+    }
+
+    /// Changes whenever [`SessionStore::peer_sides`] does.
     #[must_use]
     pub const fn peers_generation(&self) -> u64 {
         self.far_ends.generation()
@@ -371,6 +382,12 @@ impl SessionStore {
             ues: self.ue_pools.reserved_count(),
             usage_slots: self.usage_slots.reserved_count(),
         }
+    }
+
+    /// Sessions at most.
+    #[must_use]
+    pub fn sessions_max(&self) -> usize {
+        self.indices.max_count()
     }
 
     /// Puts a session into its place.

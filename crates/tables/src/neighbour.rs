@@ -132,6 +132,8 @@ impl NeighbourCache {
                 self.handle_seen(now, (interface, addr), mac, solicited, publisher);
             }
             WorkerEvent::EchoResponse { .. }
+            | WorkerEvent::EchoRequest { .. }
+            | WorkerEvent::EchoSent { .. }
             | WorkerEvent::UsageLimit { .. }
             | WorkerEvent::TrafficStarted { .. }
             | WorkerEvent::ErrorIndication { .. }

@@ -173,6 +173,7 @@ impl World {
                 ports: (0..).take(macs.len()).map(PortId).collect(),
                 burst: 64,
                 buffer_pkts_max: BUFFER_PKTS,
+                recovery_time_stamp: None,
             };
             world.workers.push(Worker::new(config, reader, event_tx, command_rx));
             world.events.push(event_rx);

@@ -70,8 +70,13 @@ impl Control {
             events.push(event_rx);
             commands.push(command_tx);
             let ports = vec![PortId(0), PortId(1)];
-            let config =
-                WorkerConfig { id: reader.worker(), ports, burst: 32, buffer_pkts_max: 512 };
+            let config = WorkerConfig {
+                id: reader.worker(),
+                ports,
+                burst: 32,
+                buffer_pkts_max: 512,
+                recovery_time_stamp: None,
+            };
             made.push(Worker::new(config, reader, event_tx, command_rx));
         }
         (Self { node, publisher, neighbours, events, commands }, made)

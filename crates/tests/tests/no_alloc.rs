@@ -78,6 +78,7 @@ impl Bench {
             ports: vec![PortId(0), PortId(1)],
             burst: 32,
             buffer_pkts_max: 512,
+            recovery_time_stamp: Some(3_900_000_000),
         };
         let worker = Worker::new(config, readers.remove(0), event_tx, command_rx);
         let io = PoolIo {

@@ -79,6 +79,19 @@ pub const PATHS_TO_REPORT_MAX: usize = 4096;
 /// GTP-U peers in one Node Report Request: with IPv6 addresses 21 octets each, together a frame.
 pub const NODE_REPORT_PEERS_MAX: usize = 64;
 
+/// GTP-U Path QoS Control Informations of one CP function.
+pub const PATH_CONTROLS_MAX: usize = 64;
+
+/// Traffic classes in one GTP-U Path QoS Control Information.
+pub const PATH_TRAFFIC_CLASSES_MAX: usize = 4;
+
+/// GTP-U paths, by peer and traffic class, of which the delay is measured: as many Echo Requests a
+/// second.
+pub const PATH_PROBES_MAX: usize = 4096;
+
+/// GTP-U Path QoS Reports in one Node Report Request: with all traffic classes 250 octets each.
+pub const NODE_REPORT_DELAYS_MAX: usize = 32;
+
 /// Alternative addresses of one SMF.
 pub const ALTERNATIVE_ADDRESSES_MAX: usize = 16;
 

@@ -191,30 +191,47 @@ impl GtpuOptional {
     }
 }
 
-/// Octets of an Echo Response.
-pub const ECHO_RESPONSE_LEN: usize = GtpuHeader::LEN + GtpuOptional::LEN + 2;
+/// Octets of an Echo Request at most.
+pub const ECHO_REQUEST_LEN_MAX: usize = GtpuHeader::LEN + GtpuOptional::LEN + 7;
 
-/// Writes an Echo Request of the given sequence number. Returns its octets, 12.
+/// Octets of an Echo Response at most.
+pub const ECHO_RESPONSE_LEN_MAX: usize = ECHO_REQUEST_LEN_MAX + 2;
+
+/// Writes an Echo Request of the given sequence number, with the time at which its sender started
+/// if it tells that. Returns its octets, 12 or 19.
 ///
+/// Units:   `recovery` in seconds since 1900-01-01 00:00 UTC.
 /// # Errors
 /// `Truncated` when `out` is shorter.
-/// Spec: TS 29.281 §7.2.1.
-pub fn emit_echo_request(out: &mut [u8], sequence: u16) -> Result<usize, Malformed> {
+/// Spec: TS 29.281 §7.2.1; TS 23.007 §18A.
+pub fn emit_echo_request(
+    out: &mut [u8],
+    sequence: u16,
+    recovery: Option<u32>,
+) -> Result<usize, Malformed> {
     let mut message = Message::start(out, MessageType::ECHO_REQUEST, Teid(0))?;
     message.optional(sequence, ExtensionType::NONE)?;
+    message.recovery_time_stamp(recovery)?;
     message.finish(FLAG_S)
 }
 
 /// Writes the Echo Response to a request of the given sequence number. Its Recovery element is
-/// always zero: GTP-U does not tell restarts by it. Returns its octets, [`ECHO_RESPONSE_LEN`].
+/// always zero and has no meaning: the Recovery Time Stamp tells restarts. Returns its octets, 14 or
+/// 21.
 ///
+/// Units:   `recovery` in seconds since 1900-01-01 00:00 UTC.
 /// # Errors
 /// `Truncated` when `out` is shorter.
-/// Spec: TS 29.281 §7.2.2, §8.2.
-pub fn emit_echo_response(out: &mut [u8], sequence: u16) -> Result<usize, Malformed> {
+/// Spec: TS 29.281 §7.2.2, §8.2; TS 23.007 §18A.
+pub fn emit_echo_response(
+    out: &mut [u8],
+    sequence: u16,
+    recovery: Option<u32>,
+) -> Result<usize, Malformed> {
     let mut message = Message::start(out, MessageType::ECHO_RESPONSE, Teid(0))?;
     message.optional(sequence, ExtensionType::NONE)?;
     message.put(&[gtpu_ie::RECOVERY, 0])?;
+    message.recovery_time_stamp(recovery)?;
     message.finish(FLAG_S)
 }
 
@@ -315,6 +332,12 @@ impl<'a> Message<'a> {
 
     fn optional(&mut self, sequence: u16, next: ExtensionType) -> Result<(), Malformed> {
         self.put(GtpuOptional::new(sequence, next).as_bytes())
+    }
+
+    fn recovery_time_stamp(&mut self, value: Option<u32>) -> Result<(), Malformed> {
+        let Some(value) = value else { return Ok(()) };
+        self.put(&[gtpu_ie::RECOVERY_TIME_STAMP, 0, 4])?;
+        self.put(&value.to_be_bytes())
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), Malformed> {

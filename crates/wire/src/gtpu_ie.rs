@@ -15,6 +15,8 @@ pub const TEID_DATA_I: u8 = 16;
 pub const PEER_ADDRESS: u8 = 133;
 /// Extension Header Type List; the only element whose length has one octet.
 pub const EXTENSION_HEADER_TYPE_LIST: u8 = 141;
+/// Recovery Time Stamp: when the sender started.
+pub const RECOVERY_TIME_STAMP: u8 = 231;
 /// Private Extension.
 pub const PRIVATE_EXTENSION: u8 = 255;
 
@@ -29,6 +31,8 @@ pub enum GtpuIe<'a> {
     PeerAddress(IpAddr),
     /// Extension Header Type List: one type an octet.
     ExtensionHeaderTypeList(&'a [u8]),
+    /// Recovery Time Stamp. Unit: seconds since 1900-01-01 00:00 UTC.
+    RecoveryTimeStamp(u32),
     /// Private Extension.
     Private {
         /// IANA private enterprise number.
@@ -98,7 +102,12 @@ fn decode(kind: u8, value: &[u8]) -> Result<GtpuIe<'_>, Malformed> {
         (PRIVATE_EXTENSION, &[high, low, ref value @ ..]) => {
             Ok(GtpuIe::Private { enterprise: u16::from_be_bytes([high, low]), value })
         }
-        (PRIVATE_EXTENSION | RECOVERY | TEID_DATA_I, _) => Err(Malformed::BadIe(kind)),
+        (RECOVERY_TIME_STAMP, &[a, b, c, d, ..]) => {
+            Ok(GtpuIe::RecoveryTimeStamp(u32::from_be_bytes([a, b, c, d])))
+        }
+        (PRIVATE_EXTENSION | RECOVERY | RECOVERY_TIME_STAMP | TEID_DATA_I, _) => {
+            Err(Malformed::BadIe(kind))
+        }
         _ => Ok(GtpuIe::Unknown { kind, value }),
     }
 }
@@ -111,6 +120,19 @@ fn peer_address(value: &[u8]) -> Result<GtpuIe<'_>, Malformed> {
         Ok(octets) => Ok(GtpuIe::PeerAddress(Ipv6Addr::from_octets(octets).into())),
         Err(_) => Err(Malformed::BadIe(PEER_ADDRESS)),
     }
+}
+
+/// When the sender of an Echo Request or Echo Response started, if it tells that: `ies` is what
+/// follows the headers. An element that cannot be ends the search.
+///
+/// Units:   seconds since 1900-01-01 00:00 UTC.
+/// Spec: TS 29.281 §7.2.1, §7.2.2; TS 23.007 §18A.
+#[must_use]
+pub fn recovery_time_stamp(ies: &[u8]) -> Option<u32> {
+    GtpuIes::new(ies).map_while(Result::ok).find_map(|ie| match ie {
+        GtpuIe::RecoveryTimeStamp(value) => Some(value),
+        _ => None,
+    })
 }
 
 impl<'a> Iterator for GtpuIes<'a> {
@@ -189,6 +211,20 @@ mod tests {
             assert_eq!(walk.next(), Some(Err(Malformed::BadIe(bytes[0]))), "{bytes:?}");
             assert_eq!(walk.next(), None);
         }
+    }
+
+    #[test]
+    fn recovery_time_stamp_is_found_behind_other_elements_and_not_behind_impossible_ones() {
+        let stamp = [231, 0, 4, 0xe9, 0, 0, 7];
+        let after = |head: &[u8]| recovery_time_stamp(&[head, &stamp].concat());
+        assert_eq!(after(&[]), Some(0xe900_0007));
+        assert_eq!(after(&[14, 0, 200, 0, 1, 9]), Some(0xe900_0007));
+        assert_eq!(after(&[15, 0]), None);
+        assert_eq!(recovery_time_stamp(&[14, 0]), None);
+        for len in 0..stamp.len() {
+            assert_eq!(recovery_time_stamp(&stamp[..len]), None);
+        }
+        assert_eq!(recovery_time_stamp(&[231, 0, 5, 0, 0, 0, 1, 0xff]), Some(1), "later octets");
     }
 
     #[test]

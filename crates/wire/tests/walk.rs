@@ -174,12 +174,23 @@ fn ip_of_version_6_reports_label_class_and_ports() {
 
 #[test]
 fn echo_messages_have_the_octets_of_the_standard() {
-    let mut out = [0xa5; 16];
-    assert_eq!(gtpu::emit_echo_request(&mut out, 0x1234), Ok(12));
+    let mut out = [0xa5; 24];
+    assert_eq!(gtpu::emit_echo_request(&mut out, 0x1234, None), Ok(12));
     assert_eq!(out[..13], [0x32, 1, 0, 4, 0, 0, 0, 0, 0x12, 0x34, 0, 0, 0xa5]);
-    let len = gtpu::emit_echo_response(&mut out, 0x1234).unwrap();
+    let len = gtpu::emit_echo_response(&mut out, 0x1234, None).unwrap();
     assert_eq!(out[..len], [0x32, 2, 0, 6, 0, 0, 0, 0, 0x12, 0x34, 0, 0, 14, 0]);
-    assert_eq!(len, gtpu::ECHO_RESPONSE_LEN);
+    let started = Some(0xe900_0007);
+    assert_eq!(gtpu::emit_echo_request(&mut out, 7, started), Ok(gtpu::ECHO_REQUEST_LEN_MAX));
+    let stamp = [231, 0, 4, 0xe9, 0, 0, 7];
+    assert_eq!(out[..12], [0x32, 1, 0, 11, 0, 0, 0, 0, 0, 7, 0, 0]);
+    assert_eq!(out[12..19], stamp);
+    assert_eq!(gtpu::emit_echo_response(&mut out, 7, started), Ok(gtpu::ECHO_RESPONSE_LEN_MAX));
+    assert_eq!(out[2..4], [0, 13]);
+    assert_eq!(out[12..14], [14, 0]);
+    assert_eq!(out[14..21], stamp);
+    for short in 0..gtpu::ECHO_RESPONSE_LEN_MAX {
+        assert!(gtpu::emit_echo_response(&mut out[..short], 7, started).is_err());
+    }
     assert_eq!(gtpu::emit_end_marker(&mut out, Teid(7)), Ok(8));
     assert_eq!(out[..8], [0x30, 254, 0, 0, 0, 0, 0, 7]);
     for short in 0..8 {

@@ -73,8 +73,13 @@ fn measure(
     let (events, _event_sink) = rtrb::RingBuffer::new(EVENT_RING_LEN);
     let (_command_source, commands) = rtrb::RingBuffer::new(COMMAND_RING_LEN);
     let rx_port = PortId(u16::from(direction == Direction::Downlink));
-    let config =
-        WorkerConfig { id: WorkerId(0), ports: vec![rx_port], burst, buffer_pkts_max: 512 };
+    let config = WorkerConfig {
+        id: WorkerId(0),
+        ports: vec![rx_port],
+        burst,
+        buffer_pkts_max: 512,
+        recovery_time_stamp: None,
+    };
     let mut worker = Worker::new(config, reader, events, commands);
     let spare: Vec<MemBuf> = (0..burst).map(|_| MemBuf::new()).collect();
     let mut io =

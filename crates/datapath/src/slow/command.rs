@@ -21,8 +21,8 @@ pub(crate) fn execute<Io: PacketIo>(
     let interfaces = env.interfaces;
     match *command {
         WorkerCommand::SendEndMarker { tunnel } => end_marker::send(env, io, out, tunnel),
-        WorkerCommand::SendEchoRequest { peer, sequence } => {
-            gtpu_echo::request(env, io, out, peer, sequence);
+        WorkerCommand::SendEchoRequest { peer, sequence, tos } => {
+            gtpu_echo::request(env, io, out, gtpu_echo::Ask { peer, sequence, tos });
         }
         WorkerCommand::Solicit { interface, addr, unicast } => {
             let Some(interface) = interfaces.get(interface) else {

@@ -4,10 +4,12 @@
 use core::net::IpAddr;
 
 use adit_pktio::PacketIo;
-use adit_rules::{DropReason, PuntReason};
+use adit_rules::{DropReason, PuntReason, WorkerEvent};
 use adit_types::{InterfaceRole, InterfaceSet};
 use adit_wire::IpPacket;
-use adit_wire::gtpu::{ECHO_RESPONSE_LEN, UDP_PORT, emit_echo_request, emit_echo_response};
+use adit_wire::gtpu::{
+    ECHO_REQUEST_LEN_MAX, ECHO_RESPONSE_LEN_MAX, UDP_PORT, emit_echo_request, emit_echo_response,
+};
 
 use crate::interfaces::{Link, source_addr};
 use crate::outbound::{Origin, Outbound};
@@ -24,8 +26,16 @@ pub(super) struct Echo {
     pub sequence: u16,
 }
 
-/// Octets of an Echo Request.
-const ECHO_REQUEST_LEN: usize = 12;
+/// What a command asks for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ask {
+    /// The GTP-U peer.
+    pub peer: IpAddr,
+    /// Sequence number, repeated in the response.
+    pub sequence: u16,
+    /// ToS or Traffic Class of the packet.
+    pub tos: u8,
+}
 
 /// Answers the Echo Request in `buf`, of which `ip` is the header, from the address and to the port
 /// and station that it came from.
@@ -33,6 +43,7 @@ const ECHO_REQUEST_LEN: usize = 12;
 /// # Errors
 /// `FrameMalformed` without a station to answer; `HeadroomShort` without room.
 pub(super) fn answer<Io: PacketIo>(
+    env: &Env<'_>,
     io: &mut Io,
     out: &mut Outbound<Io::Buf>,
     link: &Link,
@@ -42,39 +53,49 @@ pub(super) fn answer<Io: PacketIo>(
 ) -> Result<PuntReason, DropReason> {
     let asker = frame_source(&buf)?;
     let interface = link.owner(ip.addrs.dst()).ok_or(DropReason::GtpuNotOnN3)?;
-    let mut octets = [0; ECHO_RESPONSE_LEN];
-    emit_echo_response(&mut octets, echo.sequence).map_err(|_| DropReason::HeadroomShort)?;
+    let mut octets = [0; ECHO_RESPONSE_LEN_MAX];
+    let len = emit_echo_response(&mut octets, echo.sequence, env.recovery_time_stamp)
+        .map_err(|_| DropReason::HeadroomShort)?;
     let message = Message {
         src: ip.addrs.dst(),
         dst: ip.addrs.src(),
         dst_port: echo.src_port,
         tos: ip.tos,
-        octets: &octets,
+        octets: octets.get(..len).unwrap_or_default(),
     };
     gtpu_send::send(io, out, interface, buf, asker, &message)?;
     Ok(PuntReason::GtpuEchoRequest)
 }
 
-/// Sends an Echo Request to `peer`. What cannot be sent for want of a way, a buffer or the station's
-/// address is counted as lost; the control thread asks again.
+/// Sends an Echo Request, and tells when. What cannot be sent for want of a way, a buffer or the
+/// station's address is counted as lost; the control thread asks again.
 pub(super) fn request<Io: PacketIo>(
     env: &Env<'_>,
     io: &mut Io,
     out: &mut Outbound<Io::Buf>,
-    peer: IpAddr,
-    sequence: u16,
+    ask: Ask,
 ) {
-    let mut octets = [0; ECHO_REQUEST_LEN];
-    let sent = emit_echo_request(&mut octets, sequence).ok().and_then(|_| {
+    let Ask { peer, sequence, tos } = ask;
+    let mut octets = [0; ECHO_REQUEST_LEN_MAX];
+    let len = emit_echo_request(&mut octets, sequence, env.recovery_time_stamp);
+    let sent = len.ok().and_then(|len| {
         let way = way_by_route(env, InterfaceRole::N3, InterfaceSet::ALL, peer)?;
         let src = source_addr(way.interface, peer)?;
         let mut buf = io.alloc()?;
-        let message = Message { src, dst: peer, dst_port: UDP_PORT, tos: 0, octets: &octets };
+        let message = Message { src, dst: peer, dst_port: UDP_PORT, tos, octets: &octets[..len] };
         gtpu_send::write(&mut buf, way.interface, way.mac_or_blank(), &message).ok()?;
         Some((buf, way))
     });
     match sent {
-        Some((buf, way)) => out.send(env, io, buf, &way, Origin::Own),
+        Some((buf, way)) => {
+            // A request that waits for its neighbor's address leaves at another time.
+            let leaves_now = way.mac.is_some();
+            out.send(env, io, buf, &way, Origin::Own);
+            if leaves_now {
+                let event = WorkerEvent::EchoSent { peer, sequence, at: env.now };
+                out.events.push(&mut out.tally, event);
+            }
+        }
         None => out.tally.lose_originated(),
     }
 }

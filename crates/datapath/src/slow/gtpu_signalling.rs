@@ -5,6 +5,7 @@ use adit_pktio::PacketBuf;
 use adit_rules::{DropReason, PuntReason, WorkerEvent};
 use adit_types::{SessionIndex, Teid};
 use adit_wire::gtpu::{ErrorIndication, MessageType};
+use adit_wire::gtpu_ie::recovery_time_stamp;
 use adit_wire::{GtpuPacket, IpPacket};
 
 use crate::outbound::Outbound;
@@ -27,7 +28,9 @@ pub(super) fn handle<B: PacketBuf>(
     match gtpu.message_type {
         MessageType::ECHO_RESPONSE => {
             let (peer, sequence) = (ip.addrs.src(), gtpu.sequence.unwrap_or(0));
-            report(env, reports, out, WorkerEvent::EchoResponse { peer, sequence });
+            let recovery = recovery_time_stamp(gtpu.payload(message));
+            let event = WorkerEvent::EchoResponse { peer, sequence, recovery, at: env.now };
+            report(env, reports, out, event);
             Ok(PuntReason::GtpuEchoResponse)
         }
         MessageType::ERROR_INDICATION => {
@@ -45,6 +48,21 @@ pub(super) fn handle<B: PacketBuf>(
             Ok(PuntReason::GtpuExtensionNotification)
         }
         _ => Err(DropReason::GtpuMessageUnknown),
+    }
+}
+
+/// Tells when the sender of an Echo Request started, if that says so.
+pub(super) fn hear<B: PacketBuf>(
+    env: &Env<'_>,
+    reports: &mut TokenBucket,
+    out: &mut Outbound<B>,
+    ip: &IpPacket,
+    gtpu: &GtpuPacket,
+    message: &[u8],
+) {
+    if let Some(recovery) = recovery_time_stamp(gtpu.payload(message)) {
+        let event = WorkerEvent::EchoRequest { peer: ip.addrs.src(), recovery };
+        report(env, reports, out, event);
     }
 }
 

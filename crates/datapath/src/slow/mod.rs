@@ -166,11 +166,12 @@ fn handle<Io: PacketIo>(
         Task::Icmp { l3_offset, ip } => icmp::handle_v4(io, out, link, buf, l3_offset, &ip),
         Task::Icmpv6 { l3_offset, ip } => icmp::handle_v6(io, out, link, buf, l3_offset, &ip),
         Task::Gtpu { ip, src_port, gtpu, message_offset } => {
-            if gtpu.message_type == MessageType::ECHO_REQUEST {
-                let echo = gtpu_echo::Echo { src_port, sequence: gtpu.sequence.unwrap_or(0) };
-                return gtpu_echo::answer(io, out, link, buf, &ip, &echo);
-            }
             let message = buf.data().get(usize::from(message_offset)..).unwrap_or_default();
+            if gtpu.message_type == MessageType::ECHO_REQUEST {
+                gtpu_signalling::hear(env, &mut limits.reports, out, &ip, &gtpu, message);
+                let echo = gtpu_echo::Echo { src_port, sequence: gtpu.sequence.unwrap_or(0) };
+                return gtpu_echo::answer(env, io, out, link, buf, &ip, &echo);
+            }
             gtpu_signalling::handle(env, &mut limits.reports, out, &ip, &gtpu, message)
         }
     }

@@ -20,6 +20,8 @@ pub(crate) struct Env<'v> {
     pub interfaces: &'v Interfaces,
     /// The time of the step.
     pub now: Nanos,
+    /// When this node started, as GTP-U peers are told; `None`: they are not.
+    pub recovery_time_stamp: Option<u32>,
 }
 
 /// Where a packet goes next.

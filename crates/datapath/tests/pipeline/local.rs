@@ -161,7 +161,7 @@ fn gtpu_echo_request_is_answered_to_its_source_port() {
         .udp(2152, 40_000)
         .gtpu_message(MessageType::ECHO_RESPONSE, 0)
         .sequence(0x1234)
-        .payload(&[14, 0]);
+        .payload(&[&[14, 0], &recovery(STARTED)[..]].concat());
     assert_eq!(scene.pass(N3, &request.build(), N3), [reply.build()]);
     let request = PacketBuilder::ethernet(N3_MAC, GNB_MAC)
         .ipv6(GNB_V6, N3_V6)
@@ -173,9 +173,27 @@ fn gtpu_echo_request_is_answered_to_its_source_port() {
         .udp(2152, 2152)
         .gtpu_message(MessageType::ECHO_RESPONSE, 0)
         .sequence(7)
-        .payload(&[14, 0]);
+        .payload(&[&[14, 0], &recovery(STARTED)[..]].concat());
     assert_eq!(scene.pass(N3, &request.build(), N3), [reply.build()]);
     assert_eq!(scene.punted(PuntReason::GtpuEchoRequest), 2);
+}
+
+/// A Recovery Time Stamp element.
+fn recovery(started: u32) -> [u8; 7] {
+    let [a, b, c, d] = started.to_be_bytes();
+    [231, 0, 4, a, b, c, d]
+}
+
+/// Spec: TS 29.281 §7.2.1; TS 23.007 §18A.
+#[test]
+fn echo_request_that_tells_when_its_sender_started_is_reported_and_answered() {
+    let mut scene = Scene::new();
+    let link = PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR);
+    let request = link.gtpu_message(MessageType::ECHO_REQUEST, 0).sequence(3);
+    scene.pass(N3, &request.payload(&recovery(9)).build(), N3);
+    let told = WorkerEvent::EchoRequest { peer: ip(GNB), recovery: 9 };
+    assert_eq!(scene.take_events(), [told]);
+    assert_eq!(scene.punted(PuntReason::GtpuEchoRequest), 1);
 }
 
 #[test]
@@ -202,7 +220,7 @@ fn gtpu_signalling_is_consumed_and_reported() {
         assert_eq!(scene.punted(reason), 1, "{reason:?}");
     }
     let expected = [
-        WorkerEvent::EchoResponse { peer: ip(GNB), sequence: 1 },
+        WorkerEvent::EchoResponse { peer: ip(GNB), sequence: 1, recovery: None, at: scene.now },
         WorkerEvent::EndMarker { session: SESSION },
         WorkerEvent::ErrorIndication { peer: ip(GNB), teid: Teid(GNB_TEID) },
     ];
@@ -417,7 +435,8 @@ fn extension_header_that_must_be_understood_is_answered_with_those_that_are() {
 fn echo_request_is_sent_on_command_and_its_response_reported() {
     for (peer, is_ipv4) in [(GNB, true), (GNB_V6, false)] {
         let mut scene = Scene::new();
-        let command = WorkerCommand::SendEchoRequest { peer: ip(peer), sequence: 7 };
+        let command = WorkerCommand::SendEchoRequest { peer: ip(peer), sequence: 7, tos: 0xb8 };
+        let at = scene.now;
         scene.commands.push(command).unwrap();
         scene.step();
         let link = PacketBuilder::ethernet(GNB_MAC, N3_MAC);
@@ -425,8 +444,11 @@ fn echo_request_is_sent_on_command_and_its_response_reported() {
             true => link.ipv4(N3_ADDR, GNB).dont_fragment(),
             false => link.ipv6(N3_V6, GNB_V6),
         };
-        let request = [0x32, 1, 0, 4, 0, 0, 0, 0, 0, 7, 0, 0];
-        assert_eq!(scene.sent(N3), [outer.udp(2152, 2152).payload(&request).build()]);
+        let request = [&[0x32, 1, 0, 11, 0, 0, 0, 0, 0, 7, 0, 0], &recovery(STARTED)[..]].concat();
+        let outer = outer.tos(0xb8).udp(2152, 2152);
+        assert_eq!(scene.sent(N3), [outer.payload(&request).build()]);
+        let told = WorkerEvent::EchoSent { peer: ip(peer), sequence: 7, at };
+        assert!(scene.take_events().contains(&told));
 
         let link = PacketBuilder::ethernet(N3_MAC, GNB_MAC);
         let outer = match is_ipv4 {
@@ -434,9 +456,12 @@ fn echo_request_is_sent_on_command_and_its_response_reported() {
             false => link.ipv6(GNB_V6, N3_V6),
         };
         let response = outer.gtpu_message(MessageType::ECHO_RESPONSE, 0).sequence(7);
-        scene.pass(N3, &response.payload(&[14, 0]).build(), N3);
+        let started = [&[14, 0], &recovery(5)[..]].concat();
+        let at = scene.now;
+        scene.pass(N3, &response.payload(&started).build(), N3);
         let events = scene.take_events();
-        let told = WorkerEvent::EchoResponse { peer: ip(peer), sequence: 7 };
+        let recovery = Some(5);
+        let told = WorkerEvent::EchoResponse { peer: ip(peer), sequence: 7, recovery, at };
         assert!(events.contains(&told), "{events:?}");
         assert_eq!(scene.punted(PuntReason::GtpuEchoResponse), 1);
     }

@@ -48,6 +48,8 @@ pub const SERVER: &str = "8.8.8.8";
 pub const SERVER_V6: &str = "2001:db8:ffff::8";
 pub const TEID: u32 = 0x100;
 pub const GNB_TEID: u32 = 0xabcd;
+/// When the UPF started, as it tells GTP-U peers.
+pub const STARTED: u32 = 3_900_000_000;
 pub const SESSION: SessionIndex = SessionIndex(7);
 
 pub struct Scene {
@@ -209,6 +211,7 @@ impl Scene {
             ports: vec![N3, N6, MIXED],
             burst: 32,
             buffer_pkts_max: 512,
+            recovery_time_stamp: Some(STARTED),
         };
         let worker = Worker::new(config, readers.remove(0), event_tx, command_rx);
         let io = MemIo::new(&[N3_MAC, N6_MAC, MIXED_MAC]);

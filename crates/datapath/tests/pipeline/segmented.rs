@@ -63,8 +63,13 @@ fn frame_in_several_buffers_is_dropped() {
     let (publisher, mut readers) = build(config()).unwrap();
     let (events, _) = RingBuffer::new(1);
     let (_, commands) = RingBuffer::new(1);
-    let settings =
-        WorkerConfig { id: WorkerId(0), ports: vec![N3], burst: 32, buffer_pkts_max: 512 };
+    let settings = WorkerConfig {
+        id: WorkerId(0),
+        ports: vec![N3],
+        burst: 32,
+        buffer_pkts_max: 512,
+        recovery_time_stamp: None,
+    };
     let mut worker = Worker::new(settings, readers.remove(0), events, commands);
     let mut io = SegmentedIo(MemIo::new(&[N3_MAC]));
     io.0.inject(N3, &uplink().build());

@@ -4,22 +4,24 @@
 
 use core::net::{IpAddr, SocketAddr};
 
-use adit_pfcp::grouped::SessionRetentionInformation;
-use adit_pfcp::ie::{PfcpAsRspFlags, PfcpAuReqFlags, RecoveryTimeStamp};
+use adit_pfcp::grouped::{GtpuPathQosControlInformation, SessionRetentionInformation};
+use adit_pfcp::ie::{Nullable, PfcpAsRspFlags, PfcpAuReqFlags, RecoveryTimeStamp};
 use adit_pfcp::message::{
     AssociationReleaseRequest, AssociationReleaseResponse, AssociationSetupRequest,
     AssociationSetupResponse, AssociationUpdateRequest, AssociationUpdateResponse,
 };
-use adit_pfcp::{Cause, MessageBody};
+use adit_pfcp::{Cause, MessageBody, Repeated};
 use adit_rules::DeltaId;
 use adit_session::OwnerId;
 use adit_types::Nanos;
+use adit_types::limits::PATH_CONTROLS_MAX;
 
 use crate::association::{
     BroughtUp, DownReason, NoAssociation, NodeEvent, NodeId, PeerFacts, SetupFailure,
 };
 use crate::features::up_function_features;
 use crate::node::{Node, Request};
+use crate::path_qos::PathControl;
 use crate::refusal::Rejected;
 use crate::smf_set::SmfSet;
 use crate::transaction::Purpose;
@@ -47,6 +49,7 @@ impl Node {
             cp_function_features: message.cp_function_features.map_or(0, |f| u64::from(f.bits())),
             smf_set: SmfSet::from_ies(message.smf_set_id, message.alternative_smf_ip_addresses),
             retain: message.session_retention_information.map(|wish| retained_addresses(&wish)),
+            path_controls: path_controls(message.gtpu_path_qos_controls)?.unwrap_or_default(),
             requested_by_us: false,
         };
         self.bring_up(request.now, facts).map_err(|error| match error {
@@ -112,6 +115,8 @@ impl Node {
         if !message.cause.is_accepted() {
             return Err(SetupFailure::Refused(message.cause.code()));
         }
+        let path_controls = path_controls(message.gtpu_path_qos_controls);
+        let path_controls = path_controls.map_err(|_| SetupFailure::Malformed)?.unwrap_or_default();
         let facts = PeerFacts {
             address: response.peer(),
             node_id: NodeId::from_ie(&message.node_id),
@@ -119,6 +124,7 @@ impl Node {
             cp_function_features: message.cp_function_features.map_or(0, |f| u64::from(f.bits())),
             smf_set: SmfSet::from_ies(message.smf_set_id, message.alternative_smf_ip_addresses),
             retain: None,
+            path_controls,
             requested_by_us: true,
         };
         match self.bring_up(response.now, facts) {
@@ -174,14 +180,17 @@ impl Node {
 
     /// Returns the association whose release the peer prepares (PARPS).
     fn update_association(&mut self, request: &Request<'_>) -> Result<Option<OwnerId>, Rejected> {
-        let address = self.association_for(request.peer()).map(|association| association.address);
-        let Some(association) = address.and_then(|address| self.association_mut(address)) else {
-            return Err(Rejected::new(Cause::NoEstablishedAssociation));
-        };
+        let none = Rejected::new(Cause::NoEstablishedAssociation);
+        let known = self.association_for(request.peer()).ok_or(none)?;
+        let (address, owner) = (known.address, known.owner);
         let message = AssociationUpdateRequest::decode_body(request.body)?;
-        if NodeId::from_ie(&message.node_id) != association.node_id {
-            return Err(Rejected::new(Cause::NoEstablishedAssociation));
+        if NodeId::from_ie(&message.node_id) != known.node_id {
+            return Err(none);
         }
+        if let Some(controls) = path_controls(message.gtpu_path_qos_controls)? {
+            self.path_qos.set(request.now, owner, controls);
+        }
+        let Some(association) = self.association_mut(address) else { return Err(none) };
         if let Some(features) = message.cp_function_features {
             association.cp_function_features = u64::from(features.bits());
         }
@@ -244,6 +253,26 @@ impl Node {
         }
         Ok(self.bring_down(request.now, request.peer(), DownReason::Released))
     }
+}
+
+/// Which delays of GTP-U paths a CP function asks for: `None` when it says nothing, nothing at all
+/// when it sends the IE with length zero.
+///
+/// # Errors
+/// As [`PathControl::from_ie`]; Cause 75 for more than [`PATH_CONTROLS_MAX`].
+fn path_controls<'a>(
+    ies: Repeated<'a, Nullable<GtpuPathQosControlInformation<'a>>>,
+) -> Result<Option<Vec<PathControl>>, Rejected> {
+    if ies.is_empty() {
+        return Ok(None);
+    }
+    let given = ies.into_iter().filter_map(Nullable::value);
+    let controls: Vec<PathControl> =
+        given.map(|ie| PathControl::from_ie(&ie)).collect::<Result<_, _>>()?;
+    if controls.len() > PATH_CONTROLS_MAX {
+        return Err(Rejected::new(Cause::NoResourcesAvailable));
+    }
+    Ok(Some(controls))
 }
 
 /// The addresses whose sessions a CP function wishes to retain; none means all.

@@ -1,7 +1,8 @@
 //! Load and overload control: what responses tell CP functions that want to know.
 //!
-//! The load is the greater of two ratios: sessions to the most that fit, and requests that wait for
-//! publication to the most that may. It is told when it changed by a step, with a sequence number
+//! The load is the greatest of: what sessions take of the store (sessions, TEIDs, usage counters, the
+//! fullest pool of UE addresses), requests that wait for publication and reports that wait for their
+//! turn of the most that may, and how saturated the busiest worker is. It is told when it changed by a step, with a sequence number
 //! of its own; overload begins where the last twentieth of the capacity does.
 //! Spec: TS 29.244 §6.2.3, §6.2.4, §7.5.3.3, §7.5.3.4.
 
@@ -9,7 +10,7 @@ use core::net::IpAddr;
 
 use adit_pfcp::grouped::{LoadControlInformation, OverloadControlInformation};
 use adit_pfcp::ie::{CpFunctionFeatures, Metric, OciFlags, PfcpTimer, SequenceNumber, Timer};
-use adit_types::limits::{PENDING_MAX, SESSIONS_MAX};
+use adit_types::limits::{PENDING_MAX, REPORT_ITEMS_MAX};
 
 use crate::node::Node;
 
@@ -69,10 +70,15 @@ impl Load {
 impl Node {
     /// Per cent of the capacity in use.
     fn load_percent(&self) -> u8 {
-        let sessions_max = self.config.store.sessions_max.clamp(1, SESSIONS_MAX);
-        let sessions = self.store.reserved().sessions * 100 / sessions_max;
-        let waiting = self.answers_waiting * 100 / PENDING_MAX;
-        u8::try_from(sessions.max(waiting).min(100)).unwrap_or(100)
+        let waiting = percent(self.answers_waiting, PENDING_MAX);
+        let reports = percent(self.reports.waiting_len(), REPORT_ITEMS_MAX);
+        self.store.fill_percent().max(waiting).max(reports).max(self.worker_saturation)
+    }
+
+    /// Takes notice of how saturated the busiest worker is: which share of its turns found as many
+    /// packets as it can take. Unit: per cent, cut to 100.
+    pub fn set_worker_saturation(&mut self, percent: u8) {
+        self.worker_saturation = percent.min(100);
     }
 
     /// What a response to `peer` carries: what changed since it was last told, if it wants to know.
@@ -102,6 +108,10 @@ impl Node {
         }
         information
     }
+}
+
+fn percent(part: usize, whole: usize) -> u8 {
+    u8::try_from((part * 100 / whole).min(100)).unwrap_or(100)
 }
 
 #[cfg(test)]

@@ -1,21 +1,30 @@
-//! Node reports: what happened to the user plane paths towards GTP-U peers.
+//! Node reports: what happened to GTP-U peers and the user plane paths towards them.
 //!
-//! Every associated CP function is told, one request in flight each; what happens meanwhile waits,
-//! one state per GTP-U peer, and leaves in the next request. A failure that is over before it was
-//! told is not told. Spec: TS 29.244 §6.2.5, §7.4.5.1.
+//! Every associated CP function is told of paths that failed and recovered; of peers that restarted,
+//! if it knows such reports (RPGUR); of delays, if it asked for them. It has one request in flight;
+//! what happens meanwhile waits, one state per GTP-U peer, and leaves in the next request. A failure
+//! that is over before it was told is not told. Spec: TS 29.244 §6.2.5, §7.4.5.1.
 
 use core::net::{IpAddr, SocketAddr};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use adit_pfcp::MessageBody;
-use adit_pfcp::grouped::{UserPlanePathFailureReport, UserPlanePathRecoveryReport};
-use adit_pfcp::ie::{NodeReportType, RemoteGtpuPeer};
+use adit_pfcp::grouped::{
+    GtpuPathQosReport, PathQosInformation, PeerUpRestartReport, UserPlanePathFailureReport,
+    UserPlanePathRecoveryReport,
+};
+use adit_pfcp::ie::{
+    AveragePacketDelay, CpFunctionFeatures, EventTimeStamp, MaximumPacketDelay, MinimumPacketDelay,
+    NodeReportType, RemoteGtpuPeer, StartTime,
+};
 use adit_pfcp::message::{NodeReportRequest, NodeReportResponse};
 use adit_session::OwnerId;
 use adit_types::Nanos;
-use adit_types::limits::{NODE_REPORT_PEERS_MAX, PATHS_TO_REPORT_MAX};
+use adit_types::limits::{NODE_REPORT_DELAYS_MAX, NODE_REPORT_PEERS_MAX, PATHS_TO_REPORT_MAX};
 
+use crate::association::as_count;
 use crate::node::{Node, Request};
+use crate::path_qos::PathDelays;
 use crate::transaction::Purpose;
 
 /// State of a user plane path.
@@ -29,7 +38,17 @@ enum Path {
 #[derive(Debug, Default)]
 pub(crate) struct PathReports {
     waiting: BTreeMap<IpAddr, Path>,
+    restarted: BTreeSet<IpAddr>,
+    delays: VecDeque<PathDelays>,
     in_flight: bool,
+}
+
+/// What one request tells.
+#[derive(Debug)]
+struct Batch {
+    paths: Vec<(IpAddr, Path)>,
+    restarted: Vec<IpAddr>,
+    delays: Vec<PathDelays>,
 }
 
 impl PathReports {
@@ -48,14 +67,37 @@ impl PathReports {
         }
     }
 
+    fn push_restart(&mut self, gtpu_peer: IpAddr) -> bool {
+        let has_room = self.restarted.len() < PATHS_TO_REPORT_MAX;
+        if has_room {
+            self.restarted.insert(gtpu_peer);
+        }
+        has_room
+    }
+
+    fn push_delays(&mut self, delays: PathDelays) -> bool {
+        let has_room = self.delays.len() < PATHS_TO_REPORT_MAX;
+        if has_room {
+            self.delays.push_back(delays);
+        }
+        has_room
+    }
+
     /// What the next request tells; it counts as in flight from now on.
-    fn start(&mut self) -> Option<Vec<(IpAddr, Path)>> {
-        if self.in_flight || self.waiting.is_empty() {
+    fn start(&mut self) -> Option<Batch> {
+        let is_idle =
+            self.waiting.is_empty() && self.restarted.is_empty() && self.delays.is_empty();
+        if self.in_flight || is_idle {
             return None;
         }
         self.in_flight = true;
-        let next = || self.waiting.pop_first();
-        Some(std::iter::from_fn(next).take(NODE_REPORT_PEERS_MAX).collect())
+        let paths = std::iter::from_fn(|| self.waiting.pop_first()).take(NODE_REPORT_PEERS_MAX);
+        let paths = paths.collect();
+        let restarted = std::iter::from_fn(|| self.restarted.pop_first());
+        let restarted = restarted.take(NODE_REPORT_PEERS_MAX).collect();
+        let count = self.delays.len().min(NODE_REPORT_DELAYS_MAX);
+        let delays = self.delays.drain(..count).collect();
+        Some(Batch { paths, restarted, delays })
     }
 }
 
@@ -75,8 +117,34 @@ impl Node {
     fn report_path(&mut self, now: Nanos, gtpu_peer: IpAddr, path: Path) {
         let associated = self.peers.values_mut().filter(|peer| peer.association.is_some());
         let lost = associated.filter_map(|peer| (!peer.paths.push(gtpu_peer, path)).then_some(()));
-        self.counters.scalars.node_reports_lost_queue_full +=
-            crate::association::as_count(lost.count());
+        self.counters.scalars.node_reports_lost_queue_full += as_count(lost.count());
+        self.send_node_reports(now);
+    }
+
+    /// Tells the CP functions that know such reports that a GTP-U peer restarted.
+    /// Spec: TS 29.244 §7.4.5.1.6; TS 23.007 §18A.
+    pub(crate) fn report_peer_restart(&mut self, now: Nanos, gtpu_peer: IpAddr) {
+        let feature = u64::from(CpFunctionFeatures::RPGUR.bits());
+        let knows = |peer: &&mut crate::association::Peer| {
+            let association = peer.association.as_ref();
+            association.is_some_and(|a| a.cp_function_features & feature != 0)
+        };
+        let peers = self.peers.values_mut().filter(knows);
+        let lost = peers.filter_map(|peer| (!peer.paths.push_restart(gtpu_peer)).then_some(()));
+        self.counters.scalars.node_reports_lost_queue_full += as_count(lost.count());
+        self.send_node_reports(now);
+    }
+
+    /// Tells CP functions the delays that they asked for. Spec: TS 29.244 §7.4.5.1.5.
+    pub(crate) fn report_path_delays(&mut self, now: Nanos, reports: Vec<(OwnerId, PathDelays)>) {
+        for (owner, delays) in reports {
+            let is_of = |peer: &&mut crate::association::Peer| {
+                peer.association.as_ref().is_some_and(|association| association.owner == owner)
+            };
+            let peer = self.peers.values_mut().find(is_of);
+            let lost = peer.is_some_and(|peer| !peer.paths.push_delays(delays));
+            self.counters.scalars.node_reports_lost_queue_full += u64::from(lost);
+        }
         self.send_node_reports(now);
     }
 
@@ -90,30 +158,34 @@ impl Node {
                 Some((association.owner, to, peer.paths.start()?))
             })
             .collect();
-        for (owner, to, paths) in due {
-            self.send_node_report(now, owner, to, &paths);
+        for (owner, to, batch) in due {
+            self.send_node_report(now, owner, to, &batch);
         }
     }
 
-    fn send_node_report(
-        &mut self,
-        now: Nanos,
-        owner: OwnerId,
-        to: SocketAddr,
-        paths: &[(IpAddr, Path)],
-    ) {
+    fn send_node_report(&mut self, now: Nanos, owner: OwnerId, to: SocketAddr, batch: &Batch) {
         let of = |path| -> Vec<RemoteGtpuPeer<'_>> {
-            let peers = paths.iter().filter(|&&(_, of)| of == path);
+            let peers = batch.paths.iter().filter(|&&(_, of)| of == path);
             peers.map(|&(gtpu_peer, _)| remote_gtpu_peer(gtpu_peer)).collect()
         };
         let (failed, recovered) = (of(Path::Failed), of(Path::Recovered));
+        let restarted: Vec<_> =
+            batch.restarted.iter().map(|&peer| remote_gtpu_peer(peer)).collect();
+        let information: Vec<_> = batch.delays.iter().map(information).collect();
+        let wall = self.wall;
+        let delays = batch.delays.iter().zip(&information).map(|(delays, information)| {
+            let (peer, at) = (remote_gtpu_peer(delays.peer), EventTimeStamp(wall.ntp(delays.at)));
+            let information = information.as_slice().into();
+            let mut report = GtpuPathQosReport::new(peer, delays.triggers, at, information);
+            report.start_time = Some(StartTime(wall.ntp(delays.start)));
+            report
+        });
+        let delays: Vec<_> = delays.collect();
         let mut report_type = NodeReportType::default();
-        if !failed.is_empty() {
-            report_type |= NodeReportType::UPFR;
-        }
-        if !recovered.is_empty() {
-            report_type |= NodeReportType::UPRR;
-        }
+        report_type.set(NodeReportType::UPFR, !failed.is_empty());
+        report_type.set(NodeReportType::UPRR, !recovered.is_empty());
+        report_type.set(NodeReportType::PURR, !restarted.is_empty());
+        report_type.set(NodeReportType::GPQR, !delays.is_empty());
         let node_id = self.config.node_id.clone();
         let mut body = NodeReportRequest::new(node_id.to_ie(), report_type);
         if !failed.is_empty() {
@@ -124,6 +196,11 @@ impl Node {
             let report = UserPlanePathRecoveryReport::new(recovered.as_slice().into());
             body.user_plane_path_recovery_report = Some(report);
         }
+        if !restarted.is_empty() {
+            let report = PeerUpRestartReport::new(restarted.as_slice().into());
+            body.peer_up_restart_report = Some(report);
+        }
+        body.gtpu_path_qos_reports = delays.as_slice().into();
         self.send_request(now, to, &body, Purpose::NodeReport { owner });
     }
 
@@ -164,4 +241,21 @@ fn remote_gtpu_peer(addr: IpAddr) -> RemoteGtpuPeer<'static> {
         IpAddr::V6(addr) => peer.v6 = Some(addr),
     }
     peer
+}
+
+/// The groups of one report, by traffic class.
+fn information(delays: &PathDelays) -> Vec<PathQosInformation<'static>> {
+    let groups = delays.delays.iter().map(|(marking, delays)| {
+        let mut group = PathQosInformation::new(AveragePacketDelay(millis(delays.average)));
+        group.minimum_packet_delay = Some(MinimumPacketDelay(millis(delays.least)));
+        group.maximum_packet_delay = Some(MaximumPacketDelay(millis(delays.greatest)));
+        group.transport_level_marking = *marking;
+        group
+    });
+    groups.collect()
+}
+
+/// Whole milliseconds, rounded up: what takes time is not told to take none.
+fn millis(span: Nanos) -> u32 {
+    u32::try_from(span.0.div_ceil(1_000_000)).unwrap_or(u32::MAX)
 }

@@ -308,6 +308,11 @@ impl Reports {
         lost
     }
 
+    /// Items that wait, of all sessions.
+    pub const fn waiting_len(&self) -> usize {
+        self.waiting_count
+    }
+
     /// Usage of a session that waits for its turn.
     pub fn waiting_usage(&self, up_seid: Seid) -> Vec<UsageReport> {
         let waiting = self.queues.get(&up_seid).into_iter().flat_map(|queue| &queue.waiting);
@@ -452,8 +457,14 @@ impl Node {
             WorkerEvent::ErrorIndication { peer, teid } => {
                 self.report_error_indication(now, GtpuTunnel { teid, addr: peer });
             }
-            WorkerEvent::EchoResponse { peer, sequence } => {
-                self.handle_echo_response(now, peer, sequence);
+            WorkerEvent::EchoResponse { peer, sequence, recovery, at } => {
+                self.handle_echo_response(now, peer, sequence, at);
+                recovery.into_iter().for_each(|started| self.hear_recovery(now, peer, started));
+            }
+            WorkerEvent::EchoRequest { peer, recovery } => self.hear_recovery(now, peer, recovery),
+            WorkerEvent::EchoSent { peer, sequence, at } => {
+                let reports = self.path_qos.sent(peer, sequence, at);
+                self.report_path_delays(now, reports);
             }
             WorkerEvent::UsageLimit { session, slot, generation } => {
                 let outcome = self.store.handle_usage_limit(now, session, slot, generation);

@@ -140,6 +140,18 @@ pub fn establish(sequence: u32, script: &SessionScript) -> Vec<u8> {
     establish_with(sequence, script, |_| {})
 }
 
+/// An establishment that leaves the UE's IPv4 address to the UP function.
+pub fn choosing(sequence: u32, cp_seid: u64) -> Vec<u8> {
+    establish_with(sequence, &SessionScript::new(cp_seid, 1), |body| {
+        let mut pdrs: Vec<_> = body.create_pdrs.iter().collect();
+        for (pdr, destination) in pdrs.iter_mut().zip([false, true]) {
+            let ue = UeIpAddress { choose_v4: true, destination, ..UeIpAddress::default() };
+            pdr.pdi.ue_ip_addresses = list([ue]).into();
+        }
+        body.create_pdrs = Vec::leak(pdrs)[..].into();
+    })
+}
+
 pub fn modify_with(
     sequence: u32,
     up_seid: Seid,

@@ -20,10 +20,10 @@ pub use far::{
     UpdateBar, UpdateDuplicatingParameters, UpdateFar, UpdateForwardingParameters,
 };
 pub use node::{
-    ApplicationIdsPfds, LoadControlInformation, OverloadControlInformation,
-    PartialFailureInformation, PeerUpRestartReport, PfdContext, SessionChangeInfo,
-    SessionRetentionInformation, UeIpAddressPoolInformation, UeIpAddressUsageInformation,
-    UserPlanePathFailureReport, UserPlanePathRecoveryReport,
+    ApplicationIdsPfds, GtpuPathQosControlInformation, GtpuPathQosReport, LoadControlInformation,
+    OverloadControlInformation, PartialFailureInformation, PathQosInformation, PeerUpRestartReport,
+    PfdContext, SessionChangeInfo, SessionRetentionInformation, UeIpAddressPoolInformation,
+    UeIpAddressUsageInformation, UserPlanePathFailureReport, UserPlanePathRecoveryReport,
 };
 pub use pdr::{CreatePdr, CreatedPdr, EthernetPacketFilter, Pdi, RemovePdr, UpdatePdr, UpdatedPdr};
 pub use qer::{CreateQer, RemoveQer, UpdateQer};
@@ -62,6 +62,9 @@ pub fn members(ie_type: IeType) -> &'static [Member] {
         IeType::USER_PLANE_PATH_FAILURE_REPORT => UserPlanePathFailureReport::MEMBERS,
         IeType::USER_PLANE_PATH_RECOVERY_REPORT => UserPlanePathRecoveryReport::MEMBERS,
         IeType::PEER_UP_RESTART_REPORT => PeerUpRestartReport::MEMBERS,
+        IeType::GTP_U_PATH_QOS_CONTROL_INFORMATION => GtpuPathQosControlInformation::MEMBERS,
+        IeType::GTP_U_PATH_QOS_REPORT => GtpuPathQosReport::MEMBERS,
+        IeType::QOS_INFORMATION_IN_GTP_U_PATH_QOS_REPORT => PathQosInformation::MEMBERS,
         IeType::APPLICATION_IDS_PFDS => ApplicationIdsPfds::MEMBERS,
         IeType::PFD_CONTEXT => PfdContext::MEMBERS,
         IeType::PFCP_SESSION_CHANGE_INFO => SessionChangeInfo::MEMBERS,

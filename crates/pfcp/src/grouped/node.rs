@@ -3,9 +3,11 @@
 use crate::body::bodies;
 use crate::cause::Cause;
 use crate::ie::{
-    AlternativeSmfIpAddress, ApplicationId, CpIpAddress, CpPfcpEntityIpAddress, FailedRuleId,
-    FqCsid, GroupId, IpVersion, Metric, NetworkInstance, NumberOfUeIpAddresses, OciFlags,
-    OffendingIeInformation, PfcpTimer, PfdContents, RemoteGtpuPeer, SNssai, SequenceNumber,
+    AlternativeSmfIpAddress, ApplicationId, AveragePacketDelay, CpIpAddress, CpPfcpEntityIpAddress,
+    EventTimeStamp, FailedRuleId, FqCsid, GroupId, GtpuPathInterfaceType, IpVersion,
+    MaximumPacketDelay, MeasurementPeriod, Metric, MinimumPacketDelay, NetworkInstance,
+    NumberOfUeIpAddresses, OciFlags, OffendingIeInformation, PfcpTimer, PfdContents,
+    QosReportTrigger, RemoteGtpuPeer, SNssai, SequenceNumber, StartTime, TransportLevelMarking,
     UeIpAddressPoolIdentity, ValidityTimer,
 };
 
@@ -68,6 +70,39 @@ bodies! {
     /// GTP-U peers that restarted. Spec: TS 29.244 §7.4.5.1.6.
     group PeerUpRestartReport = PEER_UP_RESTART_REPORT {
         remote_gtpu_peers: Ms REMOTE_GTP_U_PEER => RemoteGtpuPeer<'a>,
+    }
+
+    /// Paths of which delays shall be measured, and when to report them. Spec: TS 29.244 §7.4.4.1.3.
+    group GtpuPathQosControlInformation = GTP_U_PATH_QOS_CONTROL_INFORMATION {
+        remote_gtpu_peers: Cs REMOTE_GTP_U_PEER => RemoteGtpuPeer<'a>,
+        interface_type: C GTP_U_PATH_INTERFACE_TYPE => GtpuPathInterfaceType,
+        qos_report_trigger: M QOS_REPORT_TRIGGER => QosReportTrigger,
+        transport_level_markings: Cs TRANSPORT_LEVEL_MARKING => TransportLevelMarking,
+        measurement_period: C MEASUREMENT_PERIOD => MeasurementPeriod,
+        /// A threshold, as the two that follow.
+        average_packet_delay: C AVERAGE_PACKET_DELAY => AveragePacketDelay,
+        minimum_packet_delay: C MINIMUM_PACKET_DELAY => MinimumPacketDelay,
+        maximum_packet_delay: C MAXIMUM_PACKET_DELAY => MaximumPacketDelay,
+        /// The least time between two reports of a threshold.
+        minimum_waiting_time: C TIMER => PfcpTimer,
+    }
+
+    /// Delays of a GTP-U path. Spec: TS 29.244 §7.4.5.1.5.
+    group GtpuPathQosReport = GTP_U_PATH_QOS_REPORT {
+        remote_gtpu_peer: M REMOTE_GTP_U_PEER => RemoteGtpuPeer<'a>,
+        interface_type: O GTP_U_PATH_INTERFACE_TYPE => GtpuPathInterfaceType,
+        qos_report_trigger: M QOS_REPORT_TRIGGER => QosReportTrigger,
+        event_time_stamp: M TIME_STAMP => EventTimeStamp,
+        start_time: O START_TIME => StartTime,
+        qos_information: Ms QOS_INFORMATION_IN_GTP_U_PATH_QOS_REPORT => PathQosInformation<'a>,
+    }
+
+    /// Delays in one traffic class. Spec: TS 29.244 §7.4.5.1.5, table 7.4.5.1.5-2.
+    group PathQosInformation = QOS_INFORMATION_IN_GTP_U_PATH_QOS_REPORT {
+        average_packet_delay: M AVERAGE_PACKET_DELAY => AveragePacketDelay,
+        minimum_packet_delay: O MINIMUM_PACKET_DELAY => MinimumPacketDelay,
+        maximum_packet_delay: O MAXIMUM_PACKET_DELAY => MaximumPacketDelay,
+        transport_level_marking: O TRANSPORT_LEVEL_MARKING => TransportLevelMarking,
     }
 
     /// PFDs of one application; without a context they are withdrawn. Spec: TS 29.244 §7.4.3.1,

@@ -279,6 +279,19 @@ flag_sets! {
         5 VSR "Vendor-Specific Report.",
     }
 
+    /// Why delays of a GTP-U path are reported. Spec: TS 29.244 §8.2.165.
+    QosReportTrigger: u8, QOS_REPORT_TRIGGER, 1, 1 {
+        0 PER "Periodic.",
+        1 THR "A threshold was exceeded.",
+        2 IRE "Immediate report.",
+    }
+
+    /// Reference points of GTP-U paths. Spec: TS 29.244 §8.2.166.
+    GtpuPathInterfaceType: u8, GTP_U_PATH_INTERFACE_TYPE, 1, 1 {
+        0 N9 "Between UPFs.",
+        1 N3 "Towards the access network.",
+    }
+
     /// Scope of overload information. Spec: TS 29.244 §8.2.76.
     OciFlags: u8, OCI_FLAGS, 1, 1 {
         0 AOCI "Associated with the Node ID.",

@@ -39,11 +39,12 @@ pub use code::{
 pub use ethernet::{CTag, EthernetFilterId, Ethertype, MacAddressFields, STag, VlanTag};
 pub use flags::{
     ApplyAction, AssociationReleaseRequest, CpFunctionFeatures, DataStatus,
-    EthernetFilterProperties, EthernetPduSessionInformation, IpVersion, MeasurementInformation,
-    MeasurementMethod, MtEdtControlInformation, NodeReportType, OciFlags, PfcpAsReqFlags,
-    PfcpAsRspFlags, PfcpAuReqFlags, PfcpSdRspFlags, PfcpSeReqFlags, PfcpSmReqFlags, PfcpSrReqFlags,
-    PfcpSrRspFlags, Proxying, QerControlIndications, QerIndications, ReportType, ReportingTriggers,
-    Rqi, UpFunctionFeatures, UsageInformation, UsageReportTrigger,
+    EthernetFilterProperties, EthernetPduSessionInformation, GtpuPathInterfaceType, IpVersion,
+    MeasurementInformation, MeasurementMethod, MtEdtControlInformation, NodeReportType, OciFlags,
+    PfcpAsReqFlags, PfcpAsRspFlags, PfcpAuReqFlags, PfcpSdRspFlags, PfcpSeReqFlags, PfcpSmReqFlags,
+    PfcpSrReqFlags, PfcpSrRspFlags, Proxying, QerControlIndications, QerIndications,
+    QosReportTrigger, ReportType, ReportingTriggers, Rqi, UpFunctionFeatures, UsageInformation,
+    UsageReportTrigger,
 };
 pub use flow::{FlowDirection, FlowInformation, SdfFilter, SdfFilterId};
 pub use fq_csid::{FqCsid, FqCsidNode};
@@ -66,12 +67,13 @@ pub use rate::{
 pub(crate) use reader::Reader;
 pub use rule_id::FailedRuleId;
 pub use scalar::{
-    ActivationTime, AdditionalUsageReportsInformation, AggregatedUrrId, AveragingWindow,
-    DeactivationTime, DlBufferingDuration, DlBufferingSuggestedPacketCount, DlDataPacketsSize,
-    DownlinkDataNotificationDelay, DownlinkDataServiceInformation, DurationMeasurement, EndTime,
-    EthernetInactivityTimer, EventQuota, EventThreshold, EventTimeStamp, GracefulReleasePeriod,
-    InactivityDetectionTime, LinkedUrrId, MarId, MeasurementPeriod, Metric, MonitoringTime,
-    Multiplier, NumberOfReports, NumberOfUeIpAddresses, OffendingIe, OffendingIeInformation,
+    ActivationTime, AdditionalUsageReportsInformation, AggregatedUrrId, AveragePacketDelay,
+    AveragingWindow, DeactivationTime, DlBufferingDuration, DlBufferingSuggestedPacketCount,
+    DlDataPacketsSize, DownlinkDataNotificationDelay, DownlinkDataServiceInformation,
+    DurationMeasurement, EndTime, EthernetInactivityTimer, EventQuota, EventThreshold,
+    EventTimeStamp, GracefulReleasePeriod, InactivityDetectionTime, LinkedUrrId, MarId,
+    MaximumPacketDelay, MeasurementPeriod, Metric, MinimumPacketDelay, MonitoringTime, Multiplier,
+    NumberOfReports, NumberOfUeIpAddresses, OffendingIe, OffendingIeInformation,
     PagingPolicyIndicator, PfcpTimer, QerCorrelationId, QueryUrrReference, QuotaHoldingTime,
     QuotaValidityTime, RecoveryTimeStamp, SNssai, SequenceNumber, SrrId, StartTime,
     SubsequentEventQuota, SubsequentEventThreshold, SubsequentTimeQuota, SubsequentTimeThreshold,

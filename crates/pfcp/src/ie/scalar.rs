@@ -129,6 +129,12 @@ scalars! {
     SrrId, SRR_ID, u8;
     /// Unit: octets. Spec: TS 29.244 §8.2.173.
     DlDataPacketsSize, DL_DATA_PACKETS_SIZE, u16;
+    /// Unit: milliseconds. Spec: TS 29.244 §8.2.162.
+    AveragePacketDelay, AVERAGE_PACKET_DELAY, u32;
+    /// Unit: milliseconds. Spec: TS 29.244 §8.2.163.
+    MinimumPacketDelay, MINIMUM_PACKET_DELAY, u32;
+    /// Unit: milliseconds. Spec: TS 29.244 §8.2.164.
+    MaximumPacketDelay, MAXIMUM_PACKET_DELAY, u32;
     /// Unit: seconds. Spec: TS 29.244 §8.2.184.
     ValidityTimer, VALIDITY_TIMER, u16;
 }

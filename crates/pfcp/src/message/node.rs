@@ -3,13 +3,13 @@
 use crate::body::bodies;
 use crate::cause::Cause;
 use crate::grouped::{
-    ApplicationIdsPfds, PeerUpRestartReport, SessionChangeInfo, SessionRetentionInformation,
-    UeIpAddressPoolInformation, UeIpAddressUsageInformation, UserPlanePathFailureReport,
-    UserPlanePathRecoveryReport,
+    ApplicationIdsPfds, GtpuPathQosControlInformation, GtpuPathQosReport, PeerUpRestartReport,
+    SessionChangeInfo, SessionRetentionInformation, UeIpAddressPoolInformation,
+    UeIpAddressUsageInformation, UserPlanePathFailureReport, UserPlanePathRecoveryReport,
 };
 use crate::ie::{
     AlternativeSmfIpAddress, CpFunctionFeatures, FqCsid, GracefulReleasePeriod, NfInstanceId,
-    NodeId, NodeReportType, OffendingIe, PfcpAsReqFlags, PfcpAsRspFlags, PfcpAuReqFlags,
+    NodeId, NodeReportType, Nullable, OffendingIe, PfcpAsReqFlags, PfcpAsRspFlags, PfcpAuReqFlags,
     RecoveryTimeStamp, SmfSetId, SourceIpAddress, UpFunctionFeatures,
     UserPlaneIpResourceInformation, VendorSpecificNodeReportType,
 };
@@ -55,6 +55,8 @@ bodies! {
             SessionRetentionInformation<'a>,
         nf_instance_id: O NF_INSTANCE_ID => NfInstanceId,
         pfcp_as_req_flags: O PFCPASREQ_FLAGS => PfcpAsReqFlags,
+        gtpu_path_qos_controls: Cs GTP_U_PATH_QOS_CONTROL_INFORMATION =>
+            Nullable<GtpuPathQosControlInformation<'a>>,
     }
 
     /// Spec: TS 29.244 §7.4.4.2.
@@ -72,6 +74,8 @@ bodies! {
         smf_set_id: C SMF_SET_ID => SmfSetId<'a>,
         pfcp_as_rsp_flags: O PFCPASRSP_FLAGS => PfcpAsRspFlags,
         nf_instance_id: O NF_INSTANCE_ID => NfInstanceId,
+        gtpu_path_qos_controls: Cs GTP_U_PATH_QOS_CONTROL_INFORMATION =>
+            Nullable<GtpuPathQosControlInformation<'a>>,
     }
 
     /// Spec: TS 29.244 §7.4.4.3.
@@ -88,6 +92,9 @@ bodies! {
         smf_set_id: O SMF_SET_ID => SmfSetId<'a>,
         ue_ip_address_usages: Os UE_IP_ADDRESS_USAGE_INFORMATION =>
             UeIpAddressUsageInformation<'a>,
+        /// Length zero ends the measurements.
+        gtpu_path_qos_controls: Cs GTP_U_PATH_QOS_CONTROL_INFORMATION =>
+            Nullable<GtpuPathQosControlInformation<'a>>,
     }
 
     /// Spec: TS 29.244 §7.4.4.4.
@@ -121,6 +128,7 @@ bodies! {
             UserPlanePathFailureReport<'a>,
         user_plane_path_recovery_report: C USER_PLANE_PATH_RECOVERY_REPORT =>
             UserPlanePathRecoveryReport<'a>,
+        gtpu_path_qos_reports: Cs GTP_U_PATH_QOS_REPORT => GtpuPathQosReport<'a>,
         peer_up_restart_report: C PEER_UP_RESTART_REPORT => PeerUpRestartReport<'a>,
         vendor_specific_node_report_type: C VENDOR_SPECIFIC_NODE_REPORT_TYPE =>
             VendorSpecificNodeReportType<'a>,

@@ -72,7 +72,8 @@ macro_rules! leaves {
 leaves! {
     owned:
         ActivationTime, AdditionalUsageReportsInformation, AggregatedUrrId,
-        AlternativeSmfIpAddress, ApplyAction, AssociationReleaseRequest, AveragingWindow, BarId,
+        AlternativeSmfIpAddress, ApplyAction, AssociationReleaseRequest, AveragePacketDelay,
+        AveragingWindow, GtpuPathInterfaceType, MaximumPacketDelay, MinimumPacketDelay, QosReportTrigger, BarId,
         CTag, Cause, CpFunctionFeatures, CpIpAddress, CpPfcpEntityIpAddress, DataStatus, DeactivationTime,
         DestinationInterface, DlBufferingDuration, DlBufferingSuggestedPacketCount,
         DlDataPacketsSize, DlFlowLevelMarking, DownlinkDataNotificationDelay,

@@ -378,7 +378,21 @@ fn node_messages(visit: &mut impl FnMut(Vec<u8>)) {
         NumberOfUeIpAddresses { v4: Some(1000), v6: Some(64) },
         NetworkInstance(b"internet"),
     )];
+    let watched = [RemoteGtpuPeer { v4: Some(V4), v6: Some(V6), ..<_>::default() }];
+    let markings = [TransportLevelMarking(0xb8fc)];
+    let controls = [Nullable::Value(GtpuPathQosControlInformation {
+        remote_gtpu_peers: Repeated::from(&watched),
+        interface_type: Some(GtpuPathInterfaceType::N9 | GtpuPathInterfaceType::N3),
+        transport_level_markings: Repeated::from(&markings),
+        measurement_period: Some(MeasurementPeriod(60)),
+        average_packet_delay: Some(AveragePacketDelay(5)),
+        minimum_packet_delay: Some(MinimumPacketDelay(4)),
+        maximum_packet_delay: Some(MaximumPacketDelay(20)),
+        minimum_waiting_time: Some(PfcpTimer(Timer::from_secs(30))),
+        ..GtpuPathQosControlInformation::new(QosReportTrigger::PER | QosReportTrigger::THR)
+    })];
     visit(octets(&AssociationUpdateRequest {
+        gtpu_path_qos_controls: Repeated::from(&controls),
         association_release_request: Some(adit_pfcp::ie::AssociationReleaseRequest::SARR),
         graceful_release_period: Some(GracefulReleasePeriod(Timer::from_secs(90))),
         pfcp_au_req_flags: Some(PfcpAuReqFlags::PARPS),
@@ -390,11 +404,32 @@ fn node_messages(visit: &mut impl FnMut(Vec<u8>)) {
     visit(octets(&AssociationReleaseResponse::new(node_id(), Cause::NoEstablishedAssociation)));
     visit(octets(&VersionNotSupportedResponse::new()));
     let peers = [RemoteGtpuPeer { v4: Some(V4), ..<_>::default() }];
+    let information = [PathQosInformation {
+        minimum_packet_delay: Some(MinimumPacketDelay(1)),
+        maximum_packet_delay: Some(MaximumPacketDelay(9)),
+        transport_level_marking: Some(TransportLevelMarking(0xb8fc)),
+        ..PathQosInformation::new(AveragePacketDelay(3))
+    }];
+    let delays = [GtpuPathQosReport {
+        interface_type: Some(GtpuPathInterfaceType::N3),
+        start_time: Some(StartTime(3_900_000_000)),
+        ..GtpuPathQosReport::new(
+            peers[0],
+            QosReportTrigger::PER,
+            EventTimeStamp(3_900_000_060),
+            Repeated::from(&information),
+        )
+    }];
     visit(octets(&NodeReportRequest {
         user_plane_path_failure_report: Some(UserPlanePathFailureReport::new(Repeated::from(
             &peers,
         ))),
-        ..NodeReportRequest::new(node_id(), NodeReportType::UPFR)
+        gtpu_path_qos_reports: Repeated::from(&delays),
+        peer_up_restart_report: Some(PeerUpRestartReport::new(Repeated::from(&peers))),
+        ..NodeReportRequest::new(
+            node_id(),
+            NodeReportType::UPFR | NodeReportType::GPQR | NodeReportType::PURR,
+        )
     }));
     visit(octets(&NodeReportResponse::new(node_id(), Cause::RequestAccepted)));
     set_messages(visit);

@@ -35,6 +35,10 @@ impl SessionIndexAllocator {
         self.free.push(index);
     }
 
+    pub const fn max_count(&self) -> usize {
+        self.max
+    }
+
     pub const fn reserved_count(&self) -> usize {
         self.fresh - self.free.len()
     }

@@ -121,6 +121,15 @@ impl UeIpAllocator {
         self.pools.iter().map(|pool| pool.held.len()).sum()
     }
 
+    /// How full the fullest pool is, 0 without pools. Unit: per cent.
+    pub fn fill_percent(&self) -> u8 {
+        let fill = |pool: &Pool| {
+            let count = usize::try_from(pool.range.count).unwrap_or(usize::MAX);
+            crate::fill::percent(pool.held.len(), count)
+        };
+        self.pools.iter().map(fill).max().unwrap_or(0)
+    }
+
     /// Pools of the family that serve the network instance and, if one is named, are it.
     pub fn candidates(
         &self,

@@ -1,0 +1,66 @@
+//! How saturated a worker is: the share of its turns that found as many packets as a turn takes.
+//!
+//! A worker polls, so that the time it is awake tells nothing; full bursts tell that packets wait.
+//! One word per worker, written by it and read by the control thread.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// Turns between two readings: some hundredths of a second.
+const TURNS: u32 = 1 << 16;
+
+/// What the control thread reads. Unit: per cent.
+#[derive(Debug, Clone, Default)]
+pub struct Saturation(Arc<AtomicU8>);
+
+impl Saturation {
+    /// The last reading.
+    pub fn percent(&self) -> u8 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What a worker counts.
+#[derive(Debug)]
+pub struct Meter {
+    gauge: Saturation,
+    turns: u32,
+    full: u32,
+}
+
+impl Meter {
+    pub fn new(gauge: Saturation) -> Self {
+        Self { gauge, turns: 0, full: 0 }
+    }
+
+    /// Counts a turn. Cost: two additions, and one store in many turns.
+    pub fn turn(&mut self, is_full: bool) {
+        self.turns += 1;
+        self.full += u32::from(is_full);
+        if self.turns == TURNS {
+            let percent = u8::try_from(self.full * 100 / TURNS).unwrap_or(100);
+            self.gauge.0.store(percent, Ordering::Relaxed);
+            (self.turns, self.full) = (0, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reading_is_the_share_of_full_turns_and_falls_when_they_end() {
+        let gauge = Saturation::default();
+        let mut meter = Meter::new(gauge.clone());
+        for turn in 0..TURNS {
+            assert_eq!(gauge.percent(), 0);
+            meter.turn(turn % 4 != 0);
+        }
+        assert_eq!(gauge.percent(), 75);
+        (0..TURNS).for_each(|_| meter.turn(true));
+        assert_eq!(gauge.percent(), 100);
+        (0..TURNS).for_each(|_| meter.turn(false));
+        assert_eq!(gauge.percent(), 0);
+    }
+}

@@ -1,0 +1,471 @@
+//! Delays of GTP-U paths, measured for the CP functions that ask for them.
+//!
+//! Each path and traffic class of interest gets an Echo Request a second; half of the round trip
+//! is the packet delay. Every CP function has a window of its own over the delays of a path: it
+//! ends with a periodic report, and with a report of a crossed threshold where there is no period.
+//! Paths whose requests stay unanswered have no delay to tell; `path` tells of those.
+//! Spec: TS 29.244 §5.24.5, §7.4.4.1.3, §7.4.5.1.5; TS 23.501 §5.33.3.3.
+
+use core::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use adit_pfcp::grouped::GtpuPathQosControlInformation;
+use adit_pfcp::ie::{GtpuPathInterfaceType, QosReportTrigger, TransportLevelMarking};
+use adit_pfcp::{Cause, IeType};
+use adit_rules::WorkerCommand;
+use adit_session::{FarSide, OwnerId};
+use adit_types::Nanos;
+use adit_types::limits::{COMMAND_RING_LEN, PATH_PROBES_MAX, PATH_TRAFFIC_CLASSES_MAX};
+
+use crate::association::as_count;
+use crate::node::Node;
+use crate::refusal::Rejected;
+
+/// Time between two measurements of one path: the shortest period of reports has one.
+const PROBE_INTERVAL: Nanos = Nanos::from_secs(1);
+
+/// Parts of the interval over which the paths are spread.
+const PROBE_PHASES: u64 = 64;
+
+/// Measurements of a window that no period ends.
+const WINDOW_SAMPLES: u64 = 10;
+
+/// This bit of a sequence number tells that the Echo Request measures; those of `path` lack it.
+pub(crate) const MEASURES: u16 = 0x8000;
+
+/// What is measured: a GTP-U peer, and the ToS or Traffic Class of the Echo Request.
+type Key = (IpAddr, u8);
+
+/// Average, least and greatest delay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Delays<T> {
+    pub average: T,
+    pub least: T,
+    pub greatest: T,
+}
+
+/// One GTP-U Path QoS Control Information.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PathControl {
+    peers: BTreeSet<IpAddr>,
+    interfaces: GtpuPathInterfaceType,
+    triggers: QosReportTrigger,
+    markings: Vec<TransportLevelMarking>,
+    /// `Nanos(0)`: no periodic reports.
+    period: Nanos,
+    thresholds: Delays<Option<Nanos>>,
+    wait: Nanos,
+}
+
+impl PathControl {
+    /// The contents of the IE.
+    ///
+    /// # Errors
+    /// Cause 67 without what its triggers need, or without any path; 69 without a trigger; 75 for
+    /// more traffic classes than fit. Spec: TS 29.244 §7.4.4.1.3.
+    pub fn from_ie(ie: &GtpuPathQosControlInformation<'_>) -> Result<Self, Rejected> {
+        let missing = |ie| Err(Rejected::with_ie(Cause::ConditionalIeMissing, ie));
+        let peers = ie.remote_gtpu_peers.into_iter();
+        let peers: BTreeSet<IpAddr> =
+            peers.flat_map(|at| [at.v4.map(IpAddr::V4), at.v6.map(IpAddr::V6)]).flatten().collect();
+        let millis = |value: u32| Nanos::from_millis(value.into());
+        let control = Self {
+            peers,
+            interfaces: ie.interface_type.unwrap_or_default(),
+            triggers: ie.qos_report_trigger,
+            markings: ie.transport_level_markings.into_iter().collect(),
+            period: ie.measurement_period.map_or(Nanos(0), |s| Nanos::from_secs(s.0.into())),
+            thresholds: Delays {
+                average: ie.average_packet_delay.map(|delay| millis(delay.0)),
+                least: ie.minimum_packet_delay.map(|delay| millis(delay.0)),
+                greatest: ie.maximum_packet_delay.map(|delay| millis(delay.0)),
+            },
+            wait: ie.minimum_waiting_time.map_or(Nanos(0), |timer| {
+                timer.0.as_secs().map_or(Nanos::NEVER, |s| Nanos::from_secs(s.into()))
+            }),
+        };
+        let Delays { average, least, greatest } = control.thresholds;
+        let known = QosReportTrigger::PER | QosReportTrigger::THR | QosReportTrigger::IRE;
+        if !control.triggers.intersects(known) {
+            let trigger = IeType::QOS_REPORT_TRIGGER;
+            return Err(Rejected::with_ie(Cause::MandatoryIeIncorrect, trigger));
+        }
+        if control.peers.is_empty() && control.interfaces.is_empty() {
+            return missing(IeType::REMOTE_GTP_U_PEER);
+        }
+        if control.triggers.contains(QosReportTrigger::PER) && control.period == Nanos(0) {
+            return missing(IeType::MEASUREMENT_PERIOD);
+        }
+        let unlimited = average.or(least).or(greatest).is_none();
+        if control.triggers.contains(QosReportTrigger::THR) && unlimited {
+            return missing(IeType::AVERAGE_PACKET_DELAY);
+        }
+        if control.markings.len() > PATH_TRAFFIC_CLASSES_MAX {
+            return Err(Rejected::new(Cause::NoResourcesAvailable));
+        }
+        Ok(control)
+    }
+
+    fn wants(&self, peer: IpAddr, interfaces: GtpuPathInterfaceType) -> bool {
+        self.peers.contains(&peer) || self.interfaces.intersects(interfaces)
+    }
+
+    /// The ToS octets to measure with.
+    fn classes(&self) -> impl Iterator<Item = u8> {
+        let default = self.markings.is_empty().then_some(0);
+        default.into_iter().chain(self.markings.iter().map(|&marking| class(marking)))
+    }
+
+    /// The marking as it was asked for, `None` for a class that was not named.
+    fn marking(&self, tos: u8) -> Option<TransportLevelMarking> {
+        self.markings.iter().copied().find(|&marking| class(marking) == tos)
+    }
+
+    fn is_crossed(&self, delays: &Delays<Nanos>) -> bool {
+        let above = |limit: Option<Nanos>, delay| limit.is_some_and(|limit| delay > limit);
+        above(self.thresholds.average, delays.average)
+            || above(self.thresholds.least, delays.least)
+            || above(self.thresholds.greatest, delays.greatest)
+    }
+}
+
+/// The octet that a marking writes.
+fn class(marking: TransportLevelMarking) -> u8 {
+    let [value, mask] = marking.0.to_be_bytes();
+    value & mask
+}
+
+/// Delays of one path in one traffic class since a report.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    start: Nanos,
+    count: u64,
+    sum: u64,
+    least: Nanos,
+    greatest: Nanos,
+    /// The next measurement is reported at once.
+    immediate: bool,
+    /// No report of a crossed threshold before this.
+    quiet_until: Nanos,
+}
+
+impl Window {
+    const fn new(start: Nanos) -> Self {
+        let (least, greatest) = (Nanos::NEVER, Nanos(0));
+        let (immediate, quiet_until) = (false, Nanos(0));
+        Self { start, count: 0, sum: 0, least, greatest, immediate, quiet_until }
+    }
+
+    fn restart(&mut self, start: Nanos) {
+        *self = Self { quiet_until: self.quiet_until, ..Self::new(start) };
+    }
+
+    fn add(&mut self, delay: Nanos) {
+        self.count += 1;
+        self.sum = self.sum.saturating_add(delay.0);
+        self.least = self.least.min(delay);
+        self.greatest = self.greatest.max(delay);
+    }
+
+    /// `None` before the first measurement.
+    fn delays(&self) -> Option<Delays<Nanos>> {
+        let average = Nanos(self.sum.checked_div(self.count)?);
+        Some(Delays { average, least: self.least, greatest: self.greatest })
+    }
+}
+
+/// One control of a CP function, and what it gathered.
+#[derive(Debug)]
+struct Watch {
+    control: PathControl,
+    windows: BTreeMap<Key, Window>,
+    next_report: Nanos,
+}
+
+impl Watch {
+    fn new(now: Nanos, control: PathControl) -> Self {
+        let is_periodic = control.triggers.contains(QosReportTrigger::PER);
+        let next_report = if is_periodic { now + control.period } else { Nanos::NEVER };
+        Self { control, windows: BTreeMap::new(), next_report }
+    }
+
+    /// Takes in which paths there are; windows over others are forgotten.
+    fn set_keys(&mut self, now: Nanos, keys: &BTreeSet<Key>) {
+        self.windows.retain(|key, _| keys.contains(key));
+        let immediate = self.control.triggers.contains(QosReportTrigger::IRE);
+        for &key in keys {
+            self.windows.entry(key).or_insert(Window { immediate, ..Window::new(now) });
+        }
+    }
+
+    /// Takes a measurement, and what it makes worth a report.
+    fn measured(&mut self, now: Nanos, key: Key, delay: Nanos) -> Option<PathDelays> {
+        let control = &self.control;
+        let window = self.windows.get_mut(&key)?;
+        window.add(delay);
+        let delays = window.delays()?;
+        let mut triggers = QosReportTrigger::default();
+        if core::mem::take(&mut window.immediate) {
+            triggers |= QosReportTrigger::IRE;
+        }
+        let watches = control.triggers.contains(QosReportTrigger::THR);
+        if watches && now >= window.quiet_until && control.is_crossed(&delays) {
+            triggers |= QosReportTrigger::THR;
+            window.quiet_until = now + control.wait;
+        }
+        let start = window.start;
+        let crossed = triggers.contains(QosReportTrigger::THR);
+        if self.next_report == Nanos::NEVER && (crossed || window.count >= WINDOW_SAMPLES) {
+            window.restart(now);
+        }
+        let delays = vec![(control.marking(key.1), delays)];
+        (!triggers.is_empty()).then_some(PathDelays {
+            peer: key.0,
+            triggers,
+            start,
+            at: now,
+            delays,
+        })
+    }
+
+    /// The periodic reports, if they are due: one for each path with measurements.
+    fn periodic(&mut self, now: Nanos) -> Vec<PathDelays> {
+        let mut reports: Vec<PathDelays> = Vec::new();
+        if now < self.next_report {
+            return reports;
+        }
+        self.next_report = now + self.control.period;
+        for (&(peer, tos), window) in &mut self.windows {
+            let (start, delays) = (window.start, window.delays());
+            window.restart(now);
+            let Some(delays) = delays else { continue };
+            let entry = (self.control.marking(tos), delays);
+            match reports.last_mut().filter(|report| report.peer == peer) {
+                Some(report) => report.delays.push(entry),
+                None => {
+                    let triggers = QosReportTrigger::PER;
+                    reports.push(PathDelays {
+                        peer,
+                        triggers,
+                        start,
+                        at: now,
+                        delays: vec![entry],
+                    });
+                }
+            }
+        }
+        reports
+    }
+}
+
+/// What a CP function is told of one path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PathDelays {
+    pub peer: IpAddr,
+    pub triggers: QosReportTrigger,
+    /// When the measurements began.
+    pub start: Nanos,
+    /// When the report was made.
+    pub at: Nanos,
+    /// Delays by traffic class.
+    pub delays: Vec<(Option<TransportLevelMarking>, Delays<Nanos>)>,
+}
+
+/// An Echo Request that measures, and what is known of it.
+#[derive(Debug, Clone, Copy)]
+struct Probe {
+    due: Nanos,
+    sequence: Option<u16>,
+    sent: Option<Nanos>,
+    answered: Option<Nanos>,
+}
+
+/// All measurements.
+#[derive(Debug, Default)]
+pub(crate) struct PathQos {
+    watches: BTreeMap<OwnerId, Vec<Watch>>,
+    probes: BTreeMap<Key, Probe>,
+    deadlines: BTreeSet<(Nanos, Key)>,
+    commands: VecDeque<WorkerCommand>,
+    last_sequence: u16,
+    /// Up to here the store's peers are known; `None` after a change of what is asked for.
+    generation: Option<u64>,
+}
+
+impl PathQos {
+    /// Replaces what a CP function asked for.
+    pub fn set(&mut self, now: Nanos, owner: OwnerId, controls: Vec<PathControl>) {
+        self.generation = None;
+        if controls.is_empty() {
+            self.watches.remove(&owner);
+            return;
+        }
+        let watches = controls.into_iter().map(|control| Watch::new(now, control));
+        self.watches.insert(owner, watches.collect());
+    }
+
+    /// Forgets a CP function.
+    pub fn forget(&mut self, owner: OwnerId) {
+        if self.watches.remove(&owner).is_some() {
+            self.generation = None;
+        }
+    }
+
+    /// True when the paths may be others than those of `generation`.
+    pub fn is_stale(&self, generation: u64) -> bool {
+        let is_used = !self.watches.is_empty() || !self.probes.is_empty();
+        is_used && self.generation != Some(generation)
+    }
+
+    /// Takes in the GTP-U peers and where they are. Returns how many paths found no room.
+    pub fn set_peers(
+        &mut self,
+        now: Nanos,
+        generation: u64,
+        peers: &[(IpAddr, GtpuPathInterfaceType)],
+    ) -> usize {
+        self.generation = Some(generation);
+        let mut wanted: BTreeSet<Key> = BTreeSet::new();
+        let mut left_out = 0;
+        for watch in self.watches.values_mut().flatten() {
+            let control = &watch.control;
+            let used = peers.iter().filter(|&&(peer, at)| control.wants(peer, at));
+            let told = control.peers.iter().copied();
+            let all: BTreeSet<IpAddr> = used.map(|&(peer, _)| peer).chain(told).collect();
+            let mut keys = BTreeSet::new();
+            for key in all.iter().flat_map(|&peer| control.classes().map(move |tos| (peer, tos))) {
+                if wanted.len() < PATH_PROBES_MAX || wanted.contains(&key) {
+                    wanted.insert(key);
+                    keys.insert(key);
+                } else {
+                    left_out += 1;
+                }
+            }
+            watch.set_keys(now, &keys);
+        }
+        self.probes.retain(|key, probe| {
+            let stays = wanted.contains(key);
+            if !stays {
+                self.deadlines.remove(&(probe.due, *key));
+            }
+            stays
+        });
+        for key in wanted {
+            let phase = u64::try_from(self.probes.len()).unwrap_or(0) % PROBE_PHASES;
+            let due = now + Nanos(PROBE_INTERVAL.0 / PROBE_PHASES * phase);
+            let deadlines = &mut self.deadlines;
+            self.probes.entry(key).or_insert_with(|| {
+                deadlines.insert((due, key));
+                Probe { due, sequence: None, sent: None, answered: None }
+            });
+        }
+        left_out
+    }
+
+    /// Asks the paths whose turn it is.
+    pub fn ask(&mut self, now: Nanos) {
+        while let Some(&(due, key)) = self.deadlines.first()
+            && due <= now
+        {
+            self.deadlines.pop_first();
+            let Some(probe) = self.probes.get_mut(&key) else { continue };
+            self.last_sequence = self.last_sequence.wrapping_add(1);
+            let sequence = self.last_sequence | MEASURES;
+            let due = now + PROBE_INTERVAL;
+            *probe = Probe { due, sequence: Some(sequence), sent: None, answered: None };
+            self.deadlines.insert((due, key));
+            // Beyond the bound the request counts as lost.
+            if self.commands.len() < COMMAND_RING_LEN {
+                let (peer, tos) = key;
+                self.commands.push_back(WorkerCommand::SendEchoRequest { peer, sequence, tos });
+            }
+        }
+    }
+
+    /// The next Echo Request for any one worker.
+    pub fn poll_command(&mut self) -> Option<WorkerCommand> {
+        self.commands.pop_front()
+    }
+
+    /// A worker sent an Echo Request at `at`.
+    pub fn sent(&mut self, peer: IpAddr, sequence: u16, at: Nanos) -> Vec<(OwnerId, PathDelays)> {
+        self.complete(peer, sequence, |probe| probe.sent = Some(at))
+    }
+
+    /// A worker took an Echo Response at `at`. It may be known before its request: two workers
+    /// tell of them.
+    pub fn answered(
+        &mut self,
+        peer: IpAddr,
+        sequence: u16,
+        at: Nanos,
+    ) -> Vec<(OwnerId, PathDelays)> {
+        self.complete(peer, sequence, |probe| probe.answered = Some(at))
+    }
+
+    fn complete(
+        &mut self,
+        peer: IpAddr,
+        sequence: u16,
+        learn: impl FnOnce(&mut Probe),
+    ) -> Vec<(OwnerId, PathDelays)> {
+        let mut of_peer = self.probes.range_mut((peer, 0)..=(peer, u8::MAX));
+        let found = of_peer.find(|(_, probe)| probe.sequence == Some(sequence));
+        let Some((&key, probe)) = found else { return Vec::new() };
+        learn(probe);
+        let (Some(sent), Some(answered)) = (probe.sent, probe.answered) else { return Vec::new() };
+        probe.sequence = None;
+        let delay = Nanos(answered.since(sent).0 / 2);
+        let watches = self.watches.iter_mut();
+        let watches = watches.flat_map(|(&owner, all)| all.iter_mut().map(move |w| (owner, w)));
+        let told = watches
+            .filter_map(|(owner, watch)| Some((owner, watch.measured(answered, key, delay)?)));
+        told.collect()
+    }
+
+    /// The periodic reports that are due.
+    pub fn due_reports(&mut self, now: Nanos) -> Vec<(OwnerId, PathDelays)> {
+        let watches = self.watches.iter_mut();
+        let watches = watches.flat_map(|(&owner, all)| all.iter_mut().map(move |w| (owner, w)));
+        let reports = watches.flat_map(|(owner, watch)| {
+            watch.periodic(now).into_iter().map(move |report| (owner, report))
+        });
+        reports.collect()
+    }
+
+    /// When there is something to do next.
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        if self.generation.is_none() && !self.watches.is_empty() {
+            return Some(Nanos(0));
+        }
+        let asked = self.deadlines.first().map(|(due, _)| *due);
+        let reports = self.watches.values().flatten().map(|watch| watch.next_report);
+        asked.into_iter().chain(reports.filter(|&at| at != Nanos::NEVER)).min()
+    }
+}
+
+impl Node {
+    /// Does what is due for measurements of paths.
+    pub(crate) fn measure_paths(&mut self, now: Nanos) {
+        let generation = self.store.peers_generation();
+        if self.path_qos.is_stale(generation) {
+            let peers: Vec<_> =
+                self.store.peer_sides().map(|(peer, side)| (peer, interface(side))).collect();
+            let left_out = self.path_qos.set_peers(now, generation, &peers);
+            self.counters.scalars.paths_not_measured += as_count(left_out);
+        }
+        self.path_qos.ask(now);
+        let reports = self.path_qos.due_reports(now);
+        if !reports.is_empty() {
+            self.report_path_delays(now, reports);
+        }
+    }
+}
+
+/// The reference point that a side of this UPF is: an access network, or another UPF.
+fn interface(side: FarSide) -> GtpuPathInterfaceType {
+    match side {
+        FarSide::Access => GtpuPathInterfaceType::N3,
+        FarSide::Core => GtpuPathInterfaceType::N9,
+    }
+}
