@@ -50,11 +50,12 @@ fn session(control: &Control, session: &Session) -> Value {
     let owner = node.associations().find(|association| association.owner == session.owner());
     let mut ues: Vec<String> = Vec::new();
     let mut teids: Vec<String> = Vec::new();
-    for pdr in session.pdrs() {
-        let ue = pdr.pdi.ue_addresses();
+    for pdi in session.pdrs().iter().flat_map(|pdr| pdr.pdi.each()) {
+        let ue = pdi.ue_addresses();
         ues.extend(ue.v4.map(|addr| addr.to_string()));
         ues.extend(ue.v6.map(|prefix| prefix.to_string()));
-        teids.extend(pdr.pdi.f_teid.as_ref().map(|f_teid| f_teid.teid.to_string()));
+        ues.extend(pdi.further_ues.iter().map(|prefix| prefix.to_string()));
+        teids.extend(pdi.f_teid.as_ref().map(|f_teid| f_teid.teid.to_string()));
     }
     for list in [&mut ues, &mut teids] {
         list.sort();
@@ -80,11 +81,20 @@ fn session(control: &Control, session: &Session) -> Value {
     })
 }
 
+fn interface_type(known: adit_session::InterfaceType) -> String {
+    adit_pfcp::ie::InterfaceType::from_code(known.0).to_string()
+}
+
 fn pdr(pdr: &adit_session::Pdr) -> Value {
     json!({
         "id": pdr.id.0,
         "precedence": pdr.precedence.0,
         "source_interface": format!("{:?}", pdr.pdi.source),
+        "interface_type": pdr.pdi.interface_type.map(interface_type),
+        "active": pdr.is_active,
+        "traffic_endpoints": pdr.pdi.traffic_endpoints.iter().map(|id| id.0).collect::<Vec<_>>(),
+        "framed_routes": pdr.pdi.each().flat_map(|pdi| &pdi.framed_routes)
+            .map(|prefix| prefix.to_string()).collect::<Vec<_>>(),
         "teid": pdr.pdi.f_teid.as_ref().map(|f_teid| f_teid.teid.to_string()),
         "network_instance": pdr.pdi.network_instance.as_deref(),
         "qfis": pdr.pdi.qfis.iter().map(|qfi| qfi.value()).collect::<Vec<_>>(),
@@ -114,7 +124,8 @@ fn urrs(control: &Control, session: &Session) -> Value {
 }
 
 fn far(far: &adit_session::Far) -> Value {
-    let outer = far.forwarding.as_ref().and_then(|forwarding| forwarding.outer_header_creation);
+    let forwarding = far.forwarding.as_ref();
+    let outer = forwarding.and_then(|forwarding| forwarding.outer_header_creation);
     json!({
         "id": far.id.0,
         "action": action_name(far.action),
@@ -122,6 +133,10 @@ fn far(far: &adit_session::Far) -> Value {
         "bar": far.bar.map(|id| id.0),
         "destination_interface":
             far.forwarding.as_ref().map(|forwarding| format!("{:?}", forwarding.destination)),
+        "interface_type":
+            forwarding.and_then(|forwarding| forwarding.interface_type).map(interface_type),
+        "linked_traffic_endpoint":
+            forwarding.and_then(|forwarding| forwarding.linked_endpoint).map(|id| id.0),
         "tunnel": outer.and_then(|outer| outer.tunnel()).map(|tunnel| {
             json!({ "teid": tunnel.teid.to_string(), "addr": tunnel.addr.to_string() })
         }),

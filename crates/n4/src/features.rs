@@ -4,7 +4,8 @@ use adit_pfcp::ie::UpFunctionFeatures;
 
 use crate::node::NodeConfig;
 
-/// F-TEID allocation (FTUP), traffic endpoints (PDIU), reading of bundled messages (BUNDL), sessions
+/// F-TEID allocation (FTUP), traffic endpoints (PDIU), also several in a PDI (MTE), framed routes
+/// (FRRT), deferred activation of PDRs (DPDRA), reading of bundled messages (BUNDL), sessions
 /// controlled by an SMF set through one association (SSET) or several (MPAS), a delay of
 /// notifications (DDND), suggested numbers of buffered packets (UDBC), data delivery status (DDDS),
 /// End Markers (EMPU), packet counts in usage reports (MNOP), the quota validity time (VTIME),
@@ -14,6 +15,9 @@ use crate::node::NodeConfig;
 pub(crate) fn up_function_features(config: &NodeConfig) -> UpFunctionFeatures {
     let mut features = UpFunctionFeatures::FTUP
         | UpFunctionFeatures::PDIU
+        | UpFunctionFeatures::FRRT
+        | UpFunctionFeatures::DPDRA
+        | UpFunctionFeatures::MTE
         | UpFunctionFeatures::BUNDL
         | UpFunctionFeatures::SSET
         | UpFunctionFeatures::MPAS

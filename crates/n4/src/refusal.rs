@@ -6,6 +6,7 @@
 use adit_pfcp::ie::FailedRuleId;
 use adit_pfcp::{Cause, DecodeError, IeType};
 use adit_session::{Refusal, RuleId, UsageTriggers};
+use adit_types::IpPrefix;
 
 /// What a response says about a refused request.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -87,6 +88,13 @@ fn trigger_ie(trigger: UsageTriggers) -> IeType {
     ie.map_or(IeType::REPORTING_TRIGGERS, |(_, ie)| ie)
 }
 
+const fn framed_route_ie(prefix: IpPrefix) -> IeType {
+    match prefix {
+        IpPrefix::V4(_) => IeType::FRAMED_ROUTE,
+        IpPrefix::V6(_) => IeType::FRAMED_IPV6_ROUTE,
+    }
+}
+
 fn cause_and_ie(refusal: &Refusal) -> (Cause, Option<IeType>) {
     let rule = Cause::RuleCreationModificationFailure;
     let missing = Cause::ConditionalIeMissing;
@@ -126,7 +134,15 @@ fn cause_and_ie(refusal: &Refusal) -> (Cause, Option<IeType>) {
         | Refusal::UeAddressInvalid { .. }
         | Refusal::UePrefixTooShort { .. }
         | Refusal::UeSideUnsupported { .. }
+        | Refusal::UePrefixInvalid { .. }
         | Refusal::UeAddressTaken { .. } => (rule, Some(IeType::UE_IP_ADDRESS)),
+        Refusal::FramedRouteInvalid { prefix, .. } | Refusal::FramedRouteTaken { prefix, .. } => {
+            (rule, Some(framed_route_ie(*prefix)))
+        }
+        Refusal::TooManyUeNetworks { .. } => {
+            (Cause::NoResourcesAvailable, Some(IeType::FRAMED_ROUTE))
+        }
+        Refusal::InterfaceTypeContradicts { .. } => (rule, Some(IeType::TGPP_INTERFACE_TYPE)),
         Refusal::UnknownApplication { .. } => {
             (Cause::UnknownApplicationId, Some(IeType::APPLICATION_ID))
         }
@@ -140,6 +156,8 @@ fn cause_and_ie(refusal: &Refusal) -> (Cause, Option<IeType>) {
         | Refusal::UnknownTrafficEndpoint { .. }
         | Refusal::UnknownTrafficEndpointOfPdr { .. }
         | Refusal::TrafficEndpointNotAlone { .. }
+        | Refusal::TooManyTrafficEndpointsOfPdr { .. }
+        | Refusal::UnknownLinkedEndpoint { .. }
         | Refusal::TrafficEndpointUnusable { .. } => (rule, Some(IeType::TRAFFIC_ENDPOINT_ID)),
         Refusal::TooManySdfFilters { .. }
         | Refusal::SdfInvalid { .. }

@@ -44,6 +44,9 @@ fn setup_is_accepted_with_node_id_time_stamp_and_true_features() {
     assert_eq!(body.recovery_time_stamp, RecoveryTimeStamp(UPF_STARTED));
     let features = UpFunctionFeatures::FTUP
         | UpFunctionFeatures::PDIU
+        | UpFunctionFeatures::FRRT
+        | UpFunctionFeatures::DPDRA
+        | UpFunctionFeatures::MTE
         | UpFunctionFeatures::BUNDL
         | UpFunctionFeatures::SSET
         | UpFunctionFeatures::MPAS

@@ -6,12 +6,14 @@ mod smf;
 use adit_n4::NodeConfig;
 use adit_pfcp::grouped::{CreateTrafficEndpoint, Pdi};
 use adit_pfcp::ie::{
-    ApplicationId, FTeid, FailedRuleId, NetworkInstance, OffendingIe, SourceInterface,
-    TrafficEndpointId, UeIpAddress, UpFunctionFeatures,
+    ApplicationId, FTeid, FailedRuleId, FramedIpv6Route, FramedRoute, FramedRouting, InterfaceType,
+    NetworkInstance, OffendingIe, SourceInterface, TrafficEndpointId, UeIpAddress,
+    UpFunctionFeatures,
 };
 use adit_pfcp::message::SessionEstablishmentResponse;
 use adit_pfcp::{Cause, IeType, Message};
 use adit_rules::sdf::AddrMatch;
+use adit_rules::{KeyChange, SessionKey};
 use adit_session::{LocalInterface, Provisioning, StoreConfig, UePool};
 use adit_types::{InterfaceRole, InterfaceSet, PdrId};
 
@@ -113,6 +115,93 @@ fn ue_addresses_exhausted_are_cause_79() {
     assert_eq!(body.failed_rule_id, Some(FailedRuleId::Pdr(PdrId(1))));
 }
 
+fn refusal(edit: impl FnOnce(&mut Pdi<'static>)) -> (Cause, Option<OffendingIe>) {
+    let request = establish_with(2, &script(), |body| {
+        let mut pdrs: Vec<_> = body.create_pdrs.iter().collect();
+        edit(&mut pdrs[1].pdi);
+        body.create_pdrs = Vec::leak(pdrs)[..].into();
+    });
+    let mut bench = associated_with(Provisioning::default());
+    let bytes = bench.answer(smf(10), &request);
+    let body = established(&bytes);
+    if !body.cause.is_accepted() {
+        assert_eq!(body.failed_rule_id, Some(FailedRuleId::Pdr(PdrId(2))));
+        assert_eq!(bench.node.store().reserved(), Default::default());
+    }
+    (body.cause, body.offending_ie)
+}
+
+/// TS 29.244 §5.16; RFC 2865 §5.22: what is no route names the IE that it came in.
+#[test]
+fn framed_route_that_is_none_is_refused_with_rule_and_ie() {
+    let failure = |ie| (Cause::RuleCreationModificationFailure, Some(OffendingIe::from(ie)));
+    let v4 = refusal(|pdi| pdi.framed_routes = list([FramedRoute(b"10.0.0.0/33")]).into());
+    assert_eq!(v4, failure(IeType::FRAMED_ROUTE));
+    let v4 = refusal(|pdi| pdi.framed_routes = list([FramedRoute(b"224.0.0.0/4")]).into());
+    assert_eq!(v4, failure(IeType::FRAMED_ROUTE));
+    let routes = list([FramedIpv6Route(b"2001:db8:1::/48 gw")]);
+    let v6 = refusal(|pdi| pdi.framed_ipv6_routes = routes.into());
+    assert_eq!(v6, failure(IeType::FRAMED_IPV6_ROUTE));
+    let routed = refusal(|pdi| pdi.framed_routing = Some(FramedRouting(2)));
+    let ie = Some(OffendingIe::from(IeType::FRAMED_ROUTING));
+    assert_eq!(routed, (Cause::ServiceNotSupported, ie));
+    let fine = refusal(|pdi| {
+        pdi.framed_routing = Some(FramedRouting(0));
+        pdi.framed_routes = list([FramedRoute(b"192.168.0.0/16 0.0.0.0 1")]).into();
+        pdi.framed_ipv6_routes = list([FramedIpv6Route(b"2001:db8:1::/48 :: 1")]).into();
+    });
+    assert_eq!(fine, (Cause::RequestAccepted, None));
+}
+
+/// TS 29.244 §8.2.118: N3 is a reference point towards the RAN.
+#[test]
+fn interface_type_of_another_side_is_refused_with_rule_and_ie() {
+    let refused = refusal(|pdi| pdi.source_interface_type = Some(InterfaceType::N3Access));
+    let ie = Some(OffendingIe::from(IeType::TGPP_INTERFACE_TYPE));
+    assert_eq!(refused, (Cause::RuleCreationModificationFailure, ie));
+    let fine = refusal(|pdi| pdi.source_interface_type = Some(InterfaceType::N6));
+    assert_eq!(fine, (Cause::RequestAccepted, None));
+}
+
+/// TS 29.244 §7.5.2.2: several UE IP Address IEs are a list; IPv6D shortens the prefix.
+#[test]
+fn several_ue_addresses_and_delegated_prefixes_all_lead_to_the_session() {
+    let request = establish_with(2, &script(), |body| {
+        let mut pdrs: Vec<_> = body.create_pdrs.iter().collect();
+        let first = pdrs[1].pdi.ue_ip_addresses.first().unwrap();
+        let v6 = Some("2001:db8:0:10::".parse().unwrap());
+        let ues = [
+            first,
+            UeIpAddress { v4: Some([10, 45, 9, 9].into()), ..first },
+            UeIpAddress { v4: None, v6, v6_delegation_bits: Some(4), ..first },
+            UeIpAddress { v4: None, v6: Some("2001:db8:5::".parse().unwrap()), ..first },
+        ];
+        pdrs[1].pdi.ue_ip_addresses = list(ues).into();
+        body.create_pdrs = Vec::leak(pdrs)[..].into();
+    });
+    let mut bench = associated_with(Provisioning::default());
+    bench.node.handle_datagram(bench.now, smf(10), &request);
+    let (_, delta) = bench.node.poll_delta().unwrap();
+    let added = |key| delta.keys.contains(&KeyChange::Add(key));
+    assert!(added(SessionKey::UeIpv4(script().ue)));
+    assert!(added(SessionKey::UeIpv4([10, 45, 9, 9].into())));
+    assert!(added(SessionKey::Framed("2001:db8:0:10::/60".parse().unwrap())));
+    assert!(added(SessionKey::UeIpv6(0x2001_0db8_0005_0000)));
+}
+
+/// TS 29.244 §8.2.62: addresses of one UE are on one side of its packets.
+#[test]
+fn several_ue_addresses_that_contradict_each_other_are_refused() {
+    let ue = UeIpAddress { v4: Some([10, 45, 9, 9].into()), ..UeIpAddress::default() };
+    let both = list([ue, UeIpAddress { destination: true, ..ue }]);
+    let ie = Some(OffendingIe::from(IeType::UE_IP_ADDRESS));
+    let refused = refusal(|pdi| pdi.ue_ip_addresses = both.into());
+    assert_eq!(refused, (Cause::RuleCreationModificationFailure, ie));
+    let choose = UeIpAddress { choose_v4: true, ..UeIpAddress::default() };
+    let refused = refusal(|pdi| pdi.ue_ip_addresses = list([choose, choose]).into());
+    assert_eq!(refused, (Cause::ServiceNotSupported, ie));
+}
+
 /// TS 29.244 §8.2.25: UEIP is offered only with pools, PDIU always.
 #[test]
 fn features_tell_of_pools_and_traffic_endpoints() {
@@ -125,6 +214,8 @@ fn features_tell_of_pools_and_traffic_endpoints() {
     };
     assert!(features(one_pool()).contains(UpFunctionFeatures::UEIP | UpFunctionFeatures::PDIU));
     assert!(!features(Provisioning::default()).contains(UpFunctionFeatures::UEIP));
+    let always = UpFunctionFeatures::FRRT | UpFunctionFeatures::DPDRA | UpFunctionFeatures::MTE;
+    assert!(features(Provisioning::default()).contains(always));
 }
 
 /// An establishment whose uplink PDR names traffic endpoint 7 with a tunnel of our choice.

@@ -15,7 +15,7 @@ use adit_pfcp::grouped::{
     UpdateForwardingParameters, UpdateQer,
 };
 use adit_pfcp::ie::{
-    ActivatePredefinedRules, ApplyAction, FSeid, FTeid, FailedRuleId, FramedRoute, GateState,
+    ActivatePredefinedRules, ApplyAction, FSeid, FTeid, FailedRuleId, FramedRouting, GateState,
     GateStatus, Mbr, MeasurementMethod, OffendingIe, OuterHeaderCreation, PdnType, PfcpSmReqFlags,
     ReportingTriggers, SdfFilter, SourceInterface,
 };
@@ -306,8 +306,8 @@ fn refused_pdr(edit: impl FnOnce(&mut CreatePdr<'static>)) -> Refusal {
 #[test]
 fn demands_inside_a_rule_name_the_rule() {
     let pdr = Some(FailedRuleId::Pdr(PdrId(3)));
-    let refusal = refused_pdr(|pdr| pdr.pdi.framed_routes = list([FramedRoute(b"x")]).into());
-    assert_eq!(refusal, (Cause::ServiceNotSupported, Some(IeType::FRAMED_ROUTE), pdr));
+    let refusal = refused_pdr(|pdr| pdr.pdi.framed_routing = Some(FramedRouting(1)));
+    assert_eq!(refusal, (Cause::ServiceNotSupported, Some(IeType::FRAMED_ROUTING), pdr));
     let rules = list([ActivatePredefinedRules(b"rule")]);
     let mut pdr_3 = CreatePdr::new(PdrId(3), Precedence(1), Pdi::new(SourceInterface::Core));
     pdr_3.activate_predefined_rules = rules.into();

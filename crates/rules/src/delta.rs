@@ -2,9 +2,9 @@
 
 use core::net::Ipv4Addr;
 
-use adit_types::{SessionIndex, Teid};
+use adit_types::{IpPrefix, SessionIndex, Teid};
 
-use crate::rule::SessionRules;
+use crate::rule::{SessionRules, UE_IPV6_KEY_BITS, ue_ipv6_key};
 
 /// Names one published change until all workers run it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -19,6 +19,24 @@ pub enum SessionKey {
     UeIpv4(Ipv4Addr),
     /// The upper 64 bits of a UE's IPv6 address: packets from the data network.
     UeIpv6(u64),
+    /// A network behind a UE, shorter than an address key: packets from the data network that no
+    /// address key fits. Of several prefixes the longest counts.
+    Framed(IpPrefix),
+}
+
+impl SessionKey {
+    /// The key under which packets to `prefix` are found: that of an address where the prefix is
+    /// as long as one.
+    #[must_use]
+    pub fn of_prefix(prefix: IpPrefix) -> Self {
+        match prefix {
+            IpPrefix::V4(host) if host.len() == 32 => Self::UeIpv4(host.addr()),
+            IpPrefix::V6(prefix) if prefix.len() >= UE_IPV6_KEY_BITS => {
+                Self::UeIpv6(ue_ipv6_key(prefix.addr()))
+            }
+            _ => Self::Framed(prefix),
+        }
+    }
 }
 
 /// One key that appears or disappears.

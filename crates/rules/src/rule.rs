@@ -7,8 +7,8 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_types::limits::{QERS_PER_PDR_MAX, URRS_PER_PDR_MAX};
 use adit_types::{
-    Direction, FarId, InterfaceSet, Ipv6Prefix, NextHopIndex, PdrId, Precedence, QerId, Qfi, Seid,
-    Teid,
+    Direction, FarId, InterfaceSet, IpPrefix, Ipv6Prefix, NextHopIndex, PdrId, Precedence, QerId,
+    Qfi, Seid, Teid,
 };
 use arrayvec::ArrayVec;
 use bitflags::bitflags;
@@ -72,6 +72,8 @@ pub struct PdrEntry {
     pub qfis: Vec<Qfi>,
     /// The UE address of the inner packet: source in uplink, destination in downlink.
     pub ue: UeAddresses,
+    /// Networks behind the UE: as good as its own address.
+    pub ue_networks: Vec<IpPrefix>,
     /// At least one must match the inner packet; empty matches all.
     pub sdf: Vec<SdfFilter>,
     /// What to take off in front of the inner packet.
@@ -86,6 +88,22 @@ pub struct PdrEntry {
     /// Positions in [`SessionRules::urrs`]; all of them measure. One more than the
     /// control plane may name: the user plane inactivity timer.
     pub urrs: ArrayVec<u16, { URRS_PER_PDR_MAX + 1 }>,
+}
+
+impl PdrEntry {
+    /// True when `addr` is an address of the UE or behind it, or when the PDR names none.
+    #[inline]
+    #[must_use]
+    pub fn matches_ue(&self, addr: IpAddr) -> bool {
+        match self.ue_networks.is_empty() {
+            true => self.ue.matches(addr),
+            false => self.ue.contains(addr) || any_contains(&self.ue_networks, addr),
+        }
+    }
+}
+
+fn any_contains(networks: &[IpPrefix], addr: IpAddr) -> bool {
+    networks.iter().any(|network| network.contains(addr))
 }
 
 /// UE addresses: at most one of each family. Both absent means "any".
@@ -307,6 +325,8 @@ pub struct SessionRules {
     /// All UE addresses that the session's PDRs name; sources outside them are spoofed.
     /// Empty when no PDR names one: then any source passes.
     pub ue: Vec<UeAddresses>,
+    /// All networks behind the UE that the session's PDRs name; sources in them are not spoofed.
+    pub ue_networks: Vec<IpPrefix>,
     /// The side of each local tunnel that does not lead to the RAN: packets that arrive in it come
     /// from there. Tunnels that are not named here come from Access.
     pub tunnel_sides: Vec<(Teid, SourceInterface)>,
@@ -336,7 +356,9 @@ impl SessionRules {
     #[inline]
     #[must_use]
     pub fn allows_ue(&self, addr: IpAddr) -> bool {
-        self.ue.is_empty() || self.ue.iter().any(|ue| ue.contains(addr))
+        self.ue.iter().any(|ue| ue.contains(addr))
+            || any_contains(&self.ue_networks, addr)
+            || self.ue.is_empty() && self.ue_networks.is_empty()
     }
 
     /// PDRs of `direction`, by ascending precedence.

@@ -9,10 +9,11 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use adit_rules::{
     ApplyAction, DestinationInterface, OuterHeaderCreation, OuterHeaderRemoval, SourceInterface,
 };
-use adit_types::{BarId, FarId, Nanos, PdrId, Precedence, QerId, Qfi, Teid, UrrId};
+use adit_types::{BarId, FarId, IpPrefix, Nanos, PdrId, Precedence, QerId, Qfi, Teid, UrrId};
 
 use crate::record::{
-    Bar, Far, GateStatus, Qer, Rates, TrafficEndpointId, UeMatch, UeSide, Urr, UrrUpdate,
+    Bar, Far, GateStatus, InterfaceType, PdrTimes, Qer, Rates, TrafficEndpointId, UeMatch, UeSide,
+    Urr, UrrUpdate,
 };
 use crate::session::CpFSeid;
 
@@ -90,6 +91,8 @@ pub struct PdrSpec {
     pub qers: Vec<QerId>,
     /// The URRs to measure with; a set.
     pub urrs: Vec<UrrId>,
+    /// When it begins and ceases to match.
+    pub times: PdrTimes,
 }
 
 /// Packet Detection Information as requested. Spec: TS 29.244 §7.5.2.2, table 2.
@@ -97,14 +100,21 @@ pub struct PdrSpec {
 pub struct PdiSpec {
     /// The side that packets come from.
     pub source: SourceInterface,
-    /// The traffic endpoint that has the tunnel and the UE's addresses; they must be absent here.
-    pub traffic_endpoint: Option<TrafficEndpointId>,
+    /// The reference point that packets arrive at.
+    pub interface_type: Option<InterfaceType>,
+    /// The traffic endpoints that have the tunnel and the UE's addresses, which must be absent
+    /// here; packets of any of them match.
+    pub traffic_endpoints: Vec<TrafficEndpointId>,
     /// The local tunnel, given by the control plane or to be chosen here.
     pub f_teid: Option<FTeidSpec>,
     /// Name of the network instance whose interfaces packets must arrive on.
     pub network_instance: Option<Box<str>>,
     /// The UE's addresses.
     pub ue: Option<UeMatch>,
+    /// The UE's addresses beyond one per family.
+    pub further_ues: Vec<IpPrefix>,
+    /// Networks behind the UE.
+    pub framed_routes: Vec<IpPrefix>,
     /// UE addresses to be chosen here, beside those in `ue`.
     pub choose_ue: Option<ChooseUe>,
     /// QoS flows; a set, empty matches every packet.
@@ -140,6 +150,12 @@ pub struct TrafficEndpointSpec {
     pub network_instance: Option<Box<str>>,
     /// The UE's addresses.
     pub ue: Option<UeMatch>,
+    /// The UE's addresses beyond one per family.
+    pub further_ues: Vec<IpPrefix>,
+    /// Networks behind the UE; empty leaves those that there are.
+    pub framed_routes: Vec<IpPrefix>,
+    /// The reference point that packets arrive at.
+    pub interface_type: Option<InterfaceType>,
     /// UE addresses to be chosen here, beside those in `ue`.
     pub choose_ue: Option<ChooseUe>,
     /// QoS flows; empty leaves those of the PDRs.
@@ -206,6 +222,8 @@ pub struct PdrUpdate {
     pub qers: Option<Vec<QerId>>,
     /// Replaces the set of URRs.
     pub urrs: Option<Vec<UrrId>>,
+    /// Replaces the times that are present.
+    pub times: PdrTimes,
 }
 
 /// A FAR to update. Spec: TS 29.244 §7.5.4.3.
@@ -236,6 +254,10 @@ pub struct ForwardingUpdate {
     pub send_end_marker: bool,
     /// Replaces the traffic class octet of the outer header.
     pub transport_level_marking: Option<u8>,
+    /// Replaces the reference point that packets leave to.
+    pub interface_type: Option<InterfaceType>,
+    /// Replaces the traffic endpoint of the other direction; `Some(None)` withdraws it.
+    pub linked_endpoint: Option<Option<TrafficEndpointId>>,
 }
 
 /// A QER to update. Spec: TS 29.244 §7.5.4.5.

@@ -8,34 +8,36 @@ use core::net::IpAddr;
 use adit_rules::{SessionKey, UeAddresses, rule::ue_ipv6_key};
 use adit_types::Direction;
 
-use crate::record::{Pdr, Records};
+use crate::record::{Pdi, Records, TrafficEndpoint};
 
-/// All TEIDs and UE addresses that the records name, in ascending order.
+/// All TEIDs, UE addresses and framed routes that the records name, in ascending order.
 pub(crate) fn claims(records: &Records) -> Vec<SessionKey> {
-    let pdrs = records.pdrs.iter().flat_map(|pdr| teid(pdr).chain(ue(pdr.pdi.ue_addresses())));
-    let endpoints = records.traffic_endpoints.iter().flat_map(|endpoint| {
-        let teid = endpoint.f_teid.map(|f_teid| SessionKey::Teid(f_teid.teid));
-        let addresses = endpoint.ue.map(|ue| ue.addresses).unwrap_or_default();
-        teid.into_iter().chain(ue(addresses))
-    });
-    sorted(pdrs.chain(endpoints))
+    let pdis = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each());
+    let pdis = pdis.flat_map(|pdi| teid(pdi).chain(ues(pdi)));
+    let endpoints = records.traffic_endpoints.iter().flat_map(of_endpoint);
+    sorted(pdis.chain(endpoints))
 }
 
-/// The lookup keys, in ascending order: all local TEIDs; UE addresses of downlink PDRs
-/// without a tunnel; and, when
-/// a downlink PDR names neither a UE nor a tunnel, the UE addresses that uplink PDRs name.
+/// The lookup keys, in ascending order: all local TEIDs; UE addresses and framed routes of downlink
+/// PDRs without a tunnel; and, when a downlink PDR names neither a UE nor a tunnel, those that
+/// uplink PDRs name.
 pub(crate) fn keys(records: &Records) -> Vec<SessionKey> {
-    let any_ue = records.pdrs.iter().any(|pdr| {
-        is_downlink(pdr) && pdr.pdi.f_teid.is_none() && pdr.pdi.ue_addresses().is_empty()
-    });
-    sorted(records.pdrs.iter().flat_map(|pdr| {
-        let addresses = if any_ue || (is_downlink(pdr) && pdr.pdi.f_teid.is_none()) {
-            pdr.pdi.ue_addresses()
-        } else {
-            UeAddresses::default()
-        };
-        teid(pdr).chain(ue(addresses))
+    let all = || {
+        records.pdrs.iter().flat_map(|pdr| pdr.pdi.each().map(|pdi| (is_plain_downlink(pdi), pdi)))
+    };
+    let any_ue = all().any(|(is_plain, pdi)| is_plain && pdi.is_of_any_ue());
+    sorted(all().flat_map(|(is_plain, pdi)| {
+        let ues = (any_ue || is_plain).then(|| ues(pdi));
+        teid(pdi).chain(ues.into_iter().flatten())
     }))
+}
+
+/// Everything that a traffic endpoint names.
+pub(crate) fn of_endpoint(endpoint: &TrafficEndpoint) -> impl Iterator<Item = SessionKey> {
+    let teid = endpoint.f_teid.map(|f_teid| SessionKey::Teid(f_teid.teid));
+    let addresses = endpoint.ue.map(|ue| ue.addresses).unwrap_or_default();
+    let networks = endpoint.further_ues.iter().chain(&endpoint.framed_routes).copied();
+    teid.into_iter().chain(ue(addresses)).chain(networks.map(SessionKey::of_prefix))
 }
 
 /// Elements of `a` that are not in `b`. Both in ascending order.
@@ -61,15 +63,20 @@ pub(crate) fn addr(key: SessionKey) -> Option<IpAddr> {
         SessionKey::UeIpv6(upper) => {
             Some(IpAddr::V6(core::net::Ipv6Addr::from_bits(u128::from(upper) << 64)))
         }
+        SessionKey::Framed(prefix) => Some(prefix.addr()),
     }
 }
 
-fn teid(pdr: &Pdr) -> impl Iterator<Item = SessionKey> + use<> {
-    pdr.pdi.f_teid.map(|f_teid| SessionKey::Teid(f_teid.teid)).into_iter()
+fn teid(pdi: &Pdi) -> impl Iterator<Item = SessionKey> + use<> {
+    pdi.f_teid.map(|f_teid| SessionKey::Teid(f_teid.teid)).into_iter()
 }
 
-fn is_downlink(pdr: &Pdr) -> bool {
-    pdr.pdi.source.direction() == Direction::Downlink
+fn ues(pdi: &Pdi) -> impl Iterator<Item = SessionKey> {
+    ue(pdi.ue_addresses()).chain(pdi.ue_networks().map(SessionKey::of_prefix))
+}
+
+fn is_plain_downlink(pdi: &Pdi) -> bool {
+    pdi.source.direction() == Direction::Downlink && pdi.f_teid.is_none()
 }
 
 fn sorted(keys: impl Iterator<Item = SessionKey>) -> Vec<SessionKey> {

@@ -7,11 +7,13 @@
 //! Spec: TS 29.244 §5.2, §7.5.
 #![forbid(unsafe_code)]
 
+mod activation;
 mod alloc;
 mod change;
 mod control;
 mod far_ends;
 mod fill;
+mod framed_route;
 mod keys;
 mod provisioning;
 mod record;
@@ -30,11 +32,15 @@ pub use change::{
     PdrUpdate, QerUpdate, SdfSpec, TrafficEndpointSpec,
 };
 pub use far_ends::FarSide;
+pub use framed_route::{
+    FramedRouteError, parse_ipv4 as parse_framed_route, parse_ipv6 as parse_framed_ipv6_route,
+};
 pub use provisioning::{Application, LocalInterface, Provisioning, UePool};
 pub use record::{
-    Bar, DroppedThreshold, FTeid, Far, Forwarding, GateStatus, MeasurementInformation,
-    MeasurementMethod, Monitoring, Pdi, Pdr, Qer, Rates, Records, Sdf, TrafficEndpoint,
-    TrafficEndpointId, UeMatch, UeSide, Urr, UrrSettings, UrrUpdate, UsageTriggers, Volumes,
+    Bar, DroppedThreshold, FTeid, Far, Forwarding, GateStatus, InterfaceType,
+    MeasurementInformation, MeasurementMethod, Monitoring, OwnParts, Pdi, Pdr, PdrTimes, Qer,
+    Rates, Records, Sdf, TrafficEndpoint, TrafficEndpointId, UeMatch, UeSide, Urr, UrrSettings,
+    UrrUpdate, UsageTriggers, Volumes,
 };
 pub use refusal::{Refusal, RuleId, RuleKind};
 pub use sdf_text::{PORT_RANGES_MAX, SdfTextError, parse as parse_flow_description};

@@ -67,7 +67,10 @@ impl SessionStore {
                 SessionKey::UeIpv6(upper) if self.ue_v6.get(&upper) == Some(&index) => {
                     self.ue_v6.remove(&upper);
                 }
-                SessionKey::UeIpv4(_) | SessionKey::UeIpv6(_) => {}
+                SessionKey::Framed(prefix) if self.framed.get(&prefix) == Some(&index) => {
+                    self.framed.remove(&prefix);
+                }
+                SessionKey::UeIpv4(_) | SessionKey::UeIpv6(_) | SessionKey::Framed(_) => {}
             }
             let owed = self.retired.values().flatten().flat_map(|retired| &retired.keys);
             let is_owed = owed.into_iter().any(|&known| known == key);

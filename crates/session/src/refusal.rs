@@ -7,7 +7,7 @@ use core::fmt;
 use core::net::IpAddr;
 
 use adit_rules::{ApplyAction, OuterHeaderRemoval, UeAddresses};
-use adit_types::{BarId, FarId, Ipv6Prefix, PdrId, QerId, Seid, Teid, UrrId};
+use adit_types::{BarId, FarId, IpPrefix, Ipv6Prefix, PdrId, QerId, Seid, Teid, UrrId};
 
 use crate::record::{TrafficEndpointId, UsageTriggers};
 use crate::sdf_text::SdfTextError;
@@ -239,6 +239,49 @@ pub enum Refusal {
         /// The address, or the first one of the prefix.
         addr: IpAddr,
     },
+    /// The UE address or prefix beyond one per family is none that a UE can have.
+    UePrefixInvalid {
+        /// The PDR.
+        pdr: PdrId,
+        /// The prefix.
+        prefix: IpPrefix,
+    },
+    /// The framed route holds addresses that no host behind a UE can have.
+    FramedRouteInvalid {
+        /// The PDR.
+        pdr: PdrId,
+        /// The framed route.
+        prefix: IpPrefix,
+    },
+    /// The framed route belongs to another session. Network instances share one address space.
+    FramedRouteTaken {
+        /// The PDR.
+        pdr: PdrId,
+        /// The framed route.
+        prefix: IpPrefix,
+    },
+    /// The PDI names more networks than `limits::UE_NETWORKS_PER_PDI_MAX`.
+    TooManyUeNetworks {
+        /// The PDR.
+        pdr: PdrId,
+    },
+    /// The PDI names more traffic endpoints than `limits::TRAFFIC_ENDPOINTS_PER_PDI_MAX`.
+    TooManyTrafficEndpointsOfPdr {
+        /// The PDR.
+        pdr: PdrId,
+    },
+    /// The 3GPP Interface Type is none of the side that the rule names.
+    InterfaceTypeContradicts {
+        /// The PDR or FAR.
+        rule: RuleId,
+    },
+    /// The FAR is linked to a traffic endpoint that does not exist after the change.
+    UnknownLinkedEndpoint {
+        /// The FAR.
+        far: FarId,
+        /// The traffic endpoint.
+        id: TrafficEndpointId,
+    },
     /// No pool of ours has addresses of the wanted family for the network instance.
     NoUePool {
         /// The PDR, unless a traffic endpoint asked.
@@ -406,6 +449,7 @@ impl Refusal {
             Self::DuplicateRule { rule }
             | Self::UnknownRule { rule }
             | Self::UnsupportedInterface { rule }
+            | Self::InterfaceTypeContradicts { rule }
             | Self::UnknownNetworkInstance { rule } => Some(rule),
             Self::TooManyQers { pdr }
             | Self::TooManyUrrs { pdr }
@@ -426,6 +470,11 @@ impl Refusal {
             | Self::UePrefixTooShort { pdr, .. }
             | Self::UeSideUnsupported { pdr }
             | Self::UeAddressTaken { pdr, .. }
+            | Self::UePrefixInvalid { pdr, .. }
+            | Self::FramedRouteInvalid { pdr, .. }
+            | Self::FramedRouteTaken { pdr, .. }
+            | Self::TooManyUeNetworks { pdr }
+            | Self::TooManyTrafficEndpointsOfPdr { pdr }
             | Self::SdfInvalid { pdr, .. }
             | Self::SdfEmpty { pdr }
             | Self::SdfFlowLabelInvalid { pdr, .. }
@@ -438,6 +487,7 @@ impl Refusal {
             | Self::ApplicationNotAlone { pdr } => Some(RuleId::Pdr(pdr)),
             Self::UnsupportedAction { far, .. }
             | Self::UnknownBar { far, .. }
+            | Self::UnknownLinkedEndpoint { far, .. }
             | Self::ContradictoryAction { far, .. }
             | Self::FarWithoutForwardingParameters { far }
             | Self::FarWithoutDestination { far }
@@ -484,6 +534,13 @@ impl Refusal {
             Self::UePrefixTooShort { .. } => "UE IPv6 prefixes below 64 bits are not supported",
             Self::UeSideUnsupported { .. } => "the UE's address as destination in uplink",
             Self::UeAddressTaken { .. } => "the UE address belongs to another session",
+            Self::UePrefixInvalid { .. } => "not a prefix of a UE",
+            Self::FramedRouteInvalid { .. } => "not a network behind a UE",
+            Self::FramedRouteTaken { .. } => "the framed route belongs to another session",
+            Self::TooManyUeNetworks { .. } => "too many framed routes and UE addresses in one PDI",
+            Self::TooManyTrafficEndpointsOfPdr { .. } => "too many traffic endpoints in one PDI",
+            Self::InterfaceTypeContradicts { .. } => "the interface type is not of this side",
+            Self::UnknownLinkedEndpoint { .. } => "the FAR is linked to no traffic endpoint",
             Self::NoUePool { .. } => "no pool of UE addresses for this network instance",
             Self::UnknownUePool { .. } => "no such pool of UE addresses",
             Self::UePoolsExhausted { .. } => "all UE addresses of the pool are occupied",
@@ -551,6 +608,11 @@ impl fmt::Display for Refusal {
             }
             Self::FTeidTaken { teid, .. } | Self::FTeidSidesDiffer { teid, .. } => {
                 write!(f, ": {teid}")
+            }
+            Self::UePrefixInvalid { prefix, .. }
+            | Self::FramedRouteInvalid { prefix, .. }
+            | Self::FramedRouteTaken { prefix, .. } => {
+                write!(f, ": {prefix}")
             }
             Self::UePrefixTooShort { prefix, .. } => write!(f, ": {prefix}"),
             Self::SdfInvalid { error, .. } => write!(f, ": {error}"),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use adit_rules::{NoUsage, RuleDelta, UrrEntry, UsageLimits, UsageSource};
 use adit_types::{Nanos, Seid, SessionIndex, UrrId, UsageSlot};
 
+use crate::activation;
 use crate::record::{Records, Urr, UrrUpdate, UsageTriggers};
 use crate::session::Session;
 use crate::store::{Retired, SessionStore};
@@ -259,7 +260,9 @@ impl SessionStore {
     ) -> Option<UsageOutcome> {
         let source = Arc::clone(&self.usage.0);
         let session = self.session(up_seid)?;
-        let (index, records) = (session.index, &session.records);
+        let activated = activation::advanced(&session.records, now);
+        let index = session.index;
+        let records = activated.as_ref().unwrap_or(&session.records);
         let mut usage = session.usage.clone();
         let before = usage.entries(records);
         let inactive = advance_activity(&mut usage, records, &*source, now, started);
@@ -273,12 +276,16 @@ impl SessionStore {
         let mut generation = self.generation;
         let is_changed = usage.renew(records, &before, &mut generation);
         let identity = (up_seid, session.buffer_epoch);
-        let rules =
-            is_changed.then(|| Box::new(compile(&self.provisioning, identity, records, &usage)));
+        let rules = (is_changed || activated.is_some())
+            .then(|| Box::new(compile(&self.provisioning, identity, records, &usage)));
         let deadline = usage.deadline(records, &*source, now);
         self.generation = generation;
         self.deadlines.set(index, deadline);
-        self.session_at_mut(index)?.usage = usage;
+        let session = self.session_at_mut(index)?;
+        session.usage = usage;
+        if let Some(records) = activated {
+            session.records = records;
+        }
         let delta = rules.map(|rules| {
             self.retired.entry(index).or_default().push_back(Retired::default());
             RuleDelta { session: index, keys: Vec::new(), rules: Some(rules) }
@@ -422,7 +429,8 @@ impl SessionUsage {
         let activity = self.activity.zip(records.inactivity_timer);
         let deadlines = urrs
             .filter_map(|urr| self.measure(urr.id)?.deadline(urr, source, now))
-            .chain(activity.and_then(|(activity, timer)| activity.deadline(source, timer)));
+            .chain(activity.and_then(|(activity, timer)| activity.deadline(source, timer)))
+            .chain(activation::next(records, now));
         // NOTE: a deadline that passed without effect must not come back at once.
         deadlines.min().map(|at| at.max(now + Nanos::from_millis(1)))
     }

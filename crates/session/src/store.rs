@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use adit_rules::{ApplyAction, GtpuTunnel, RuleDelta, SessionKey, UeAddresses};
 use adit_types::limits::usage_slots_max;
-use adit_types::{FarId, PdrId, Seid, SessionIndex, UsageSlot};
+use adit_types::{FarId, IpPrefix, PdrId, Seid, SessionIndex, UsageSlot};
 
 use crate::alloc::{
     SeidAllocator, SessionIndexAllocator, TeidAllocator, UeIpAllocator, UsageSlotAllocator,
@@ -137,6 +137,7 @@ pub struct SessionStore {
     pub(crate) by_seid: HashMap<Seid, SessionIndex>,
     pub(crate) ue_v4: HashMap<Ipv4Addr, SessionIndex>,
     pub(crate) ue_v6: HashMap<u64, SessionIndex>,
+    pub(crate) framed: HashMap<IpPrefix, SessionIndex>,
     pub(crate) far_ends: FarEnds,
     pub(crate) teids: TeidAllocator,
     pub(crate) ue_pools: UeIpAllocator,
@@ -187,6 +188,7 @@ impl SessionStore {
             by_seid: HashMap::new(),
             ue_v4: HashMap::new(),
             ue_v6: HashMap::new(),
+            framed: HashMap::new(),
             far_ends: FarEnds::default(),
             teids: TeidAllocator::new(sessions_max, config.seed),
             seids: SeidAllocator::new(config.seed),
@@ -291,6 +293,7 @@ impl SessionStore {
             match key {
                 SessionKey::Teid(teid) => self.teids.reclaim(teid),
                 SessionKey::UeIpv4(_) | SessionKey::UeIpv6(_) => self.ue_pools.reclaim(key),
+                SessionKey::Framed(_) => {}
             }
         }
         for slot in retired.usage_slots {
@@ -380,6 +383,7 @@ impl SessionStore {
             seids: self.by_seid.len(),
             teids: self.teids.reserved_count(),
             ues: self.ue_pools.reserved_count(),
+            framed_routes: self.framed.len(),
             usage_slots: self.usage_slots.reserved_count(),
         }
     }
@@ -468,6 +472,8 @@ pub struct Reserved {
     pub teids: usize,
     /// UE addresses from our pools.
     pub ues: usize,
+    /// Framed routes.
+    pub framed_routes: usize,
     /// Usage counters.
     pub usage_slots: usize,
 }

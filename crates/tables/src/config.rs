@@ -4,7 +4,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_types::limits::{INTERFACES_MAX, NEXT_HOPS_MAX, ROUTES_MAX, SESSIONS_MAX, WORKERS_MAX};
 use adit_types::{
-    InterfaceId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, MacAddr, PortId, PrefixError, VlanId,
+    InterfaceId, InterfaceRole, IpPrefix, Ipv4Prefix, Ipv6Prefix, MacAddr, PortId, VlanId,
 };
 
 /// Low bits of a TEID that may select its place: an index of 2 GiB.
@@ -106,31 +106,6 @@ pub(crate) fn reserved_v4(prefix: Ipv4Prefix) -> [Option<Ipv4Addr>; 2] {
     let network = prefix.addr();
     let broadcast = Ipv4Addr::from_bits(network.to_bits() | u32::MAX >> prefix.len());
     [Some(network), Some(broadcast)]
-}
-
-/// A prefix of either family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum IpPrefix {
-    /// IPv4.
-    V4(Ipv4Prefix),
-    /// IPv6.
-    V6(Ipv6Prefix),
-}
-
-impl core::fmt::Display for IpPrefix {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::V4(prefix) => prefix.fmt(f),
-            Self::V6(prefix) => prefix.fmt(f),
-        }
-    }
-}
-
-impl core::str::FromStr for IpPrefix {
-    type Err = PrefixError;
-    fn from_str(text: &str) -> Result<Self, PrefixError> {
-        if text.contains(':') { text.parse().map(Self::V6) } else { text.parse().map(Self::V4) }
-    }
 }
 
 /// Packets to `prefix` leave through `interface` towards `next_hop`.

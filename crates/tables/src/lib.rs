@@ -13,6 +13,7 @@
 mod config;
 mod counters;
 mod foreign;
+mod framed;
 mod hash;
 mod neighbour;
 mod next_hop;
@@ -27,7 +28,8 @@ mod sync;
 mod teid;
 mod usage;
 
-pub use config::{Interface, IpPrefix, Route, TablesConfig, TablesError};
+pub use adit_types::IpPrefix;
+pub use config::{Interface, Route, TablesConfig, TablesError};
 pub use counters::{
     Counter, InterfaceCounters, InterfaceSnapshot, SessionCounters, SessionTraffic, Snapshot,
     WorkerCounters,

@@ -8,7 +8,7 @@ use core::net::IpAddr;
 use std::collections::VecDeque;
 
 use adit_rules::{DeltaId, KeyChange, RuleDelta, SessionKey, SessionRules};
-use adit_types::limits::usage_slots_max;
+use adit_types::limits::{framed_routes_max, usage_slots_max};
 use adit_types::{
     InterfaceId, InterfaceRole, InterfaceSet, MacAddr, NextHopIndex, SessionIndex, WorkerId,
 };
@@ -16,6 +16,7 @@ use adit_types::{
 use crate::config::{Interface, TablesConfig, TablesError, check};
 use crate::counters::{SessionCounters, SessionTraffic, Snapshot, WorkerCounters};
 use crate::foreign::{KeyRefused, KeyWriter};
+use crate::framed::FramedWriter;
 use crate::next_hop::{NextHop, NextHopWriter};
 use crate::publish::{Epoch, Writer, published};
 use crate::reader::{Reader, Tables};
@@ -51,6 +52,7 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
     let teids = TeidWriter::new(teid_slot_bits, sessions_max, seed, 1);
     let ues_v4 = KeyWriter::new(sessions_max, seed, 2);
     let ues_v6 = KeyWriter::new(sessions_max, seed, 3);
+    let framed = FramedWriter::new(framed_routes_max(sessions_max), seed, [6, 7]);
     let mut next_hops = NextHopWriter::new(config.next_hops_max, seed, [4, 5]);
     let routes = Routes::build(&config.interfaces, &config.routes, |interface, addr| {
         let index = next_hops.ensure(interface, addr, 0)?;
@@ -61,6 +63,7 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
         teids: Arc::clone(teids.table()),
         ues_v4: Arc::clone(ues_v4.table()),
         ues_v6: Arc::clone(ues_v6.table()),
+        framed: Arc::clone(framed.routes()),
         next_hops: Arc::clone(next_hops.table()),
         routes,
         interfaces: config.interfaces.into_boxed_slice(),
@@ -84,6 +87,7 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
         teids,
         ues_v4,
         ues_v6,
+        framed,
         next_hops,
         demand_reserve: config.next_hops_max / 4,
         unobserved: VecDeque::new(),
@@ -104,6 +108,7 @@ pub struct Publisher {
     teids: TeidWriter,
     ues_v4: KeyWriter,
     ues_v6: KeyWriter,
+    framed: FramedWriter,
     next_hops: NextHopWriter,
     /// Next hops out of the reach of hosts that packets ask for.
     demand_reserve: usize,
@@ -164,6 +169,7 @@ impl Publisher {
         self.teids.reclaim(passed, epoch);
         self.ues_v4.reclaim(passed, epoch);
         self.ues_v6.reclaim(passed, epoch);
+        self.framed.reclaim(passed, epoch);
         self.next_hops.reclaim(passed, epoch);
         let (since, id) = *self.unobserved.front()?;
         if since > passed {
@@ -307,6 +313,7 @@ impl Publisher {
             SessionKey::Teid(teid) => self.teids.insert(teid, session),
             SessionKey::UeIpv4(addr) => insert(&mut self.ues_v4, addr.to_bits().into(), session),
             SessionKey::UeIpv6(key) => insert(&mut self.ues_v6, key, session),
+            SessionKey::Framed(prefix) => self.framed.insert(prefix, session),
         };
         if added.is_err() {
             self.counters.keys_refused += 1;
@@ -319,6 +326,7 @@ impl Publisher {
             SessionKey::Teid(teid) => self.teids.remove(teid, session, epoch),
             SessionKey::UeIpv4(addr) => self.ues_v4.remove(addr.to_bits().into(), session.0, epoch),
             SessionKey::UeIpv6(key) => self.ues_v6.remove(key, session.0, epoch),
+            SessionKey::Framed(prefix) => self.framed.remove(prefix, session, epoch),
         };
     }
 

@@ -8,6 +8,7 @@ use adit_types::{InterfaceRole, InterfaceSet, NextHopIndex, SessionIndex, Teid, 
 use crate::config::Interface;
 use crate::counters::{SessionCounters, WorkerCounters};
 use crate::foreign::KeyTable;
+use crate::framed::FramedRoutes;
 use crate::next_hop::{NextHop, NextHopRef, NextHopTable, Via};
 use crate::publish::{Guard, ReadHandle};
 use crate::routes::{RouteTarget, Routes};
@@ -21,6 +22,7 @@ pub(crate) struct Tables {
     pub(crate) teids: Arc<TeidTable>,
     pub(crate) ues_v4: Arc<KeyTable>,
     pub(crate) ues_v6: Arc<KeyTable>,
+    pub(crate) framed: Arc<FramedRoutes>,
     pub(crate) next_hops: Arc<NextHopTable>,
     pub(crate) routes: Routes,
     pub(crate) interfaces: Box<[Interface]>,
@@ -111,17 +113,20 @@ impl<'a> View<'a> {
     }
 
     /// Finds the session of every UE IPv4 address, given as host-order bits
-    /// ([`core::net::Ipv4Addr::to_bits`]). Shape and cost as of [`KeyTable::lookup_bulk`].
+    /// ([`core::net::Ipv4Addr::to_bits`]). Shape and cost as of [`KeyTable::lookup_bulk`]; misses
+    /// then visit the framed routes while there are any.
     #[inline]
     pub fn lookup_ues_v4(&self, addrs: &[u32], out: &mut [SessionIndex]) {
         self.tables.ues_v4.lookup_bulk(addrs, out);
+        self.tables.framed.lookup_missed_v4(addrs, out);
     }
 
     /// Finds the session of every UE IPv6 key ([`adit_rules::rule::ue_ipv6_key`]). Shape and cost
-    /// as of [`KeyTable::lookup_bulk`].
+    /// as of [`View::lookup_ues_v4`].
     #[inline]
     pub fn lookup_ues_v6(&self, keys: &[u64], out: &mut [SessionIndex]) {
         self.tables.ues_v6.lookup_bulk(keys, out);
+        self.tables.framed.lookup_missed_v6(keys, out);
     }
 
     /// The rules of a session; `None` if it has none (any more), and for `SessionIndex::NONE`.

@@ -7,9 +7,11 @@
 use core::net::IpAddr;
 use core::ops::BitAnd;
 
-use adit_types::{InterfaceId, InterfaceRole, InterfaceSet, Ipv4Prefix, Ipv6Prefix, NextHopIndex};
+use adit_types::{
+    InterfaceId, InterfaceRole, InterfaceSet, IpPrefix, Ipv4Prefix, Ipv6Prefix, NextHopIndex,
+};
 
-use crate::config::{Interface, IpPrefix, Route, TablesError, reserved_v4};
+use crate::config::{Interface, Route, TablesError, reserved_v4};
 
 /// Where packets to a prefix go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -108,6 +108,64 @@ proptest! {
     }
 
     #[test]
+    fn framed_routes_agree_with_a_scan(
+        ops in vec((any::<bool>(), 0_u32..64, any::<bool>(), any::<u64>(), 1_u8..64), 1..120),
+        addrs in vec(any::<u64>(), 1..60),
+    ) {
+        // Addresses from a narrow space, so that prefixes nest and are hit.
+        let narrow = |bits: u64| bits & 0xe000_0f00_0000_0007;
+        let prefix = |is_v4, bits: u64, len: u8| if is_v4 {
+            let addr = Ipv4Addr::from_bits(u32::try_from(narrow(bits) >> 32).unwrap());
+            IpPrefix::V4(Ipv4Prefix::containing(addr, len.min(31)).unwrap())
+        } else {
+            let addr = Ipv6Addr::from_bits(u128::from(narrow(bits)) << 64);
+            IpPrefix::V6(Ipv6Prefix::containing(addr, len).unwrap())
+        };
+        let (mut publisher, mut readers) = build(config(1)).unwrap();
+        let mut model = BTreeMap::new();
+        for (n, (add, session, is_v4, bits, len)) in (0..).zip(ops) {
+            let prefix = prefix(is_v4, bits, len);
+            let key = SessionKey::of_prefix(prefix);
+            let change = if add {
+                model.insert(prefix, session);
+                KeyChange::Add(key)
+            } else {
+                if model.get(&prefix) == Some(&session) {
+                    model.remove(&prefix);
+                }
+                KeyChange::Remove(key)
+            };
+            let rules = Some(Box::new(rules(n, &[])));
+            let session = SessionIndex(session);
+            publisher.apply(id(n), RuleDelta { session, keys: vec![change], rules });
+            readers[0].observe();
+            prop_assert_eq!(publisher.poll_observed(), Some(id(n)));
+        }
+        prop_assert_eq!(publisher.counters().keys_refused, 0);
+        let longest = |addr: IpAddr| {
+            let found = model.iter().filter(|(prefix, _)| prefix.contains(addr));
+            let found = found.max_by_key(|(prefix, _)| match prefix {
+                IpPrefix::V4(prefix) => prefix.len(),
+                IpPrefix::V6(prefix) => prefix.len(),
+            });
+            found.map_or(SessionIndex::NONE, |(_, session)| SessionIndex(*session))
+        };
+        let v6: Vec<u64> = addrs.iter().map(|bits| narrow(*bits)).collect();
+        let v4: Vec<u32> = v6.iter().map(|bits| u32::try_from(bits >> 32).unwrap()).collect();
+        let mut out = vec![SessionIndex(0); addrs.len()];
+        let view = readers[0].observe();
+        view.lookup_ues_v4(&v4, &mut out);
+        for (bits, found) in v4.iter().zip(&out) {
+            prop_assert_eq!(*found, longest(Ipv4Addr::from_bits(*bits).into()));
+        }
+        view.lookup_ues_v6(&v6, &mut out);
+        for (bits, found) in v6.iter().zip(&out) {
+            let addr = Ipv6Addr::from_bits(u128::from(*bits) << 64);
+            prop_assert_eq!(*found, longest(addr.into()));
+        }
+    }
+
+    #[test]
     fn routes_agree_with_a_scan(
         v4 in vec((any::<u32>(), 0_u8..=32), 0..40),
         v6 in vec((any::<u128>(), 0_u8..=128), 0..40),

@@ -347,3 +347,23 @@ fn configuration_mistakes_are_refused() {
         TablesError::DuplicateRoute(_)
     ));
 }
+
+#[test]
+fn ue_address_is_preferred_to_the_framed_routes_around_it() {
+    let (mut publisher, mut reader) = one_worker();
+    let framed = |text: &str| SessionKey::of_prefix(text.parse().unwrap());
+    publisher.apply(id(1), install(1, &[framed("10.45.0.0/16")], rules(1, &[])));
+    publisher.apply(id(2), install(2, &[framed("10.45.0.0/24")], rules(2, &[])));
+    publisher.apply(id(3), install(3, &[ue(7)], rules(3, &[])));
+    let view = reader.observe();
+    let of = |addr| session_of_ue(&view, addr);
+    let found = [[10, 45, 0, 7], [10, 45, 0, 8], [10, 45, 1, 7], [10, 46, 0, 7]].map(of);
+    let sessions = [SessionIndex(3), SessionIndex(2), SessionIndex(1), SessionIndex::NONE];
+    assert_eq!(found, sessions);
+    publisher.apply(id(4), uninstall(3, &[ue(7)]));
+    publisher.apply(id(5), uninstall(2, &[framed("10.45.0.0/24")]));
+    let view = reader.observe();
+    assert_eq!(session_of_ue(&view, [10, 45, 0, 7]), SessionIndex(1));
+    publisher.apply(id(6), uninstall(1, &[framed("10.45.0.0/16")]));
+    assert_eq!(session_of_ue(&reader.observe(), [10, 45, 0, 7]), SessionIndex::NONE);
+}

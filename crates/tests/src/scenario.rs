@@ -8,11 +8,11 @@ use adit_rules::{
 };
 use adit_session::{
     Bar, BarUpdate, Change, ChooseUe, FTeidSpec, Far, FarUpdate, Forwarding, ForwardingUpdate,
-    GateStatus, MeasurementInformation, MeasurementMethod, PdiSpec, PdrSpec, PdrUpdate, Qer,
-    QerUpdate, SdfSpec, TrafficEndpointId, TrafficEndpointSpec, UeMatch, UeSide, Urr, UrrSettings,
-    UrrUpdate, UsageTriggers, Volumes,
+    GateStatus, MeasurementInformation, MeasurementMethod, PdiSpec, PdrSpec, PdrTimes, PdrUpdate,
+    Qer, QerUpdate, SdfSpec, TrafficEndpointId, TrafficEndpointSpec, UeMatch, UeSide, Urr,
+    UrrSettings, UrrUpdate, UsageTriggers, Volumes,
 };
-use adit_types::{BarId, FarId, Ipv6Prefix, PdrId, Precedence, QerId, Qfi, Teid, UrrId};
+use adit_types::{BarId, FarId, IpPrefix, Ipv6Prefix, PdrId, Precedence, QerId, Qfi, Teid, UrrId};
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -141,7 +141,10 @@ pub fn plain_session(host: u8, peer: &str) -> Change {
         precedence: Precedence(100),
         pdi: PdiSpec {
             source: if is_uplink { SourceInterface::Access } else { SourceInterface::Core },
-            traffic_endpoint: None,
+            traffic_endpoints: Vec::new(),
+            interface_type: None,
+            further_ues: Vec::new(),
+            framed_routes: Vec::new(),
             choose_ue: None,
             f_teid: is_uplink.then_some(FTeidSpec::Choose { v4: true, v6: true, choose_id: None }),
             network_instance: None,
@@ -158,6 +161,7 @@ pub fn plain_session(host: u8, peer: &str) -> Change {
         far: Some(FarId(id.into())),
         qers: vec![QerId(1)],
         urrs: Vec::new(),
+        times: PdrTimes::default(),
     };
     let far = |id: u32, tunnel: Option<GtpuTunnel>| Far {
         bar: None,
@@ -171,6 +175,8 @@ pub fn plain_session(host: u8, peer: &str) -> Change {
             network_instance: None,
             outer_header_creation: tunnel.map(OuterHeaderCreation::Gtpu),
             transport_level_marking: None,
+            interface_type: None,
+            linked_endpoint: None,
         }),
     };
     let gnb = GtpuTunnel { teid: Teid(0x100 + u32::from(host)), addr: addr(peer) };
@@ -196,6 +202,25 @@ pub fn world(layout: &Layout) -> World {
         }
     }
     world
+}
+
+/// Networks behind UEs that nest in each other, hold addresses of UEs, and are as long as one.
+const NETWORKS: [&str; 9] = [
+    "10.60.0.0/16",
+    "10.60.1.0/24",
+    "10.60.1.128/25",
+    "10.60.1.130/32",
+    "10.45.0.0/27",
+    "2001:db8:60::/48",
+    "2001:db8:60:1::/63",
+    "2001:db8:60:1::/64",
+    "2001:db8:45::/56",
+];
+
+/// Few PDRs have any, because two sessions cannot have the same.
+fn networks(rng: &mut StdRng, one_in_n: u32) -> Vec<IpPrefix> {
+    let count = if one_in(rng, one_in_n) { rng.random_range(1..=2) } else { 0 };
+    (0..count).filter_map(|_| NETWORKS.choose(rng)?.parse().ok()).collect()
 }
 
 fn ue(rng: &mut StdRng) -> UeAddresses {
@@ -236,11 +261,12 @@ impl Ue {
     }
 }
 
-/// The traffic endpoints of a session: one of the uplink, one of the downlink.
-const ENDPOINTS: [TrafficEndpointId; 2] = [TrafficEndpointId(1), TrafficEndpointId(2)];
+/// The traffic endpoints of a session: two of the uplink, one of the downlink.
+const ENDPOINTS: [TrafficEndpointId; 3] =
+    [TrafficEndpointId(1), TrafficEndpointId(3), TrafficEndpointId(2)];
 
 fn endpoint(rng: &mut StdRng, id: TrafficEndpointId, ue: Ue) -> TrafficEndpointSpec {
-    let is_uplink = id == ENDPOINTS[0];
+    let is_uplink = id != ENDPOINTS[2];
     let (ue, choose_ue) = match one_in(rng, 6) {
         true => (None, None),
         false => ue.stated(UeSide::Source),
@@ -251,15 +277,24 @@ fn endpoint(rng: &mut StdRng, id: TrafficEndpointId, ue: Ue) -> TrafficEndpointS
         f_teid: is_uplink.then(|| f_teid(rng)),
         network_instance: network_instance(rng),
         ue,
+        further_ues: Vec::new(),
+        framed_routes: networks(rng, 12),
+        interface_type: None,
         choose_ue,
         qfis: (0..qfi_count).filter_map(|_| Qfi::new(rng.random_range(0..12))).collect(),
     }
 }
 
-/// Lets a PDI take over what the traffic endpoint of its direction has.
-fn link(pdi: &mut PdiSpec) {
+/// Lets a PDI take over what traffic endpoints of its direction have.
+fn link(rng: &mut StdRng, pdi: &mut PdiSpec) {
     let is_uplink = pdi.source == SourceInterface::Access;
-    pdi.traffic_endpoint = Some(if is_uplink { ENDPOINTS[0] } else { ENDPOINTS[1] });
+    pdi.traffic_endpoints = match rng.random_range(0..4) {
+        _ if !is_uplink => ENDPOINTS[2..].to_vec(),
+        0 => ENDPOINTS[1..2].to_vec(),
+        1 => ENDPOINTS[..2].to_vec(),
+        _ => ENDPOINTS[..1].to_vec(),
+    };
+    (pdi.further_ues, pdi.framed_routes) = (Vec::new(), Vec::new());
     (pdi.f_teid, pdi.ue, pdi.choose_ue, pdi.network_instance) = (None, None, None, None);
 }
 
@@ -335,7 +370,10 @@ fn pdi(rng: &mut StdRng, is_uplink: bool, ue: Ue) -> PdiSpec {
     let from_n9 = !is_uplink && n6 == SourceInterface::Core && one_in(rng, 3);
     PdiSpec {
         source: if is_uplink { SourceInterface::Access } else { n6 },
-        traffic_endpoint: None,
+        traffic_endpoints: Vec::new(),
+        interface_type: None,
+        further_ues: networks(rng, 20),
+        framed_routes: networks(rng, 10),
         choose_ue,
         f_teid: match (is_uplink, from_n9) {
             (true, _) => Some(f_teid(rng)),
@@ -376,6 +414,7 @@ fn pdr(rng: &mut StdRng, id: u16, is_uplink: bool, ue: Ue) -> PdrSpec {
         far: Some(FarId(far)),
         qers: qers_of_pdr(rng),
         urrs: urrs_of_pdr(rng),
+        times: PdrTimes::default(),
     }
 }
 
@@ -494,6 +533,8 @@ fn far(rng: &mut StdRng, id: u32, is_uplink: bool) -> Far {
                 (false, false) => None,
             },
             transport_level_marking: marking(rng),
+            interface_type: None,
+            linked_endpoint: None,
         }),
     }
 }
@@ -533,7 +574,7 @@ pub fn establishment(rng: &mut StdRng) -> Change {
         change.create_traffic_endpoints.extend(ENDPOINTS.map(|id| endpoint(rng, id, ue)));
         for pdr in change.create_pdrs.iter_mut() {
             if one_in(rng, 2) {
-                link(&mut pdr.pdi);
+                link(rng, &mut pdr.pdi);
             }
         }
     }
@@ -587,7 +628,7 @@ pub fn modification(rng: &mut StdRng, session: &Session) -> Change {
             if let Some(id) = free.choose(rng) {
                 let mut created = pdr(rng, *id, *id <= 4, ue);
                 if !session.endpoints.is_empty() && one_in(rng, 2) {
-                    link(&mut created.pdi);
+                    link(rng, &mut created.pdi);
                 }
                 change.create_pdrs.push(created);
             }
@@ -624,6 +665,7 @@ fn far_update(rng: &mut StdRng) -> FarUpdate {
             withdraw_outer_header: one_in(rng, 3),
             send_end_marker: one_in(rng, 2),
             transport_level_marking: marking(rng),
+            ..ForwardingUpdate::default()
         }),
     }
 }
@@ -641,5 +683,6 @@ fn pdr_update(rng: &mut StdRng, session: &Session, ue: Ue) -> PdrUpdate {
         far: one_in(rng, 2).then_some(FarId(far)),
         qers: one_in(rng, 2).then(|| qers_of_pdr(rng)),
         urrs: one_in(rng, 3).then(|| urrs_of_pdr(rng)),
+        times: PdrTimes::default(),
     }
 }

@@ -5,7 +5,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use adit_rules::{SourceInterface, UeAddresses};
 use adit_session::FTeidSpec;
 use adit_testkit::packet::PacketBuilder;
-use adit_types::MacAddr;
+use adit_types::{IpPrefix, Ipv6Prefix, MacAddr};
 use adit_wire::gtpu::MessageType;
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -48,6 +48,13 @@ fn side(rng: &mut StdRng, oracle: &Oracle, is_n3: bool) -> Interface {
 }
 
 fn ue_of(rng: &mut StdRng, session: Option<&Session>) -> UeAddresses {
+    let networks = session.into_iter().flat_map(|session| &session.pdrs);
+    let networks =
+        networks.flat_map(|pdr| pdr.pdi.further_ues.iter().chain(&pdr.pdi.framed_routes));
+    let networks: Vec<IpPrefix> = networks.copied().collect();
+    if let Some(network) = networks.choose(rng).filter(|_| one_in(rng, 3)) {
+        return host_of(rng, *network);
+    }
     let named = session.into_iter().flat_map(|session| &session.pdrs);
     let named: Vec<UeAddresses> =
         named.filter_map(|pdr| pdr.pdi.ue).map(|ue| ue.addresses).collect();
@@ -55,6 +62,24 @@ fn ue_of(rng: &mut StdRng, session: Option<&Session>) -> UeAddresses {
         v4: Some(Ipv4Addr::new(10, 45, 0, rng.random_range(1..=25))),
         v6: None,
     })
+}
+
+/// A host in the network, seldom beside it.
+fn host_of(rng: &mut StdRng, network: IpPrefix) -> UeAddresses {
+    let beside = u32::from(one_in(rng, 10));
+    match network {
+        IpPrefix::V4(prefix) => {
+            let spare = u32::MAX.checked_shr(prefix.len().into()).unwrap_or(0);
+            let bits = prefix.addr().to_bits() ^ rng.random_range(0..=spare.min(0x3ff));
+            UeAddresses { v4: Some(Ipv4Addr::from_bits(bits ^ beside << 8)), v6: None }
+        }
+        IpPrefix::V6(prefix) => {
+            let spare = u64::MAX.checked_shr(prefix.len().into()).unwrap_or(0);
+            let upper = u128::from(rng.random_range(0..=spare.min(7)) ^ u64::from(beside));
+            let addr = Ipv6Addr::from_bits(prefix.addr().to_bits() ^ upper << 64);
+            UeAddresses { v4: None, v6: Ipv6Prefix::containing(addr, 64) }
+        }
+    }
 }
 
 fn ue_addr(rng: &mut StdRng, ue: UeAddresses) -> IpAddr {

@@ -11,6 +11,10 @@ use std::time::{Duration, Instant};
 use adit_datapath::{Worker, WorkerConfig};
 use adit_n4::{Node, Transmit};
 use adit_pfcp::Message;
+use adit_pfcp::grouped::{CreatePdr, CreateTrafficEndpoint, Pdi};
+use adit_pfcp::ie::{
+    ActivationTime, DeactivationTime, FTeid, FramedRoute, SourceInterface, TrafficEndpointId,
+};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
 use adit_rules::{DropReason, WorkerCommand, WorkerEvent};
@@ -322,6 +326,129 @@ fn packets_for_a_gnb_that_never_answers_are_dropped_by_name() {
     }
     assert_eq!(upf.dropped(DropReason::NeighbourUnresolved), 1);
     assert!(upf.control.publisher.snapshot().identity_holds());
+}
+
+/// An establishment with `edit` applied to both PDRs.
+fn establish_with_pdrs(
+    sequence: u32,
+    script: &smf::SessionScript,
+    edit: impl Fn(&mut CreatePdr<'static>),
+) -> Vec<u8> {
+    smf::establish_with(sequence, script, |body| {
+        let mut pdrs: Vec<_> = body.create_pdrs.iter().collect();
+        pdrs.iter_mut().for_each(edit);
+        body.create_pdrs = Vec::leak(pdrs)[..].into();
+    })
+}
+
+/// TS 29.244 §5.16: a router behind the UE sends from its networks and is reached there.
+#[test]
+fn framed_routes_lead_to_their_session_and_may_be_sent_from() {
+    let mut upf = Upf::new();
+    upf.associate();
+    let scripts = [smf::SessionScript::new(0x11, 1), smf::SessionScript::new(0x12, 2)];
+    let routes: [&'static [FramedRoute<'static>]; 2] = [
+        smf::list([FramedRoute(b"192.168.0.0/16 0.0.0.0 1")]),
+        smf::list([FramedRoute(b"192.168.7.0/24")]),
+    ];
+    let mut behind = |n: usize| {
+        let sequence = u32::try_from(n).unwrap() + 2;
+        let request = establish_with_pdrs(sequence, &scripts[n], |pdr| {
+            pdr.pdi.framed_routes = routes[n].into();
+        });
+        accepted(&upf.ask(&request))
+    };
+    let (seids, teids): (Vec<_>, Vec<_>) = [behind(0), behind(1)].into_iter().unzip();
+    let to = |host: &str| {
+        PacketBuilder::ethernet(MACS[1], PEER).ipv4("8.8.8.8", host).udp(9000, 4000).build()
+    };
+    for (host, script) in [("192.168.1.1", 0), ("192.168.7.1", 1), ("192.168.8.1", 0)] {
+        upf.io.inject(PortId(1), &to(host));
+        let (_, user) = upf.turn();
+        let reached: Vec<Teid> = user.iter().map(|frame| outer_teid(frame)).collect();
+        assert_eq!(reached, [scripts[script].gnb_teid], "{host}");
+    }
+    let from = |host: &str, teid: Teid| {
+        PacketBuilder::ethernet(MACS[0], PEER)
+            .ipv4(smf::GNB, smf::N3)
+            .gtpu(teid.0)
+            .psc_ul(9)
+            .ipv4(host, "8.8.8.8")
+            .udp(4000, 9000)
+            .build()
+    };
+    upf.io.inject(PortId(0), &from("192.168.7.9", teids[1]));
+    upf.io.inject(PortId(0), &from("192.168.8.9", teids[1]));
+    assert_eq!(upf.turn().1.len(), 1);
+    assert_eq!(upf.dropped(DropReason::UeSourceSpoofed), 1, "the other one's network");
+
+    upf.ask(&smf::delete(4, seids[1]));
+    upf.io.inject(PortId(1), &to("192.168.7.1"));
+    assert_eq!(outer_teid(&upf.turn().1[0]), scripts[0].gnb_teid, "the wider route is left");
+    upf.ask(&smf::delete(5, seids[0]));
+    upf.io.inject(PortId(1), &to("192.168.7.1"));
+    assert!(upf.turn().1.is_empty());
+    assert_eq!(upf.dropped(DropReason::UeUnknown), 1);
+    assert_eq!(upf.control.node.store().reserved(), adit_session::Reserved::default());
+}
+
+/// TS 29.244 §8.2.121, §8.2.122: the node's clock, not a message, lets packets through.
+#[test]
+fn pdrs_pass_packets_between_activation_and_deactivation() {
+    let mut upf = Upf::new();
+    upf.associate();
+    let script = smf::SessionScript::new(0x11, 1);
+    // The node's clock reads UPF_STARTED at zero.
+    let request = establish_with_pdrs(2, &script, |pdr| {
+        pdr.activation_time = Some(ActivationTime(smf::UPF_STARTED + 10));
+        pdr.deactivation_time = Some(DeactivationTime(smf::UPF_STARTED + 20));
+    });
+    let (_, teid) = accepted(&upf.ask(&request));
+    let frames = [(PortId(0), uplink(&script, teid)), (PortId(1), downlink(&script))];
+    for (at, passed) in [(9, 0), (10, 2), (19, 2), (20, 0)] {
+        upf.now = Nanos::from_secs(at);
+        upf.settle();
+        for (port, frame) in &frames {
+            upf.io.inject(*port, frame);
+        }
+        assert_eq!(upf.turn().1.len(), passed, "after {at} s");
+    }
+    assert_eq!(upf.dropped(DropReason::PdrUnmatched), 4, "the session keeps its tunnel");
+    assert!(upf.control.publisher.snapshot().identity_holds());
+}
+
+/// TS 29.244 §5.2.1A.2A: one PDR for packets of two tunnels.
+#[test]
+fn pdr_of_two_traffic_endpoints_takes_packets_of_both_tunnels() {
+    let mut upf = Upf::new();
+    upf.associate();
+    let script = smf::SessionScript::new(0x11, 1);
+    let request = smf::establish_with(2, &script, |body| {
+        let mut pdrs: Vec<_> = body.create_pdrs.iter().collect();
+        let ues = pdrs[0].pdi.ue_ip_addresses;
+        let ids = smf::list([1, 2].map(TrafficEndpointId));
+        let mut pdi = Pdi::new(SourceInterface::Access);
+        pdi.traffic_endpoint_ids = ids.into();
+        pdrs[0].pdi = pdi;
+        body.create_pdrs = Vec::leak(pdrs)[..].into();
+        let endpoint = |id: TrafficEndpointId| {
+            let mut endpoint = CreateTrafficEndpoint::new(id);
+            let choose = FTeid::Choose { v4: true, v6: false, choose_id: None };
+            endpoint.local_f_teid = Some(choose);
+            endpoint.ue_ip_addresses = ues;
+            endpoint
+        };
+        body.create_traffic_endpoints = smf::list([endpoint(ids[0]), endpoint(ids[1])]).into();
+    });
+    let answer = upf.ask(&request);
+    let Message::SessionEstablishmentResponse(body) = smf::decode(&answer) else { panic!() };
+    let created: Vec<_> = body.created_traffic_endpoints.iter().collect();
+    assert_eq!(created.len(), 2, "{body:?}");
+    for endpoint in created {
+        let Some(FTeid::Given { teid, .. }) = endpoint.local_f_teids.first() else { panic!() };
+        upf.io.inject(PortId(0), &uplink(&script, teid));
+    }
+    assert_eq!(upf.turn().1.len(), 2);
 }
 
 /// What a worker's thread is asked to do: take these frames, step, tell how many frames left.

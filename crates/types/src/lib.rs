@@ -15,7 +15,9 @@ pub use id::{
     UrrId, UsageSlot, WorkerId,
 };
 pub use interface_set::InterfaceSet;
-pub use net::{InterfaceId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, MacAddr, PrefixError, VlanId};
+pub use net::{
+    InterfaceId, InterfaceRole, IpPrefix, Ipv4Prefix, Ipv6Prefix, MacAddr, PrefixError, VlanId,
+};
 pub use quantity::{BitRate, ByteCount, Nanos};
 
 /// Direction of user traffic, seen from the UE (TS 23.501).

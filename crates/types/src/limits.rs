@@ -28,7 +28,24 @@ pub const fn usage_slots_max(sessions_max: usize) -> usize {
 /// SDF filters that one PDR may carry.
 pub const SDF_FILTERS_PER_PDR_MAX: usize = 16;
 
-/// Lookup keys (TEIDs and UE addresses) of one PFCP session.
+/// Networks behind the UE (framed routes, further UE addresses) that one PDI or traffic endpoint
+/// may name: a worker looks through them.
+pub const UE_NETWORKS_PER_PDI_MAX: usize = 32;
+
+/// Traffic endpoints that one PDI may name; each is a rule of its own for the workers.
+pub const TRAFFIC_ENDPOINTS_PER_PDI_MAX: usize = 8;
+
+/// Framed routes of one address family in all PFCP sessions together, whatever their number.
+pub const FRAMED_ROUTES_MAX: usize = 65_536;
+
+/// Framed routes of one address family in a process with `sessions_max` PFCP sessions.
+#[must_use]
+pub const fn framed_routes_max(sessions_max: usize) -> usize {
+    let of_sessions = sessions_max.saturating_mul(UE_NETWORKS_PER_PDI_MAX);
+    if of_sessions < FRAMED_ROUTES_MAX { of_sessions } else { FRAMED_ROUTES_MAX }
+}
+
+/// Lookup keys (TEIDs, UE addresses, framed routes) of one PFCP session.
 pub const KEYS_PER_SESSION_MAX: usize = 2 * RULES_PER_SESSION_MAX;
 
 /// PFCP associations at most.

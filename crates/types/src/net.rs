@@ -1,7 +1,7 @@
 //! Link and network words: hardware addresses, VLANs, prefixes, logical interfaces.
 
 use core::fmt;
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::str::FromStr;
 
 /// An EUI-48 address in transmission order.
@@ -161,6 +161,53 @@ macro_rules! prefix {
 
 prefix!(Ipv4Prefix, Ipv4Addr, u32, 32, "An IPv4 prefix.");
 prefix!(Ipv6Prefix, Ipv6Addr, u128, 128, "An IPv6 prefix.");
+
+/// A prefix of either family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum IpPrefix {
+    /// IPv4.
+    V4(Ipv4Prefix),
+    /// IPv6.
+    V6(Ipv6Prefix),
+}
+
+impl IpPrefix {
+    /// True when `addr` is of this family and lies in this prefix.
+    #[inline]
+    #[must_use]
+    pub const fn contains(self, addr: IpAddr) -> bool {
+        match (self, addr) {
+            (Self::V4(prefix), IpAddr::V4(addr)) => prefix.contains(addr),
+            (Self::V6(prefix), IpAddr::V6(addr)) => prefix.contains(addr),
+            _ => false,
+        }
+    }
+
+    /// The first address.
+    #[must_use]
+    pub const fn addr(self) -> IpAddr {
+        match self {
+            Self::V4(prefix) => IpAddr::V4(prefix.addr()),
+            Self::V6(prefix) => IpAddr::V6(prefix.addr()),
+        }
+    }
+}
+
+impl fmt::Display for IpPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::V4(prefix) => prefix.fmt(f),
+            Self::V6(prefix) => prefix.fmt(f),
+        }
+    }
+}
+
+impl FromStr for IpPrefix {
+    type Err = PrefixError;
+    fn from_str(text: &str) -> Result<Self, PrefixError> {
+        if text.contains(':') { text.parse().map(Self::V6) } else { text.parse().map(Self::V4) }
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,7 @@ use adit_rules::{
 };
 use adit_session::{
     Change, CpFSeid, FTeidSpec, Far, Forwarding, GateStatus, LocalAddresses, OwnerId, PdiSpec,
-    PdrSpec, Provisioning, Qer, SessionStore, StoreConfig, UeMatch, UeSide,
+    PdrSpec, PdrTimes, Provisioning, Qer, SessionStore, StoreConfig, UeMatch, UeSide,
 };
 use adit_tables::{Interface, Publisher, Reader, TablesConfig};
 use adit_types::{
@@ -132,7 +132,10 @@ fn change(ue: Ipv4Addr, gnb_teid: u32) -> Change {
         precedence: Precedence(100),
         pdi: PdiSpec {
             source,
-            traffic_endpoint: None,
+            traffic_endpoints: Vec::new(),
+            interface_type: None,
+            further_ues: Vec::new(),
+            framed_routes: Vec::new(),
             choose_ue: None,
             f_teid,
             network_instance: None,
@@ -146,6 +149,7 @@ fn change(ue: Ipv4Addr, gnb_teid: u32) -> Change {
         far: Some(FarId(far)),
         qers: vec![qer],
         urrs: Vec::new(),
+        times: PdrTimes::default(),
     };
     let far = |id, destination, tunnel: Option<GtpuTunnel>| Far {
         bar: None,
@@ -156,6 +160,8 @@ fn change(ue: Ipv4Addr, gnb_teid: u32) -> Change {
             network_instance: None,
             outer_header_creation: tunnel.map(OuterHeaderCreation::Gtpu),
             transport_level_marking: None,
+            interface_type: None,
+            linked_endpoint: None,
         }),
     };
     let choose = FTeidSpec::Choose { v4: true, v6: false, choose_id: None };

@@ -155,7 +155,7 @@ fn matches_headers(pdr: &PdrEntry, arrival: &Arrival, ip: &IpPacket, ingress: In
         && pdr.interfaces.intersects(arrival.interfaces)
         && pdr.teid.is_none_or(|teid| teid == arrival.teid)
         && (pdr.qfis.is_empty() || arrival.qfi().is_some_and(|qfi| pdr.qfis.contains(&qfi)))
-        && pdr.ue.matches(ue)
+        && pdr.matches_ue(ue)
 }
 
 /// The packet behind the UDP or IP header that `removal` takes off: its offset in `packet`, of

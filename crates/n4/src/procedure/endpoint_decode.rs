@@ -7,11 +7,17 @@ use core::net::Ipv4Addr;
 use adit_pfcp::grouped::{
     CreateTrafficEndpoint, CreatedPdr, CreatedTrafficEndpoint, UpdateTrafficEndpoint,
 };
-use adit_pfcp::ie::{self, FTeid, FTeidAddress, UeIpAddress, UeIpAddressPoolIdentity};
-use adit_pfcp::{IeType, Repeated};
+use adit_pfcp::ie::{
+    self, FTeid, FTeidAddress, FramedIpv6Route, FramedRoute, FramedRouting, UeIpAddress,
+    UeIpAddressPoolIdentity,
+};
+use adit_pfcp::{Cause, IeType, Repeated};
 use adit_rules::UeAddresses;
-use adit_session::{ChooseUe, TrafficEndpointId, TrafficEndpointSpec, UeMatch, UeSide};
-use adit_types::Ipv6Prefix;
+use adit_session::{
+    ChooseUe, InterfaceType, TrafficEndpointId, TrafficEndpointSpec, UeMatch, UeSide,
+    parse_framed_ipv6_route, parse_framed_route,
+};
+use adit_types::{IpPrefix, Ipv4Prefix, Ipv6Prefix};
 
 use super::name;
 use super::rule_decode::f_teid;
@@ -20,58 +26,120 @@ use crate::refusal::Rejected;
 /// Bits of a UE's IPv6 prefix unless the IE says otherwise. Spec: TS 29.244 §8.2.62.
 const UE_PREFIX_BITS: u8 = 64;
 
-/// UE addresses that are given, and those that are to be chosen.
-pub(super) type Ue = (Option<UeMatch>, Option<ChooseUe>);
+/// UE addresses of a PDI or traffic endpoint.
+#[derive(Debug, Default)]
+pub(super) struct Ue {
+    /// At most one address per family.
+    pub given: Option<UeMatch>,
+    /// All others, and IPv6 prefixes shorter than a /64.
+    pub further: Vec<IpPrefix>,
+    /// Those to be chosen.
+    pub choose: Option<ChooseUe>,
+}
 
 /// The UE addresses of a PDI or traffic endpoint.
 ///
 /// # Errors
-/// Cause 76 with several addresses, and with a prefix of our choice that is not a /64.
+/// Cause 76 with a prefix of our choice that is not a /64, and with a second choice of one family.
+/// Cause 73 when several addresses disagree about which address of a packet is the UE's.
 pub(super) fn ue(
     addresses: Repeated<'_, UeIpAddress>,
     pools: Repeated<'_, UeIpAddressPoolIdentity<'_>>,
 ) -> Result<Ue, Rejected> {
-    let mut addresses = addresses.iter();
-    let Some(ue) = addresses.next() else { return Ok((None, None)) };
-    let delegated = ue.v6_delegation_bits.map(|bits| UE_PREFIX_BITS.saturating_sub(bits));
-    let len = ue.v6_prefix_len.or(delegated).unwrap_or(UE_PREFIX_BITS);
-    if addresses.next().is_some() || ue.choose_v6 && len != UE_PREFIX_BITS {
-        return Err(Rejected::unsupported(IeType::UE_IP_ADDRESS));
+    let Some(first) = addresses.first() else { return Ok(Ue::default()) };
+    let side = if first.destination { UeSide::Destination } else { UeSide::Source };
+    let (mut given, mut further) = (UeAddresses::default(), Vec::new());
+    let (mut choose_v4, mut choose_v6) = (false, false);
+    for ue in addresses.iter() {
+        if ue.destination != first.destination {
+            let ie = IeType::UE_IP_ADDRESS;
+            return Err(Rejected::with_ie(Cause::RuleCreationModificationFailure, ie));
+        }
+        let delegated = ue.v6_delegation_bits.map(|bits| UE_PREFIX_BITS.saturating_sub(bits));
+        let len = ue.v6_prefix_len.or(delegated).unwrap_or(UE_PREFIX_BITS);
+        let is_second = ue.choose_v4 && choose_v4 || ue.choose_v6 && choose_v6;
+        if is_second || ue.choose_v6 && len != UE_PREFIX_BITS {
+            return Err(Rejected::unsupported(IeType::UE_IP_ADDRESS));
+        }
+        choose_v4 |= ue.choose_v4;
+        choose_v6 |= ue.choose_v6;
+        match ue.v4 {
+            Some(addr) if given.v4.is_some() => further.extend(host(addr)),
+            v4 => given.v4 = given.v4.or(v4),
+        }
+        match ue.v6.and_then(|addr| Ipv6Prefix::containing(addr, len)) {
+            Some(prefix) if given.v6.is_some() || len < UE_PREFIX_BITS => {
+                further.push(IpPrefix::V6(prefix));
+            }
+            v6 => given.v6 = given.v6.or(v6),
+        }
     }
-    let side = if ue.destination { UeSide::Destination } else { UeSide::Source };
-    let v6 = ue.v6.and_then(|addr| Ipv6Prefix::containing(addr, len));
-    let given = UeAddresses { v4: ue.v4, v6 };
-    let choose = (ue.choose_v4 || ue.choose_v6).then(|| ChooseUe {
-        v4: ue.choose_v4,
-        v6: ue.choose_v6,
+    let choose = (choose_v4 || choose_v6).then(|| ChooseUe {
+        v4: choose_v4,
+        v6: choose_v6,
         side,
         pools: pools.iter().map(|pool| name::text(pool.0)).collect(),
     });
-    Ok(((!given.is_empty()).then_some(UeMatch { addresses: given, side }), choose))
+    let given = (!given.is_empty()).then_some(UeMatch { addresses: given, side });
+    Ok(Ue { given, further, choose })
+}
+
+fn host(addr: Ipv4Addr) -> Option<IpPrefix> {
+    Ipv4Prefix::containing(addr, 32).map(IpPrefix::V4)
+}
+
+/// The networks behind a UE.
+///
+/// # Errors
+/// Cause 76 when the UE is to take part in a routing protocol; Cause 73 when a text is no route.
+/// Spec: TS 29.244 §5.16; RFC 2865 §5.10.
+pub(super) fn framed_routes(
+    v4: Repeated<'_, FramedRoute<'_>>,
+    v6: Repeated<'_, FramedIpv6Route<'_>>,
+    routing: Option<FramedRouting>,
+) -> Result<Vec<IpPrefix>, Rejected> {
+    if routing.is_some_and(|routing| routing.0 != 0) {
+        return Err(Rejected::unsupported(IeType::FRAMED_ROUTING));
+    }
+    let invalid = |ie| Rejected::with_ie(Cause::RuleCreationModificationFailure, ie);
+    let v4 = v4
+        .iter()
+        .map(|route| parse_framed_route(route.0).map_err(|_| invalid(IeType::FRAMED_ROUTE)));
+    let v6 = v6.iter().map(|route| {
+        parse_framed_ipv6_route(route.0).map_err(|_| invalid(IeType::FRAMED_IPV6_ROUTE))
+    });
+    v4.chain(v6).collect()
+}
+
+/// The members that Create and Update Traffic Endpoint share.
+macro_rules! spec {
+    ($group:expr) => {{
+        let group = $group;
+        let ue = ue(group.ue_ip_addresses, Repeated::default())?;
+        Ok(TrafficEndpointSpec {
+            id: TrafficEndpointId(group.traffic_endpoint_id.0),
+            f_teid: group.local_f_teid.map(f_teid),
+            network_instance: group.network_instance.map(name::network_instance),
+            ue: ue.given,
+            further_ues: ue.further,
+            framed_routes: framed_routes(
+                group.framed_routes,
+                group.framed_ipv6_routes,
+                group.framed_routing,
+            )?,
+            interface_type: group.source_interface_type.map(|ie| InterfaceType(ie.code())),
+            choose_ue: ue.choose,
+            qfis: group.qfis.iter().collect(),
+        })
+    }};
 }
 
 pub(super) fn create(group: &CreateTrafficEndpoint<'_>) -> Result<TrafficEndpointSpec, Rejected> {
-    let (ue, choose_ue) = ue(group.ue_ip_addresses, Repeated::default())?;
-    Ok(TrafficEndpointSpec {
-        id: TrafficEndpointId(group.traffic_endpoint_id.0),
-        f_teid: group.local_f_teid.map(f_teid),
-        network_instance: group.network_instance.map(name::network_instance),
-        ue,
-        choose_ue,
-        qfis: group.qfis.iter().collect(),
-    })
+    spec!(group)
 }
 
 pub(super) fn update(group: &UpdateTrafficEndpoint<'_>) -> Result<TrafficEndpointSpec, Rejected> {
-    let (ue, choose_ue) = ue(group.ue_ip_addresses, Repeated::default())?;
-    Ok(TrafficEndpointSpec {
-        id: TrafficEndpointId(group.traffic_endpoint_id.0),
-        f_teid: group.local_f_teid.map(f_teid),
-        network_instance: group.network_instance.map(name::network_instance),
-        ue,
-        choose_ue,
-        qfis: group.qfis.iter().collect(),
-    })
+    spec!(group)
 }
 
 /// What was chosen, in the words of the codec; groups of a response borrow from it.

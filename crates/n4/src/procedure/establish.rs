@@ -59,8 +59,9 @@ impl Node {
     ) -> Result<Change, Rejected> {
         let local = self.config.store.n3_addresses;
         let mut change = Change { at: now, ..Change::default() };
+        let when = When { now, wall: self.wall };
         for group in message.create_pdrs {
-            change.create_pdrs.push(rule_decode::create_pdr(&group)?);
+            change.create_pdrs.push(rule_decode::create_pdr(&group, when)?);
         }
         for group in message.create_traffic_endpoints {
             change.create_traffic_endpoints.push(endpoint_decode::create(&group)?);
@@ -70,7 +71,6 @@ impl Node {
         }
         change.create_bars =
             message.create_bars.iter().map(|group| rule_decode::create_bar(&group)).collect();
-        let when = When { now, wall: self.wall };
         for group in message.create_urrs {
             change.create_urrs.push(urr_decode::create_urr(&group, when)?);
         }

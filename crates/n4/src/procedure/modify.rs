@@ -87,8 +87,9 @@ impl Node {
         change.remove_fars = message.remove_fars.iter().map(|group| group.far_id).collect();
         self.change_urrs(now, message, &mut change)?;
         change.remove_qers = message.remove_qers.iter().map(|group| group.qer_id).collect();
+        let when = When { now, wall: self.wall };
         for group in message.create_pdrs {
-            change.create_pdrs.push(rule_decode::create_pdr(&group)?);
+            change.create_pdrs.push(rule_decode::create_pdr(&group, when)?);
         }
         let remove = message.remove_traffic_endpoints.iter();
         change.remove_traffic_endpoints =
@@ -105,7 +106,7 @@ impl Node {
         change.create_qers =
             message.create_qers.iter().map(|g| rule_decode::create_qer(&g)).collect();
         for group in message.update_pdrs {
-            change.update_pdrs.push(rule_decode::update_pdr(&group)?);
+            change.update_pdrs.push(rule_decode::update_pdr(&group, when)?);
         }
         for group in message.update_fars {
             change.update_fars.push(rule_decode::update_far(&group, local)?);

@@ -19,10 +19,11 @@ use adit_rules::{
 };
 use adit_session::{
     Bar, BarUpdate, FTeidSpec, Far, FarUpdate, Forwarding, ForwardingUpdate, GateStatus,
-    LocalAddresses, PdiSpec, PdrSpec, PdrUpdate, Qer, QerUpdate, Rates, RuleId, SdfSpec,
-    TrafficEndpointId,
+    InterfaceType, LocalAddresses, PdiSpec, PdrSpec, PdrTimes, PdrUpdate, Qer, QerUpdate, Rates,
+    RuleId, SdfSpec, TrafficEndpointId,
 };
 
+use crate::procedure::urr_decode::When;
 use crate::procedure::{endpoint_decode, name};
 use crate::refusal::Rejected;
 
@@ -31,7 +32,7 @@ fn unusable(ie: IeType) -> Rejected {
     Rejected::with_ie(Cause::RuleCreationModificationFailure, ie)
 }
 
-pub(super) fn create_pdr(group: &CreatePdr<'_>) -> Result<PdrSpec, Rejected> {
+pub(super) fn create_pdr(group: &CreatePdr<'_>, when: When) -> Result<PdrSpec, Rejected> {
     let id = group.pdr_id;
     let spec = || {
         Ok(PdrSpec {
@@ -43,12 +44,13 @@ pub(super) fn create_pdr(group: &CreatePdr<'_>) -> Result<PdrSpec, Rejected> {
             far: group.far_id,
             qers: group.qer_ids.iter().collect(),
             urrs: group.urr_ids.iter().collect(),
+            times: times(group.activation_time, group.deactivation_time, when),
         })
     };
     spec().map_err(|rejected: Rejected| rejected.in_rule(RuleId::Pdr(id)))
 }
 
-pub(super) fn update_pdr(group: &UpdatePdr<'_>) -> Result<PdrUpdate, Rejected> {
+pub(super) fn update_pdr(group: &UpdatePdr<'_>, when: When) -> Result<PdrUpdate, Rejected> {
     let id = group.pdr_id;
     let update = || {
         Ok(PdrUpdate {
@@ -60,6 +62,7 @@ pub(super) fn update_pdr(group: &UpdatePdr<'_>) -> Result<PdrUpdate, Rejected> {
             far: group.far_id,
             qers: (!group.qer_ids.is_empty()).then(|| group.qer_ids.iter().collect()),
             urrs: (!group.urr_ids.is_empty()).then(|| group.urr_ids.iter().collect()),
+            times: times(group.activation_time, group.deactivation_time, when),
         })
     };
     update().map_err(|rejected: Rejected| rejected.in_rule(RuleId::Pdr(id)))
@@ -69,24 +72,53 @@ fn pdi(
     group: &Pdi<'_>,
     pools: Repeated<'_, ie::UeIpAddressPoolIdentity<'_>>,
 ) -> Result<PdiSpec, Rejected> {
-    let (ue, choose_ue) = endpoint_decode::ue(group.ue_ip_addresses, pools)?;
-    let mut endpoints = group.traffic_endpoint_ids.iter();
-    let traffic_endpoint = endpoints.next().map(|id| TrafficEndpointId(id.0));
-    // Several are for redundant transmission, which MTE would offer.
-    if endpoints.next().is_some() {
-        return Err(Rejected::unsupported(IeType::TRAFFIC_ENDPOINT_ID));
-    }
+    let ue = endpoint_decode::ue(group.ue_ip_addresses, pools)?;
+    let framed_routes = endpoint_decode::framed_routes(
+        group.framed_routes,
+        group.framed_ipv6_routes,
+        group.framed_routing,
+    )?;
     Ok(PdiSpec {
         source: source(group.source_interface)?,
-        traffic_endpoint,
+        interface_type: group.source_interface_type.map(interface_type),
+        traffic_endpoints: endpoints(group.traffic_endpoint_ids),
         f_teid: group.local_f_teid.map(f_teid),
         network_instance: group.network_instance.map(name::network_instance),
-        ue,
-        choose_ue,
+        ue: ue.given,
+        further_ues: ue.further,
+        framed_routes,
+        choose_ue: ue.choose,
         qfis: group.qfis.iter().collect(),
         sdf: group.sdf_filters.iter().map(sdf).collect::<Result<_, _>>()?,
         application: group.application_id.map(|id| name::text(id.0)),
     })
+}
+
+fn endpoints(ids: Repeated<'_, ie::TrafficEndpointId>) -> Vec<TrafficEndpointId> {
+    ids.iter().map(|id| TrafficEndpointId(id.0)).collect()
+}
+
+const fn interface_type(ie: ie::InterfaceType) -> InterfaceType {
+    InterfaceType(ie.code())
+}
+
+/// When a PDR begins and ceases to match. Times that have passed count from now on; of two that
+/// have, only the later. Spec: TS 29.244 §8.2.121, §8.2.122.
+fn times(
+    activation: Option<ie::ActivationTime>,
+    deactivation: Option<ie::DeactivationTime>,
+    when: When,
+) -> PdrTimes {
+    let moment = |ntp: u32| when.wall.moment(when.now, ntp);
+    let (begins, ends) = (activation.map(|at| at.0), deactivation.map(|at| at.0));
+    let is_reversed = begins.zip(ends).is_some_and(|(begins, ends)| {
+        let ahead = begins.wrapping_sub(ends);
+        moment(begins) == when.now && (1..u32::MAX / 2).contains(&ahead)
+    });
+    PdrTimes {
+        activation: begins.map(moment),
+        deactivation: ends.filter(|_| !is_reversed).map(moment),
+    }
 }
 
 fn source(interface: ie::SourceInterface) -> Result<SourceInterface, Rejected> {
@@ -169,9 +201,7 @@ fn forwarding(
     group: &ForwardingParameters<'_>,
     local: LocalAddresses,
 ) -> Result<Forwarding, Rejected> {
-    if group.linked_traffic_endpoint_id.is_some() {
-        return Err(Rejected::unsupported(IeType::TRAFFIC_ENDPOINT_ID));
-    }
+    let linked = group.linked_traffic_endpoint_id;
     Ok(Forwarding {
         destination: destination(group.destination_interface)?,
         network_instance: group.network_instance.map(name::network_instance),
@@ -180,6 +210,8 @@ fn forwarding(
             .map(|ie| creation(ie, local))
             .transpose()?,
         transport_level_marking: group.transport_level_marking.map(marking),
+        interface_type: group.destination_interface_type.map(interface_type),
+        linked_endpoint: linked.map(|id| TrafficEndpointId(id.0)),
     })
 }
 
@@ -187,9 +219,7 @@ fn forwarding_update(
     group: &UpdateForwardingParameters<'_>,
     local: LocalAddresses,
 ) -> Result<ForwardingUpdate, Rejected> {
-    if group.linked_traffic_endpoint_id.is_some() {
-        return Err(Rejected::unsupported(IeType::TRAFFIC_ENDPOINT_ID));
-    }
+    let linked = group.linked_traffic_endpoint_id;
     let flags = group.pfcp_sm_req_flags.unwrap_or_default();
     let header = group.outer_header_creation;
     let outer_header_creation =
@@ -204,6 +234,8 @@ fn forwarding_update(
         transport_level_marking: group
             .transport_level_marking
             .map(|ie| ie.value().map_or(0, marking)),
+        interface_type: group.destination_interface_type.map(interface_type),
+        linked_endpoint: linked.map(|ie| ie.value().map(|id| TrafficEndpointId(id.0))),
     })
 }
 

@@ -3,6 +3,8 @@
 use adit_rules::{ApplyAction, DestinationInterface, GtpuTunnel, OuterHeaderCreation};
 use adit_types::{BarId, FarId};
 
+use crate::record::{InterfaceType, TrafficEndpointId};
+
 /// A FAR. Spec: TS 29.244 §7.5.2.3.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Far {
@@ -28,6 +30,10 @@ pub struct Forwarding {
     pub outer_header_creation: Option<OuterHeaderCreation>,
     /// Traffic class octet of the outer header.
     pub transport_level_marking: Option<u8>,
+    /// The reference point that packets leave to.
+    pub interface_type: Option<InterfaceType>,
+    /// The traffic endpoint that receives the other direction of the traffic.
+    pub linked_endpoint: Option<TrafficEndpointId>,
 }
 
 impl Far {

@@ -5,14 +5,18 @@
 
 mod bar;
 mod far;
+mod interface_type;
 mod pdr;
+mod pdr_times;
 mod qer;
 mod traffic_endpoint;
 mod urr;
 
 pub use bar::Bar;
 pub use far::{Far, Forwarding};
-pub use pdr::{FTeid, Pdi, Pdr, Sdf, UeMatch, UeSide};
+pub use interface_type::InterfaceType;
+pub use pdr::{FTeid, OwnParts, Pdi, Pdr, Sdf, UeMatch, UeSide};
+pub use pdr_times::PdrTimes;
 pub use qer::{GateStatus, Qer, Rates};
 pub use traffic_endpoint::{TrafficEndpoint, TrafficEndpointId};
 pub use urr::{

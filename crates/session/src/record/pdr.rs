@@ -3,10 +3,10 @@
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use adit_rules::{OuterHeaderRemoval, SdfFilter, SourceInterface, UeAddresses};
-use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, Teid, UrrId};
+use adit_types::{FarId, IpPrefix, PdrId, Precedence, QerId, Qfi, Teid, UrrId};
 
 use crate::change::SdfSpec;
-use crate::record::TrafficEndpointId;
+use crate::record::{InterfaceType, PdrTimes, TrafficEndpointId};
 
 /// A PDR. Spec: TS 29.244 §7.5.2.2.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +27,10 @@ pub struct Pdr {
     pub qers: Vec<QerId>,
     /// The URRs to measure with, without repetition.
     pub urrs: Vec<UrrId>,
+    /// When it begins and ceases to match.
+    pub times: PdrTimes,
+    /// It matches packets, according to `times` when the session last changed.
+    pub is_active: bool,
 }
 
 /// Packet Detection Information. Spec: TS 29.244 §7.5.2.2, table 2.
@@ -34,14 +38,24 @@ pub struct Pdr {
 pub struct Pdi {
     /// The side that packets come from.
     pub source: SourceInterface,
-    /// The traffic endpoint whose parts this PDI takes over.
-    pub traffic_endpoint: Option<TrafficEndpointId>,
+    /// The reference point that packets arrive at; a traffic endpoint may name another.
+    pub interface_type: Option<InterfaceType>,
+    /// The traffic endpoints whose parts this PDI takes over: those of the first stand here.
+    pub traffic_endpoints: Vec<TrafficEndpointId>,
+    /// This PDI with the parts of each further traffic endpoint.
+    pub further: Vec<Pdi>,
+    /// What the control plane stated beside the traffic endpoints.
+    pub own: OwnParts,
     /// The local tunnel that packets must arrive in.
     pub f_teid: Option<FTeid>,
     /// Name of the network instance whose interfaces packets must arrive on.
     pub network_instance: Option<Box<str>>,
     /// The UE's addresses.
     pub ue: Option<UeMatch>,
+    /// The UE's addresses beyond one per family.
+    pub further_ues: Vec<IpPrefix>,
+    /// Networks behind the UE. Spec: TS 29.244 §5.16.
+    pub framed_routes: Vec<IpPrefix>,
     /// QoS flows in ascending order, without repetition.
     pub qfis: Vec<Qfi>,
     /// Service data flow filters.
@@ -50,7 +64,34 @@ pub struct Pdi {
     pub application: Option<Box<str>>,
 }
 
+/// Parts of a PDI that a traffic endpoint may replace. Spec: TS 29.244 §5.2.1A.2A.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OwnParts {
+    /// Name of the network instance.
+    pub network_instance: Option<Box<str>>,
+    /// QoS flows in ascending order, without repetition.
+    pub qfis: Vec<Qfi>,
+    /// The reference point that packets arrive at.
+    pub interface_type: Option<InterfaceType>,
+}
+
 impl Pdi {
+    /// The alternatives, one of which packets must match: one per traffic endpoint.
+    pub fn each(&self) -> impl Iterator<Item = &Self> {
+        core::iter::once(self).chain(&self.further)
+    }
+
+    /// Networks behind the UE, and its addresses beyond one per family.
+    pub fn ue_networks(&self) -> impl Iterator<Item = IpPrefix> {
+        self.further_ues.iter().chain(&self.framed_routes).copied()
+    }
+
+    /// True when packets of any UE match.
+    #[must_use]
+    pub fn is_of_any_ue(&self) -> bool {
+        self.ue_addresses().is_empty() && self.ue_networks().next().is_none()
+    }
+
     /// The UE addresses that packets must carry; empty without any.
     #[must_use]
     pub fn ue_addresses(&self) -> UeAddresses {

@@ -1,8 +1,8 @@
 //! Traffic endpoints: what several PDRs of a session share.
 
-use adit_types::Qfi;
+use adit_types::{IpPrefix, Qfi};
 
-use crate::record::{FTeid, UeMatch};
+use crate::record::{FTeid, InterfaceType, UeMatch};
 
 /// Identifier of a traffic endpoint, unique within its session. Spec: TS 29.244 §8.2.92.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,6 +19,29 @@ pub struct TrafficEndpoint {
     pub network_instance: Option<Box<str>>,
     /// The UE's addresses.
     pub ue: Option<UeMatch>,
+    /// The UE's addresses beyond one per family.
+    pub further_ues: Vec<IpPrefix>,
+    /// Networks behind the UE.
+    pub framed_routes: Vec<IpPrefix>,
+    /// The reference point that packets arrive at.
+    pub interface_type: Option<InterfaceType>,
     /// QoS flows in ascending order, without repetition; empty leaves those of the PDRs.
     pub qfis: Vec<Qfi>,
+}
+
+impl TrafficEndpoint {
+    /// One without parts.
+    #[must_use]
+    pub const fn new(id: TrafficEndpointId) -> Self {
+        Self {
+            id,
+            f_teid: None,
+            network_instance: None,
+            ue: None,
+            further_ues: Vec::new(),
+            framed_routes: Vec::new(),
+            interface_type: None,
+            qfis: Vec::new(),
+        }
+    }
 }

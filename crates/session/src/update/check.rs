@@ -5,10 +5,12 @@ use core::net::{IpAddr, Ipv4Addr};
 use adit_rules::{
     ApplyAction, DestinationInterface, OuterHeaderCreation, OuterHeaderRemoval, SourceInterface,
 };
-use adit_types::limits::{QERS_PER_PDR_MAX, SDF_FILTERS_PER_PDR_MAX, URRS_PER_PDR_MAX};
-use adit_types::{Direction, FarId, Ipv6Prefix, PdrId};
+use adit_types::limits::{
+    QERS_PER_PDR_MAX, SDF_FILTERS_PER_PDR_MAX, UE_NETWORKS_PER_PDI_MAX, URRS_PER_PDR_MAX,
+};
+use adit_types::{Direction, FarId, IpPrefix, Ipv6Prefix, PdrId};
 
-use crate::record::{FTeid, Far, Pdr, UeMatch, UeSide, Urr, UsageTriggers};
+use crate::record::{FTeid, Far, InterfaceType, Pdi, Pdr, UeMatch, UeSide, Urr, UsageTriggers};
 use crate::refusal::{Refusal, RuleId};
 use crate::store::LocalAddresses;
 
@@ -27,22 +29,51 @@ pub(super) fn pdr(local: &LocalAddresses, pdr: &Pdr) -> Result<(), Refusal> {
     if pdr.pdi.sdf.len() > SDF_FILTERS_PER_PDR_MAX {
         return Err(Refusal::TooManySdfFilters { pdr: id });
     }
-    if let Some(removal) = pdr.outer_header_removal {
-        outer_header_removal(pdr, removal)?;
+    pdr.pdi.each().try_for_each(|alternative| pdi(local, pdr, alternative))
+}
+
+/// Checks one of the alternatives that packets of a PDR match.
+fn pdi(local: &LocalAddresses, pdr: &Pdr, pdi: &Pdi) -> Result<(), Refusal> {
+    let id = pdr.id;
+    if pdi.interface_type.is_some_and(|reference| !reference.fits_source(pdi.source)) {
+        return Err(Refusal::InterfaceTypeContradicts { rule: RuleId::Pdr(id) });
     }
-    if let Some(given) = &pdr.pdi.f_teid {
+    if let Some(removal) = pdr.outer_header_removal {
+        outer_header_removal(pdr, pdi, removal)?;
+    }
+    if let Some(given) = &pdi.f_teid {
         f_teid(local, id, given)?;
     }
-    if let Some(ue) = &pdr.pdi.ue {
-        ue_match(local, id, pdr.pdi.source.direction(), ue)?;
+    if let Some(ue) = &pdi.ue {
+        ue_match(local, id, pdi.source.direction(), ue)?;
     }
-    Ok(())
+    ue_networks(local, id, pdi)
+}
+
+/// Networks of the UE and behind it hold hosts, none of which is ours.
+fn ue_networks(local: &LocalAddresses, pdr: PdrId, pdi: &Pdi) -> Result<(), Refusal> {
+    if pdi.ue_networks().count() > UE_NETWORKS_PER_PDI_MAX {
+        return Err(Refusal::TooManyUeNetworks { pdr });
+    }
+    let is_network = |prefix: &IpPrefix| match *prefix {
+        IpPrefix::V4(prefix) => {
+            is_host(prefix.addr()) && !local.v4.is_some_and(|own| prefix.contains(own))
+        }
+        IpPrefix::V6(prefix) => is_ue_prefix(local, prefix),
+    };
+    if let Some(&prefix) = pdi.framed_routes.iter().find(|prefix| !is_network(prefix)) {
+        return Err(Refusal::FramedRouteInvalid { pdr, prefix });
+    }
+    match pdi.further_ues.iter().find(|prefix| !is_network(prefix)) {
+        Some(&prefix) => Err(Refusal::UePrefixInvalid { pdr, prefix }),
+        None => Ok(()),
+    }
 }
 
 /// GTP-U headers are those of tunnels to an F-TEID of ours. UDP and IP headers are those of packets
 /// from a data network to the UE's own address: their PDRs name the UE and no F-TEID.
 /// Spec: TS 29.244 §8.2.64; TS 23.501 §5.6.10.3 (N6 tunnels).
-fn outer_header_removal(pdr: &Pdr, removal: OuterHeaderRemoval) -> Result<(), Refusal> {
+fn outer_header_removal(pdr: &Pdr, pdi: &Pdi, removal: OuterHeaderRemoval) -> Result<(), Refusal> {
     match removal {
         OuterHeaderRemoval::GtpuUdpIpv4
         | OuterHeaderRemoval::GtpuUdpIpv6
@@ -51,9 +82,9 @@ fn outer_header_removal(pdr: &Pdr, removal: OuterHeaderRemoval) -> Result<(), Re
         | OuterHeaderRemoval::UdpIpv6
         | OuterHeaderRemoval::Ipv4
         | OuterHeaderRemoval::Ipv6 => {
-            let is_plain = pdr.pdi.source.direction() == Direction::Downlink
-                && pdr.pdi.f_teid.is_none()
-                && pdr.pdi.ue.is_some();
+            let is_plain = pdi.source.direction() == Direction::Downlink
+                && pdi.f_teid.is_none()
+                && !pdi.is_of_any_ue();
             match is_plain {
                 true => Ok(()),
                 false => Err(Refusal::UnsupportedOuterHeaderRemoval { pdr: pdr.id, removal }),
@@ -156,6 +187,10 @@ pub(super) fn far(local: &LocalAddresses, far: &Far) -> Result<(), Refusal> {
     };
     if forwarding.destination == DestinationInterface::CpFunction {
         return Err(Refusal::UnsupportedInterface { rule: RuleId::Far(id) });
+    }
+    let fits = |reference: InterfaceType| reference.fits_destination(forwarding.destination);
+    if forwarding.interface_type.is_some_and(|reference| !fits(reference)) {
+        return Err(Refusal::InterfaceTypeContradicts { rule: RuleId::Far(id) });
     }
     match &forwarding.outer_header_creation {
         // INTEROP: pfcpsim 1.2.0, like SMFs of its family, gives a FAR that drops a tunnel of zeros.

@@ -2,17 +2,29 @@
 //!
 //! Spec: TS 29.244 §5.2.1A.2A, §7.5.2.7, §7.5.4.13, §7.5.4.14.
 
+use adit_types::limits::TRAFFIC_ENDPOINTS_PER_PDI_MAX;
+
 use super::s1_provide::{Draft, Target, distinct};
 use crate::change::TrafficEndpointSpec;
-use crate::record::{Pdi, Records, TrafficEndpoint, TrafficEndpointId, UeMatch, UeSide};
+use crate::record::{Pdi, Pdr, Records, TrafficEndpoint, TrafficEndpointId, UeMatch, UeSide};
 use crate::refusal::Refusal;
 
-/// Removes traffic endpoints and the PDRs that name them. Spec: TS 29.244 §7.5.4.1.
+/// Removes traffic endpoints, the PDRs that name no other one, and links to them. Spec: TS 29.244 §7.5.4.1.
 pub(super) fn remove(records: &mut Records, ids: &[TrafficEndpointId]) -> Result<(), Refusal> {
     for &id in ids {
         let at = position(records, id).ok_or(Refusal::UnknownTrafficEndpoint { id })?;
         records.traffic_endpoints.remove(at);
-        records.pdrs.retain(|pdr| pdr.pdi.traffic_endpoint != Some(id));
+        records.pdrs.retain_mut(|pdr| {
+            let named = &mut pdr.pdi.traffic_endpoints;
+            let is_of_it = named.contains(&id);
+            named.retain(|known| *known != id);
+            !is_of_it || !named.is_empty()
+        });
+        for far in &mut records.fars {
+            if let Some(forwarding) = &mut far.forwarding {
+                forwarding.linked_endpoint = forwarding.linked_endpoint.filter(|at| *at != id);
+            }
+        }
     }
     Ok(())
 }
@@ -24,8 +36,7 @@ pub(super) fn create(draft: &mut Draft, specs: Vec<TrafficEndpointSpec>) -> Resu
         if position(&draft.records, id).is_some() {
             return Err(Refusal::DuplicateTrafficEndpoint { id });
         }
-        let empty =
-            TrafficEndpoint { id, f_teid: None, network_instance: None, ue: None, qfis: vec![] };
+        let empty = TrafficEndpoint::new(id);
         let endpoint = merge(draft, empty, spec);
         draft.records.traffic_endpoints.push(endpoint);
     }
@@ -63,24 +74,44 @@ fn merge(
     if spec.ue.is_some() || spec.choose_ue.is_some() {
         draft.wanted_ues.retain(|wanted| wanted.target != target);
         endpoint.ue = spec.ue;
+        endpoint.further_ues = distinct(spec.further_ues);
         draft.want_ue(target, spec.choose_ue);
     }
     let name = spec.network_instance.or(endpoint.network_instance);
     endpoint.network_instance = name.filter(|name| !name.is_empty());
+    if !spec.framed_routes.is_empty() {
+        endpoint.framed_routes = distinct(spec.framed_routes);
+    }
+    endpoint.interface_type = spec.interface_type.or(endpoint.interface_type);
     if !spec.qfis.is_empty() {
         endpoint.qfis = distinct(spec.qfis);
     }
     endpoint
 }
 
-/// Gives every PDR that names a traffic endpoint what the endpoint has by now.
+/// Gives every PDR that names traffic endpoints what they have by now.
 pub(super) fn link(records: &mut Records) -> Result<(), Refusal> {
     let Records { pdrs, traffic_endpoints, .. } = records;
-    for pdr in pdrs {
-        let Some(id) = pdr.pdi.traffic_endpoint else { continue };
-        let endpoint = traffic_endpoints.iter().find(|endpoint| endpoint.id == id);
-        let endpoint = endpoint.ok_or(Refusal::UnknownTrafficEndpointOfPdr { pdr: pdr.id })?;
-        take_over(&mut pdr.pdi, endpoint);
+    for Pdr { id: pdr, pdi, .. } in pdrs {
+        let find = |id: &TrafficEndpointId| {
+            let endpoint = traffic_endpoints.iter().find(|endpoint| endpoint.id == *id);
+            endpoint.ok_or(Refusal::UnknownTrafficEndpointOfPdr { pdr: *pdr })
+        };
+        let Some((first, further)) = pdi.traffic_endpoints.split_first() else { continue };
+        if further.len() >= TRAFFIC_ENDPOINTS_PER_PDI_MAX {
+            return Err(Refusal::TooManyTrafficEndpointsOfPdr { pdr: *pdr });
+        }
+        let first = find(first)?;
+        let further: Vec<_> = further.iter().map(find).collect::<Result<_, _>>()?;
+        pdi.further.clear();
+        let further = further.into_iter().map(|endpoint| {
+            let mut other = pdi.clone();
+            take_over(&mut other, endpoint);
+            other.traffic_endpoints = vec![endpoint.id];
+            other
+        });
+        pdi.further = further.collect();
+        take_over(pdi, first);
     }
     Ok(())
 }
@@ -89,12 +120,14 @@ fn take_over(pdi: &mut Pdi, endpoint: &TrafficEndpoint) {
     pdi.f_teid = endpoint.f_teid;
     // The PDR's direction decides which address of a packet is the UE's.
     pdi.ue = endpoint.ue.map(|ue| UeMatch { side: UeSide::Source, ..ue });
-    if endpoint.network_instance.is_some() {
-        pdi.network_instance.clone_from(&endpoint.network_instance);
-    }
-    if !endpoint.qfis.is_empty() {
-        pdi.qfis.clone_from(&endpoint.qfis);
-    }
+    pdi.further_ues.clone_from(&endpoint.further_ues);
+    pdi.framed_routes.clone_from(&endpoint.framed_routes);
+    pdi.network_instance = match &endpoint.network_instance {
+        Some(name) => Some(name.clone()),
+        None => pdi.own.network_instance.clone(),
+    };
+    pdi.qfis = if endpoint.qfis.is_empty() { &pdi.own.qfis } else { &endpoint.qfis }.clone();
+    pdi.interface_type = endpoint.interface_type.or(pdi.own.interface_type);
 }
 
 fn position(records: &Records, id: TrafficEndpointId) -> Option<usize> {

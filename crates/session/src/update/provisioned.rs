@@ -3,17 +3,22 @@
 use adit_types::InterfaceRole;
 
 use crate::provisioning::Provisioning;
-use crate::record::{Far, Pdr};
+use crate::record::{Far, Pdi, Pdr};
 use crate::refusal::{Refusal, RuleId};
 
 /// A PDR's application must be known, and its packets must be able to arrive: tunneled ones on N3, plain ones on N6.
 /// Spec: TS 29.244 §8.2.4.
-pub(super) fn pdr(known: &Provisioning, pdr: &Pdr, tunneled: bool) -> Result<(), Refusal> {
+pub(super) fn pdi(
+    known: &Provisioning,
+    pdr: &Pdr,
+    pdi: &Pdi,
+    tunneled: bool,
+) -> Result<(), Refusal> {
     if let Some(id) = pdr.pdi.application.as_deref() {
         application(known, pdr, id)?;
     }
     let role = if tunneled { InterfaceRole::N3 } else { InterfaceRole::N6 };
-    network_instance(known, pdr.pdi.network_instance.as_deref(), role, RuleId::Pdr(pdr.id))
+    network_instance(known, pdi.network_instance.as_deref(), role, RuleId::Pdr(pdr.id))
 }
 
 /// Detection is by the application or by filters of the PDI's own. Spec: TS 29.244 §7.5.2.2.

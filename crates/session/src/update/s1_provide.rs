@@ -6,12 +6,14 @@
 use adit_rules::SdfFilter;
 use adit_types::{BarId, FarId, PdrId, QerId, UrrId};
 
+use crate::activation;
 use crate::change::{
     BarUpdate, Change, ChooseUe, FTeidSpec, FarUpdate, ForwardingUpdate, PdiSpec, PdrSpec,
     PdrUpdate, QerUpdate, SdfSpec,
 };
 use crate::record::{
-    Bar, FTeid, Far, Forwarding, Pdi, Pdr, Qer, Records, Sdf, TrafficEndpointId, Urr, UrrUpdate,
+    Bar, FTeid, Far, Forwarding, OwnParts, Pdi, Pdr, Qer, Records, Sdf, TrafficEndpointId, Urr,
+    UrrUpdate,
 };
 use crate::refusal::{Refusal, RuleId};
 use crate::sdf_text;
@@ -113,6 +115,7 @@ pub(super) fn provide(records: Records, change: Change) -> Result<Draft, Refusal
     for update in change.update_qers {
         update_qer(find(&mut draft.records.qers, update.id)?, &update);
     }
+    activation::settle(&mut draft.records, change.at);
     Ok(draft)
 }
 
@@ -249,6 +252,8 @@ fn create_pdr(draft: &mut Draft, spec: PdrSpec) -> Result<Pdr, Refusal> {
         far: spec.far,
         qers: distinct(spec.qers),
         urrs: distinct(spec.urrs),
+        times: spec.times,
+        is_active: true,
     })
 }
 
@@ -265,6 +270,7 @@ fn update_pdr(draft: &mut Draft, update: PdrUpdate) -> Result<(), Refusal> {
     pdr.outer_header_removal = update.outer_header_removal.or(pdr.outer_header_removal);
     pdr.container_deletion = update.container_deletion.unwrap_or(pdr.container_deletion);
     pdr.far = update.far.or(pdr.far);
+    pdr.times = pdr.times.updated(update.times);
     if let Some(qers) = update.qers {
         pdr.qers = distinct(qers);
     }
@@ -301,18 +307,33 @@ impl Draft {
     }
 
     fn provide_pdi(&mut self, pdr: PdrId, spec: PdiSpec) -> Result<Pdi, Refusal> {
-        let has_own = spec.f_teid.is_some() || spec.ue.is_some() || spec.choose_ue.is_some();
-        if spec.traffic_endpoint.is_some() && has_own {
+        let has_own = spec.f_teid.is_some()
+            || spec.ue.is_some()
+            || spec.choose_ue.is_some()
+            || !spec.further_ues.is_empty()
+            || !spec.framed_routes.is_empty();
+        if !spec.traffic_endpoints.is_empty() && has_own {
             return Err(Refusal::TrafficEndpointNotAlone { pdr });
         }
         self.want_ue(Target::Pdr(pdr), spec.choose_ue);
+        let network_instance = spec.network_instance.filter(|name| !name.is_empty());
+        let qfis = distinct(spec.qfis);
         Ok(Pdi {
             source: spec.source,
-            traffic_endpoint: spec.traffic_endpoint,
+            interface_type: spec.interface_type,
+            traffic_endpoints: distinct(spec.traffic_endpoints),
+            further: Vec::new(),
+            own: OwnParts {
+                network_instance: network_instance.clone(),
+                qfis: qfis.clone(),
+                interface_type: spec.interface_type,
+            },
             f_teid: spec.f_teid.and_then(|f_teid| self.provide_f_teid(Target::Pdr(pdr), f_teid)),
-            network_instance: spec.network_instance.filter(|name| !name.is_empty()),
+            network_instance,
             ue: spec.ue,
-            qfis: distinct(spec.qfis),
+            further_ues: distinct(spec.further_ues),
+            framed_routes: distinct(spec.framed_routes),
+            qfis,
             application: spec.application,
             sdf: spec.sdf.into_iter().map(|sdf| provide_sdf(pdr, sdf)).collect::<Result<_, _>>()?,
         })
@@ -356,6 +377,8 @@ fn update_forwarding(before: Option<Forwarding>, parts: ForwardingUpdate) -> Opt
         network_instance: None,
         outer_header_creation: None,
         transport_level_marking: None,
+        interface_type: None,
+        linked_endpoint: None,
     });
     Some(Forwarding {
         destination,
@@ -368,6 +391,8 @@ fn update_forwarding(before: Option<Forwarding>, parts: ForwardingUpdate) -> Opt
             .outer_header_creation
             .or(before.outer_header_creation.filter(|_| !parts.withdraw_outer_header)),
         transport_level_marking: parts.transport_level_marking.or(before.transport_level_marking),
+        interface_type: parts.interface_type.or(before.interface_type),
+        linked_endpoint: parts.linked_endpoint.unwrap_or(before.linked_endpoint),
     })
 }
 

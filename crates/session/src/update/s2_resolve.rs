@@ -4,14 +4,14 @@
 //! rules are in `check`.
 
 use adit_rules::{SdfFilter, SessionKey, SourceInterface, UeAddresses};
-use adit_types::limits::{KEYS_PER_SESSION_MAX, RULES_PER_SESSION_MAX};
+use adit_types::limits::{KEYS_PER_SESSION_MAX, RULES_PER_SESSION_MAX, framed_routes_max};
 use adit_types::{SessionIndex, Teid, UrrId};
 
 use super::s1_provide::{Draft, Target, Wanted, WantedUe};
 use super::{check, choose_ue, endpoints, provisioned};
 use crate::alloc::{Holder, TeidPlan, UePlan};
 use crate::keys;
-use crate::record::{FTeid, Far, Pdr, Records, TrafficEndpoint, UeMatch};
+use crate::record::{FTeid, Far, Pdi, Pdr, Records, TrafficEndpoint, UeMatch};
 use crate::refusal::{Refusal, RuleKind};
 use crate::session_usage::UsageChange;
 use crate::store::{
@@ -48,13 +48,16 @@ pub(super) fn resolve(
         check::far(&store.local, far)?;
         provisioned::far(&store.provisioning, far)?;
         check_bar(&records, far)?;
+        check_linked_endpoint(&records, far)?;
     }
     check_urrs(store, index, &records, &usage)?;
     for pdr in &records.pdrs {
         check::pdr(&store.local, pdr)?;
-        provisioned::pdr(&store.provisioning, pdr, is_tunneled(pdr, &wanted))?;
+        for pdi in pdr.pdi.each() {
+            provisioned::pdi(&store.provisioning, pdr, pdi, is_tunneled(pdr, pdi, &wanted))?;
+            check_claims(store, index, pdr, pdi)?;
+        }
         check_references(&records, pdr)?;
-        check_claims(store, index, pdr)?;
     }
     for endpoint in &records.traffic_endpoints {
         check_endpoint(store, index, endpoint)?;
@@ -76,13 +79,13 @@ pub(super) fn resolve(
     Ok(Resolved { records, teids, ues, created, drop_buffered, usage })
 }
 
-/// True when packets of the PDR arrive in a tunnel.
-fn is_tunneled(pdr: &Pdr, wanted: &[Wanted]) -> bool {
-    pdr.pdi.source == SourceInterface::Access
-        || pdr.pdi.f_teid.is_some()
+/// True when packets of the PDR that match `pdi` arrive in a tunnel.
+fn is_tunneled(pdr: &Pdr, pdi: &Pdi, wanted: &[Wanted]) -> bool {
+    pdi.source == SourceInterface::Access
+        || pdi.f_teid.is_some()
         || wanted.iter().any(|wanted| match wanted.target {
             Target::Pdr(id) => id == pdr.id,
-            Target::TrafficEndpoint(id) => pdr.pdi.traffic_endpoint == Some(id),
+            Target::TrafficEndpoint(id) => pdi.traffic_endpoints.first() == Some(&id),
         })
 }
 
@@ -92,6 +95,7 @@ fn is_tunneled(pdr: &Pdr, wanted: &[Wanted]) -> bool {
 fn check_given_keys(store: &SessionStore, records: &Records) -> Result<(), Refusal> {
     let (mut teids, mut ue_v4, mut ue_v6) =
         (store.teids.given_count(), store.ue_v4.len(), store.ue_v6.len());
+    let mut framed = store.framed.len();
     for claim in keys::claims(records) {
         match claim {
             SessionKey::Teid(teid) => {
@@ -99,9 +103,14 @@ fn check_given_keys(store: &SessionStore, records: &Records) -> Result<(), Refus
             }
             SessionKey::UeIpv4(addr) => ue_v4 += usize::from(!store.ue_v4.contains_key(&addr)),
             SessionKey::UeIpv6(key) => ue_v6 += usize::from(!store.ue_v6.contains_key(&key)),
+            SessionKey::Framed(prefix) => {
+                framed += usize::from(!store.framed.contains_key(&prefix))
+            }
         }
     }
-    match teids.max(ue_v4).max(ue_v6) > store.keys_max {
+    let is_over =
+        teids.max(ue_v4).max(ue_v6) > store.keys_max || framed > framed_routes_max(store.keys_max);
+    match is_over {
         true => Err(Refusal::TooManyKeys),
         false => Ok(()),
     }
@@ -127,6 +136,15 @@ fn check_counts(records: &Records) -> Result<(), Refusal> {
 fn check_bar(records: &Records, far: &Far) -> Result<(), Refusal> {
     match far.bar.filter(|&bar| !records.bars.iter().any(|known| known.id == bar)) {
         Some(bar) => Err(Refusal::UnknownBar { far: far.id, bar }),
+        None => Ok(()),
+    }
+}
+
+fn check_linked_endpoint(records: &Records, far: &Far) -> Result<(), Refusal> {
+    let linked = far.forwarding.as_ref().and_then(|forwarding| forwarding.linked_endpoint);
+    let is_known = |id| records.traffic_endpoints.iter().any(|endpoint| endpoint.id == id);
+    match linked.filter(|&id| !is_known(id)) {
+        Some(id) => Err(Refusal::UnknownLinkedEndpoint { far: far.id, id }),
         None => Ok(()),
     }
 }
@@ -179,14 +197,25 @@ fn check_references(records: &Records, pdr: &Pdr) -> Result<(), Refusal> {
     }
 }
 
-/// TEIDs and UE addresses must not be another session's.
-fn check_claims(store: &SessionStore, index: SessionIndex, pdr: &Pdr) -> Result<(), Refusal> {
-    if let Some(teid) = pdr.pdi.f_teid.map(|f_teid| f_teid.teid)
+/// TEIDs, UE addresses and framed routes must not be another session's.
+fn check_claims(
+    store: &SessionStore,
+    index: SessionIndex,
+    pdr: &Pdr,
+    pdi: &Pdi,
+) -> Result<(), Refusal> {
+    if let Some(teid) = pdi.f_teid.map(|f_teid| f_teid.teid)
         && is_others(store, index, SessionKey::Teid(teid))
     {
         return Err(Refusal::FTeidTaken { pdr: pdr.id, teid });
     }
-    for key in keys::ue(pdr.pdi.ue_addresses()) {
+    for &prefix in &pdi.framed_routes {
+        if is_others(store, index, SessionKey::of_prefix(prefix)) {
+            return Err(Refusal::FramedRouteTaken { pdr: pdr.id, prefix });
+        }
+    }
+    let further = pdi.further_ues.iter().map(|&prefix| SessionKey::of_prefix(prefix));
+    for key in keys::ue(pdi.ue_addresses()).chain(further) {
         if let Some(addr) = keys::addr(key).filter(|_| is_others(store, index, key)) {
             return Err(Refusal::UeAddressTaken { pdr: pdr.id, addr });
         }
@@ -199,6 +228,7 @@ fn is_others(store: &SessionStore, index: SessionIndex, key: SessionKey) -> bool
     let holder = match key {
         SessionKey::UeIpv4(addr) => store.ue_v4.get(&addr),
         SessionKey::UeIpv6(upper) => store.ue_v6.get(&upper),
+        SessionKey::Framed(prefix) => store.framed.get(&prefix),
         SessionKey::Teid(teid) => {
             let holder = store.teids.holder(teid);
             return holder != Holder::Nobody && holder != Holder::Session(index);
@@ -215,9 +245,7 @@ fn check_endpoint(
 ) -> Result<(), Refusal> {
     let id = endpoint.id;
     let is_usable = endpoint.f_teid.is_none_or(|given| check::is_local(&store.local, &given));
-    let ue = endpoint.ue.map(|ue| ue.addresses).unwrap_or_default();
-    let teid = endpoint.f_teid.map(|f_teid| SessionKey::Teid(f_teid.teid));
-    if !is_usable || teid.into_iter().chain(keys::ue(ue)).any(|key| is_others(store, index, key)) {
+    if !is_usable || keys::of_endpoint(endpoint).any(|key| is_others(store, index, key)) {
         return Err(Refusal::TrafficEndpointUnusable { id });
     }
     Ok(())
@@ -366,8 +394,8 @@ fn choose_addresses(local: &LocalAddresses, wanted: &Wanted) -> Result<ChosenAdd
 
 /// A local tunnel comes from one side: packets in it are matched against the PDRs of that side.
 fn check_tunnel_sides(records: &Records) -> Result<(), Refusal> {
-    for pdr in &records.pdrs {
-        let Some(f_teid) = pdr.pdi.f_teid else { continue };
+    let all = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each().map(move |pdi| (pdr, pdi)));
+    for (pdr, f_teid) in all.filter_map(|(pdr, pdi)| Some((pdr, pdi.f_teid?))) {
         let mut sharing = records.pdrs.iter().filter(|other| has_teid(other, f_teid.teid));
         if sharing.any(|other| other.pdi.source != pdr.pdi.source) {
             return Err(Refusal::FTeidSidesDiffer { pdr: pdr.id, teid: f_teid.teid });
@@ -377,5 +405,5 @@ fn check_tunnel_sides(records: &Records) -> Result<(), Refusal> {
 }
 
 fn has_teid(pdr: &Pdr, teid: Teid) -> bool {
-    pdr.pdi.f_teid.is_some_and(|f_teid| f_teid.teid == teid)
+    pdr.pdi.each().any(|pdi| pdi.f_teid.is_some_and(|f_teid| f_teid.teid == teid))
 }

@@ -5,16 +5,17 @@ use adit_rules::{
     SessionRules, SourceInterface, UeAddresses,
 };
 use adit_types::limits::{BUFFER_PKTS_DEFAULT, BUFFER_PKTS_PER_SESSION_MAX, URRS_PER_PDR_MAX};
-use adit_types::{Direction, NextHopIndex, Seid, Teid};
+use adit_types::{Direction, IpPrefix, NextHopIndex, Seid, Teid};
 use arrayvec::ArrayVec;
 
 use crate::provisioning::Provisioning;
-use crate::record::{Far, Pdr, Qer, Records};
+use crate::record::{Far, Pdi, Pdr, Qer, Records};
 use crate::session_usage::SessionUsage;
 
 /// The compiled form of resolved records.
 ///
-/// PDRs come out by direction, ascending precedence and identifier; FARs and QERs in the order of
+/// PDRs that match by now come out by direction, ascending precedence and identifier, one entry per
+/// traffic endpoint; FARs and QERs in the order of
 /// their records, which is what the positions in a [`PdrEntry`] count.
 pub(crate) fn compile(
     known: &Provisioning,
@@ -28,6 +29,7 @@ pub(crate) fn compile(
         generation: DeltaId::default(),
         buffer_epoch,
         ue: ue_addresses(records),
+        ue_networks: ue_networks(records),
         tunnel_sides: tunnel_sides(records),
         uplink: pdrs(Direction::Uplink),
         downlink: pdrs(Direction::Downlink),
@@ -39,7 +41,7 @@ pub(crate) fn compile(
 
 fn ue_addresses(records: &Records) -> Vec<UeAddresses> {
     let mut distinct = Vec::new();
-    for addresses in records.pdrs.iter().map(|pdr| pdr.pdi.ue_addresses()) {
+    for addresses in pdis(records).map(Pdi::ue_addresses) {
         if !addresses.is_empty() && !distinct.contains(&addresses) {
             distinct.push(addresses);
         }
@@ -47,10 +49,21 @@ fn ue_addresses(records: &Records) -> Vec<UeAddresses> {
     distinct
 }
 
+fn ue_networks(records: &Records) -> Vec<IpPrefix> {
+    let mut networks: Vec<IpPrefix> = pdis(records).flat_map(Pdi::ue_networks).collect();
+    networks.sort_unstable();
+    networks.dedup();
+    networks
+}
+
+fn pdis(records: &Records) -> impl Iterator<Item = &Pdi> {
+    records.pdrs.iter().flat_map(|pdr| pdr.pdi.each())
+}
+
 /// The tunnels that do not come from Access; `s2_resolve` saw to it that each has one side.
 fn tunnel_sides(records: &Records) -> Vec<(Teid, SourceInterface)> {
     let mut sides = Vec::new();
-    for pdi in records.pdrs.iter().map(|pdr| &pdr.pdi) {
+    for pdi in pdis(records) {
         let side = pdi.f_teid.map(|f_teid| (f_teid.teid, pdi.source));
         sides.extend(side.filter(|(_, source)| *source != SourceInterface::Access));
     }
@@ -68,24 +81,32 @@ fn pdrs(
     let mut entries: Vec<PdrEntry> = records
         .pdrs
         .iter()
-        .filter(|pdr| pdr.pdi.source.direction() == direction)
-        .map(|record| pdr(known, records, usage, record))
+        .filter(|pdr| pdr.is_active && pdr.pdi.source.direction() == direction)
+        .flat_map(|pdr| pdr.pdi.each().map(move |pdi| (pdr, pdi)))
+        .map(|(record, pdi)| pdr(known, records, usage, (record, pdi)))
         .collect();
-    entries.sort_unstable_by_key(|entry| (entry.precedence, entry.id));
+    entries.sort_by_key(|entry| (entry.precedence, entry.id));
     entries
 }
 
-fn pdr(known: &Provisioning, records: &Records, usage: &SessionUsage, pdr: &Pdr) -> PdrEntry {
+/// The entry of one alternative of a PDR.
+fn pdr(
+    known: &Provisioning,
+    records: &Records,
+    usage: &SessionUsage,
+    (pdr, pdi): (&Pdr, &Pdi),
+) -> PdrEntry {
     let far = records.fars.iter().position(|far| Some(far.id) == pdr.far);
     let qer = |id| records.qers.iter().position(|qer| qer.id == id);
     PdrEntry {
         id: pdr.id,
         precedence: pdr.precedence,
-        source: pdr.pdi.source,
-        interfaces: known.interfaces_of(pdr.pdi.network_instance.as_deref()),
-        teid: pdr.pdi.f_teid.map(|f_teid| f_teid.teid),
-        qfis: pdr.pdi.qfis.clone(),
-        ue: pdr.pdi.ue_addresses(),
+        source: pdi.source,
+        interfaces: known.interfaces_of(pdi.network_instance.as_deref()),
+        teid: pdi.f_teid.map(|f_teid| f_teid.teid),
+        qfis: pdi.qfis.clone(),
+        ue: pdi.ue_addresses(),
+        ue_networks: pdi.ue_networks().collect(),
         sdf: filters(known, pdr),
         outer_header_removal: pdr.outer_header_removal,
         container_deletion: pdr.container_deletion,

@@ -156,6 +156,10 @@ fn move_claims(
                 store.ue_v6.remove(&upper);
                 store.ue_pools.retire(key)
             }
+            SessionKey::Framed(prefix) => {
+                store.framed.remove(&prefix);
+                false
+            }
         };
         if waits {
             retired.push(key);
@@ -166,6 +170,7 @@ fn move_claims(
             SessionKey::Teid(teid) => store.teids.ensure_given(teid, index),
             SessionKey::UeIpv4(addr) => drop(store.ue_v4.insert(addr, index)),
             SessionKey::UeIpv6(upper) => drop(store.ue_v6.insert(upper, index)),
+            SessionKey::Framed(prefix) => drop(store.framed.insert(prefix, index)),
         }
     }
     retired

@@ -8,7 +8,7 @@ use adit_rules::{
 };
 use adit_session::{
     Change, CpFSeid, FTeidSpec, Far, Forwarding, LocalAddresses, OwnerId, PdiSpec, PdrSpec,
-    Provisioning, Qer, SdfSpec, SessionStore, StoreConfig, UeMatch, UeSide,
+    PdrTimes, Provisioning, Qer, SdfSpec, SessionStore, StoreConfig, UeMatch, UeSide,
 };
 use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, Seid, Teid};
 
@@ -42,7 +42,10 @@ pub fn given(teid: u32) -> FTeidSpec {
 pub fn pdi(source: SourceInterface) -> PdiSpec {
     PdiSpec {
         source,
-        traffic_endpoint: None,
+        traffic_endpoints: Vec::new(),
+        interface_type: None,
+        further_ues: Vec::new(),
+        framed_routes: Vec::new(),
         choose_ue: None,
         f_teid: None,
         network_instance: None,
@@ -69,6 +72,7 @@ pub fn uplink(last: u8) -> PdrSpec {
         far: Some(FarId(1)),
         qers: vec![QerId(1)],
         urrs: Vec::new(),
+        times: PdrTimes::default(),
     }
 }
 
@@ -86,6 +90,7 @@ pub fn downlink(last: u8) -> PdrSpec {
         far: Some(FarId(2)),
         qers: vec![QerId(1)],
         urrs: Vec::new(),
+        times: PdrTimes::default(),
     }
 }
 
@@ -100,6 +105,8 @@ pub fn far(id: u32, destination: DestinationInterface) -> Far {
             network_instance: None,
             outer_header_creation,
             transport_level_marking: None,
+            interface_type: None,
+            linked_endpoint: None,
         }),
     }
 }

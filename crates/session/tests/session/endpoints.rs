@@ -3,9 +3,11 @@
 use adit_rules::sdf::AddrMatch;
 use adit_rules::{KeyChange, SessionKey};
 use adit_session::{
-    Change, ChooseUe, Provisioning, Refusal, TrafficEndpointId, TrafficEndpointSpec, UePool, UeSide,
+    Change, ChooseUe, Provisioning, Refusal, SessionStore, TrafficEndpointId, TrafficEndpointSpec,
+    UePool, UeSide,
 };
-use adit_types::{PdrId, Teid};
+use adit_types::limits::TRAFFIC_ENDPOINTS_PER_PDI_MAX;
+use adit_types::{FarId, PdrId, Teid};
 
 use crate::builders::*;
 
@@ -18,6 +20,9 @@ fn endpoint(id: TrafficEndpointId) -> TrafficEndpointSpec {
         f_teid: None,
         network_instance: None,
         ue: None,
+        further_ues: Vec::new(),
+        framed_routes: Vec::new(),
+        interface_type: None,
         choose_ue: None,
         qfis: Vec::new(),
     }
@@ -27,7 +32,7 @@ fn endpoint(id: TrafficEndpointId) -> TrafficEndpointSpec {
 fn with_endpoints() -> Change {
     let mut change = session(1);
     for (pdr, id) in change.create_pdrs.iter_mut().zip([TUNNEL, NETWORK]) {
-        (pdr.pdi.f_teid, pdr.pdi.ue, pdr.pdi.traffic_endpoint) = (None, None, Some(id));
+        (pdr.pdi.f_teid, pdr.pdi.ue, pdr.pdi.traffic_endpoints) = (None, None, vec![id]);
     }
     let ue = Some(ue_match(1, UeSide::Destination));
     change.create_traffic_endpoints = vec![
@@ -135,7 +140,7 @@ fn traffic_endpoint_in_contradiction_is_refused_without_a_trace() {
         refusal
     };
     let (pdr, id) = (PdrId(1), TUNNEL);
-    let unknown = refused(&|c| c.create_pdrs[0].pdi.traffic_endpoint = Some(TrafficEndpointId(9)));
+    let unknown = refused(&|c| c.create_pdrs[0].pdi.traffic_endpoints = vec![TrafficEndpointId(9)]);
     assert_eq!(unknown, Refusal::UnknownTrafficEndpointOfPdr { pdr });
     let both = refused(&|c| c.create_pdrs[0].pdi.f_teid = Some(CHOOSE));
     assert_eq!(both, Refusal::TrafficEndpointNotAlone { pdr });
@@ -155,4 +160,99 @@ fn traffic_endpoint_in_contradiction_is_refused_without_a_trace() {
     let change = Change { remove_traffic_endpoints: vec![TUNNEL], ..Change::default() };
     let refusal = store.modify(up_seid, change).unwrap_err();
     assert_eq!(refusal, Refusal::UnknownTrafficEndpoint { id });
+}
+
+/// Endpoint 3 beside endpoint 1: a second tunnel of the same UE.
+fn with_two_tunnels() -> Change {
+    let mut change = with_endpoints();
+    change.create_pdrs[0].pdi.traffic_endpoints = vec![TUNNEL, SECOND];
+    let ue = Some(ue_match(2, UeSide::Source));
+    let second = TrafficEndpointSpec { f_teid: Some(CHOOSE), ue, ..endpoint(SECOND) };
+    change.create_traffic_endpoints.push(second);
+    change
+}
+
+const SECOND: TrafficEndpointId = TrafficEndpointId(3);
+
+#[test]
+fn pdr_with_several_traffic_endpoints_matches_packets_of_each() {
+    let established = store(4).establish(OWNER, CP, with_two_tunnels()).unwrap();
+    let teids: Vec<_> =
+        established.created_endpoints.iter().map(|made| made.f_teid.map(|f| f.teid)).collect();
+    let rules = established.delta.rules.unwrap();
+    let entries: Vec<_> = rules.uplink.iter().map(|entry| (entry.id, entry.teid)).collect();
+    assert_eq!(entries, [(PdrId(1), teids[0]), (PdrId(1), teids[1])]);
+    assert_eq!((rules.uplink[0].ue.v4, rules.uplink[1].ue.v4), (Some(ue(1)), Some(ue(2))));
+    for teid in teids.into_iter().flatten() {
+        assert!(established.delta.keys.contains(&KeyChange::Add(SessionKey::Teid(teid))));
+    }
+    assert!(rules.allows_ue(ue(2).into()));
+}
+
+#[test]
+fn removal_of_one_of_several_traffic_endpoints_keeps_the_pdr() {
+    let mut store = store(4);
+    let up_seid = store.establish(OWNER, CP, with_two_tunnels()).unwrap().up_seid;
+    let remove = |id| Change { remove_traffic_endpoints: vec![id], ..Change::default() };
+    let delta = store.modify(up_seid, remove(TUNNEL)).unwrap().delta.unwrap();
+    let rules = delta.rules.unwrap();
+    assert_eq!((rules.uplink.len(), rules.uplink[0].ue.v4), (1, Some(ue(2))));
+    store.modify(up_seid, remove(SECOND)).unwrap();
+    assert_eq!(store.session(up_seid).unwrap().pdrs().len(), 1, "the other PDR");
+}
+
+#[test]
+fn parts_of_a_pdi_come_back_when_its_traffic_endpoint_has_none() {
+    let mut change = with_two_tunnels();
+    let qfi = |value| adit_types::Qfi::new(value).unwrap();
+    change.create_traffic_endpoints[0].qfis = vec![qfi(5)];
+    let established = store(4).establish(OWNER, CP, change).unwrap();
+    let rules = established.delta.rules.unwrap();
+    assert_eq!((&rules.uplink[0].qfis, &rules.uplink[1].qfis), (&vec![qfi(5)], &vec![qfi(9)]));
+}
+
+#[test]
+fn traffic_endpoints_beyond_the_limit_are_refused() {
+    let mut change = with_endpoints();
+    let ids = 10..=10 + u8::try_from(TRAFFIC_ENDPOINTS_PER_PDI_MAX).unwrap();
+    let ids: Vec<_> = ids.map(TrafficEndpointId).collect();
+    let tunnel = |id: &TrafficEndpointId| TrafficEndpointSpec {
+        f_teid: Some(given(u32::from(id.0))),
+        ..endpoint(*id)
+    };
+    change.create_traffic_endpoints.extend(ids.iter().map(tunnel));
+    change.create_pdrs[0].pdi.traffic_endpoints = ids;
+    let refusal = store(4).establish(OWNER, CP, change.clone()).unwrap_err();
+    assert_eq!(refusal, Refusal::TooManyTrafficEndpointsOfPdr { pdr: PdrId(1) });
+    change.create_pdrs[0].pdi.traffic_endpoints.pop();
+    store(16).establish(OWNER, CP, change).unwrap();
+}
+
+#[test]
+fn tunnel_of_a_further_traffic_endpoint_comes_from_one_side() {
+    let mut change = with_two_tunnels();
+    change.create_pdrs[1].pdi.traffic_endpoints = vec![SECOND];
+    let refusal = store(4).establish(OWNER, CP, change).unwrap_err();
+    assert!(matches!(refusal, Refusal::FTeidSidesDiffer { .. }), "{refusal}");
+}
+
+#[test]
+fn linked_traffic_endpoint_exists_and_goes_with_it() {
+    let mut change = with_endpoints();
+    let link = |change: &mut Change, id| {
+        change.create_fars[1].forwarding.as_mut().unwrap().linked_endpoint = Some(id);
+    };
+    link(&mut change, SECOND);
+    let refusal = store(4).establish(OWNER, CP, change.clone()).unwrap_err();
+    assert_eq!(refusal, Refusal::UnknownLinkedEndpoint { far: FarId(2), id: SECOND });
+    link(&mut change, TUNNEL);
+    let mut store = store(4);
+    let up_seid = store.establish(OWNER, CP, change).unwrap().up_seid;
+    let linked = |store: &SessionStore| {
+        store.session(up_seid).unwrap().fars()[1].forwarding.as_ref().unwrap().linked_endpoint
+    };
+    assert_eq!(linked(&store), Some(TUNNEL));
+    let change = Change { remove_traffic_endpoints: vec![TUNNEL], ..Change::default() };
+    store.modify(up_seid, change).unwrap();
+    assert_eq!(linked(&store), None);
 }

@@ -2,8 +2,11 @@
 //! model under random sequences of changes.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod activation;
 mod builders;
 mod endpoints;
+mod framed;
+mod interface_type;
 mod model;
 mod provisioned;
 mod s1_provide;

@@ -333,6 +333,7 @@ fn pdr_spec() -> impl Strategy<Value = PdrSpec> {
             far: Some(FarId(far)),
             qers,
             urrs: Vec::new(),
+            times: adit_session::PdrTimes::default(),
         }
     })
 }

@@ -80,6 +80,7 @@ pub fn rules(seid: u64, peers: &[&str]) -> SessionRules {
         buffer_epoch: 0,
         up_seid: Seid(seid),
         ue: Vec::new(),
+        ue_networks: Vec::new(),
         tunnel_sides: Vec::new(),
         uplink: Vec::new(),
         downlink: Vec::new(),

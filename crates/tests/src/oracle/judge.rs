@@ -8,7 +8,7 @@ use adit_rules::{
     SourceInterface, UeAddresses,
 };
 use adit_session::{FTeidSpec, Far, PdrSpec, Qer, SdfSpec, Urr};
-use adit_types::{Seid, UrrId};
+use adit_types::{IpPrefix, Seid, UrrId};
 
 use super::frame::{Outer, checksum, link, next_hop_packet, tunnel, udp_sum};
 use super::packet::{BadIp, Container, Gtpu, Ip, gtpu, ip, is_forwardable, u16_at};
@@ -324,20 +324,25 @@ impl Oracle {
     }
 
     /// The session that a UE address belongs to. IPv6 UEs are told apart by 64 bits. A session with
-    /// a downlink PDR that names no UE is found by the addresses that its uplink PDRs name.
+    /// a downlink PDR that names no UE is found by the addresses that its uplink PDRs name. Where
+    /// nobody has the address, the longest network behind a UE counts.
     fn owner_of_ue(&self, addr: IpAddr) -> Option<usize> {
-        self.sessions.iter().position(|(_, session)| {
-            let names_no_ue =
-                |pdr: &PdrSpec| !is_uplink(pdr) && ue(pdr).is_empty() && pdr.pdi.f_teid.is_none();
+        let whole = if addr.is_ipv4() { 32 } else { 64 };
+        let mut best: Option<(u8, usize)> = None;
+        for (at, (_, session)) in self.sessions.iter().enumerate() {
+            let names_no_ue = |pdr: &PdrSpec| {
+                !is_uplink(pdr) && networks(pdr).is_empty() && pdr.pdi.f_teid.is_none()
+            };
             let any = session.pdrs.iter().any(names_no_ue);
             let is_key = |pdr: &&PdrSpec| any || !is_uplink(pdr) && pdr.pdi.f_teid.is_none();
-            session.pdrs.iter().filter(is_key).any(|pdr| match addr {
-                IpAddr::V4(addr) => ue(pdr).v4 == Some(addr),
-                IpAddr::V6(_) => {
-                    ue(pdr).v6.is_some_and(|prefix| in_prefix(addr, prefix.addr().into(), 64))
+            for (first, len) in session.pdrs.iter().filter(is_key).flat_map(networks) {
+                let len = len.min(whole);
+                if in_prefix(addr, first, len) && best.is_none_or(|(longest, _)| len > longest) {
+                    best = Some((len, at));
                 }
-            })
-        })
+            }
+        }
+        best.map(|(_, at)| at)
     }
 
     /// A user packet, whatever side it came from. Spec: TS 29.244 §5.2.1.
@@ -506,7 +511,7 @@ impl Oracle {
             && local_teid(pdr).is_none_or(|local| teid == Some(local))
             && (pdr.pdi.qfis.is_empty()
                 || pdr.pdi.qfis.iter().any(|wanted| qfi == Some(wanted.value())))
-            && (ue(pdr).is_empty() || names(ue(pdr), ue_addr))
+            && (networks(pdr).is_empty() || names(&networks(pdr), ue_addr))
             && (filters.is_empty()
                 || filters
                     .iter()
@@ -591,8 +596,17 @@ fn is_uplink(pdr: &PdrSpec) -> bool {
     pdr.pdi.source == SourceInterface::Access
 }
 
-fn ue(pdr: &PdrSpec) -> UeAddresses {
-    pdr.pdi.ue.map(|ue| ue.addresses).unwrap_or_default()
+/// Addresses of the UE and networks behind it: first address and length.
+fn networks(pdr: &PdrSpec) -> Vec<(IpAddr, u8)> {
+    let UeAddresses { v4, v6 } = pdr.pdi.ue.map(|ue| ue.addresses).unwrap_or_default();
+    let own = v4.map(|addr| (IpAddr::V4(addr), 32)).into_iter();
+    let own = own.chain(v6.map(|prefix| (prefix.addr().into(), prefix.len())));
+    let further = pdr.pdi.further_ues.iter().chain(&pdr.pdi.framed_routes);
+    let further = further.map(|prefix| match prefix {
+        IpPrefix::V4(prefix) => (prefix.addr().into(), prefix.len()),
+        IpPrefix::V6(prefix) => (prefix.addr().into(), prefix.len()),
+    });
+    own.chain(further).collect()
 }
 
 fn local_teid(pdr: &PdrSpec) -> Option<u32> {
@@ -602,17 +616,14 @@ fn local_teid(pdr: &PdrSpec) -> Option<u32> {
     }
 }
 
-fn names(ue: UeAddresses, addr: IpAddr) -> bool {
-    match addr {
-        IpAddr::V4(addr) => ue.v4 == Some(addr),
-        IpAddr::V6(_) => ue.v6.is_some_and(|p| in_prefix(addr, p.addr().into(), p.len())),
-    }
+fn names(networks: &[(IpAddr, u8)], addr: IpAddr) -> bool {
+    networks.iter().any(|(first, len)| in_prefix(addr, *first, *len))
 }
 
 /// An address that some PDR of the session names, or any if none names one.
 fn is_ue(session: &Session, addr: IpAddr) -> bool {
-    let named: Vec<UeAddresses> = session.pdrs.iter().map(ue).filter(|ue| !ue.is_empty()).collect();
-    named.is_empty() || named.into_iter().any(|ue| names(ue, addr))
+    let named: Vec<(IpAddr, u8)> = session.pdrs.iter().flat_map(networks).collect();
+    named.is_empty() || names(&named, addr)
 }
 
 /// The source interface of the PDRs that name the tunnel tells the side that it leads to.

@@ -125,7 +125,7 @@ impl Session {
             let pdr = self.stated.iter_mut().find(|pdr| pdr.id == answer.pdr).unwrap();
             pdr.pdi.ue = Some(with_chosen(pdr.pdi.ue, answer.addresses));
         }
-        self.pdrs = self.stated.iter().map(|pdr| self.linked(pdr)).collect();
+        self.pdrs = self.stated.iter().flat_map(|pdr| self.linked(pdr)).collect();
     }
 
     /// Traffic endpoints go with their PDRs; an update replaces what it has.
@@ -133,7 +133,10 @@ impl Session {
     fn apply_endpoints(&mut self, change: &Change, chosen: &[CreatedTrafficEndpoint]) {
         for id in &change.remove_traffic_endpoints {
             self.endpoints.retain(|endpoint| endpoint.id != *id);
-            self.stated.retain(|pdr| pdr.pdi.traffic_endpoint != Some(*id));
+            self.stated.retain(|pdr| pdr.pdi.traffic_endpoints != [*id]);
+            for pdr in &mut self.stated {
+                pdr.pdi.traffic_endpoints.retain(|named| named != id);
+            }
         }
         self.endpoints.extend(change.create_traffic_endpoints.iter().cloned());
         for update in &change.update_traffic_endpoints {
@@ -141,6 +144,9 @@ impl Session {
             known.f_teid = update.f_teid.or(known.f_teid);
             if update.ue.is_some() || update.choose_ue.is_some() {
                 known.ue = update.ue;
+            }
+            if !update.framed_routes.is_empty() {
+                known.framed_routes.clone_from(&update.framed_routes);
             }
             if update.network_instance.is_some() {
                 known.network_instance =
@@ -159,20 +165,26 @@ impl Session {
         }
     }
 
-    /// The PDR with what its traffic endpoint has. Spec: TS 29.244 §5.2.1A.2A.
-    fn linked(&self, pdr: &PdrSpec) -> PdrSpec {
-        let mut pdr = pdr.clone();
-        let Some(id) = pdr.pdi.traffic_endpoint else { return pdr };
-        let endpoint = self.endpoints.iter().find(|known| known.id == id).unwrap();
-        pdr.pdi.f_teid = endpoint.f_teid;
-        pdr.pdi.ue = endpoint.ue;
-        if endpoint.network_instance.is_some() {
-            pdr.pdi.network_instance.clone_from(&endpoint.network_instance);
+    /// The PDR, once with what each of its traffic endpoints has. Spec: TS 29.244 §5.2.1A.2A.
+    fn linked(&self, pdr: &PdrSpec) -> Vec<PdrSpec> {
+        let with_parts = |id| {
+            let endpoint = self.endpoints.iter().find(|known| known.id == id).unwrap();
+            let mut pdr = pdr.clone();
+            pdr.pdi.f_teid = endpoint.f_teid;
+            pdr.pdi.ue = endpoint.ue;
+            pdr.pdi.framed_routes.clone_from(&endpoint.framed_routes);
+            if endpoint.network_instance.is_some() {
+                pdr.pdi.network_instance.clone_from(&endpoint.network_instance);
+            }
+            if !endpoint.qfis.is_empty() {
+                pdr.pdi.qfis.clone_from(&endpoint.qfis);
+            }
+            pdr
+        };
+        match pdr.pdi.traffic_endpoints.is_empty() {
+            true => vec![pdr.clone()],
+            false => pdr.pdi.traffic_endpoints.iter().map(|id| with_parts(*id)).collect(),
         }
-        if !endpoint.qfis.is_empty() {
-            pdr.pdi.qfis.clone_from(&endpoint.qfis);
-        }
-        pdr
     }
 
     /// The definition that an SDF filter with nothing but an identifier refers to.
@@ -233,6 +245,9 @@ fn update_far(far: &mut Far, update: &FarUpdate) {
         transport_level_marking: parts
             .transport_level_marking
             .or(before.as_ref().and_then(|b| b.transport_level_marking)),
+        // Neither decides what becomes of a packet.
+        interface_type: None,
+        linked_endpoint: None,
     });
 }
 

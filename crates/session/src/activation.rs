@@ -1,0 +1,30 @@
+//! PDRs that begin and cease to match at a time of their own.
+//!
+//! Keys and claims stay as they are meanwhile: packets for a PDR that does not match yet belong to
+//! its session. Spec: TS 29.244 §5.2.1 (deferred PDR activation and deactivation).
+
+use adit_types::Nanos;
+
+use crate::record::Records;
+
+/// Writes down which PDRs match at `now`.
+pub(crate) fn settle(records: &mut Records, now: Nanos) {
+    for pdr in &mut records.pdrs {
+        pdr.is_active = pdr.times.is_active(now);
+    }
+}
+
+/// The records with the PDRs that match at `now`; `None` when these are the same.
+pub(crate) fn advanced(records: &Records, now: Nanos) -> Option<Records> {
+    let mut pdrs = records.pdrs.iter();
+    pdrs.any(|pdr| pdr.is_active != pdr.times.is_active(now)).then(|| {
+        let mut advanced = records.clone();
+        settle(&mut advanced, now);
+        advanced
+    })
+}
+
+/// When the next PDR changes after `now`.
+pub(crate) fn next(records: &Records, now: Nanos) -> Option<Nanos> {
+    records.pdrs.iter().filter_map(|pdr| pdr.times.next(now)).min()
+}

@@ -1,0 +1,215 @@
+//! Framed routes: networks behind UEs, found by the longest prefix.
+//!
+//! One hash table per family holds the prefixes of all lengths, and one word tells which lengths
+//! there are; a lookup asks the table once per length, longest first. Prefixes as long as an
+//! address key are address keys and not here. Nothing is asked before an address key was missed,
+//! and nothing at all while there is no framed route. Spec: TS 29.244 §5.16.
+
+use core::fmt;
+
+use adit_rules::rule::ue_ipv6_key;
+use adit_types::{IpPrefix, SessionIndex};
+
+use crate::foreign::{KeyRefused, KeyTable, KeyWriter};
+use crate::publish::Epoch;
+use crate::sync::{Arc, AtomicU64, Ordering};
+
+/// Bits of an address key: prefixes here are shorter.
+const KEY_BITS: u32 = 64;
+
+/// The prefixes of one family as workers see them, over addresses of 64 bits.
+struct Lengths {
+    table: Arc<KeyTable>,
+    /// Bit *n* is set while there may be a prefix of *n* bits.
+    present: AtomicU64,
+}
+
+/// The framed routes of both families as workers see them.
+pub(crate) struct FramedRoutes {
+    v4: Lengths,
+    v6: Lengths,
+}
+
+/// A prefix of `len` bits as a key: its bits, a one, and zeros. No two prefixes share one.
+const fn key(bits: u64, len: u32) -> u64 {
+    let mask = if len == 0 { 0 } else { u64::MAX << (KEY_BITS - len) };
+    bits & mask | 1 << (KEY_BITS - 1 - len)
+}
+
+/// An IPv4 address in the upper half of a key.
+const fn widened(addr: u32) -> u64 {
+    (addr as u64) << 32
+}
+
+impl Lengths {
+    fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    /// The session of the longest prefix that contains `addr`.
+    fn lookup(&self, addr: u64) -> Option<SessionIndex> {
+        let mut present = self.present.load(Ordering::Acquire);
+        while present != 0 {
+            let len = KEY_BITS - 1 - present.leading_zeros();
+            if let Some(session) = self.table.lookup(key(addr, len)) {
+                return Some(SessionIndex(session));
+            }
+            present &= !(1 << len);
+        }
+        None
+    }
+}
+
+impl FramedRoutes {
+    /// Finds the session of every IPv4 address, in host-order bits, that `out` has none for.
+    ///
+    /// Shape:   reads `addrs[0..n]`; writes `out[0..n]` where it is `SessionIndex::NONE`.
+    /// Cost:    one load while there are no framed routes; else per miss one probe of the table
+    ///          per length in use. No allocation.
+    #[inline]
+    pub(crate) fn lookup_missed_v4(&self, addrs: &[u32], out: &mut [SessionIndex]) {
+        if !self.v4.is_empty() {
+            lookup_missed(&self.v4, addrs.iter().map(|&addr| widened(addr)), out);
+        }
+    }
+
+    /// The same for IPv6 keys.
+    #[inline]
+    pub(crate) fn lookup_missed_v6(&self, keys: &[u64], out: &mut [SessionIndex]) {
+        if !self.v6.is_empty() {
+            lookup_missed(&self.v6, keys.iter().copied(), out);
+        }
+    }
+}
+
+#[cold]
+fn lookup_missed(lengths: &Lengths, keys: impl Iterator<Item = u64>, out: &mut [SessionIndex]) {
+    for (out, key) in out.iter_mut().zip(keys) {
+        if !out.is_some() {
+            *out = lengths.lookup(key).unwrap_or(SessionIndex::NONE);
+        }
+    }
+}
+
+impl fmt::Debug for FramedRoutes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FramedRoutes")
+            .field("v4", &self.v4.table)
+            .field("v6", &self.v6.table)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The writer's side of one family: how many prefixes of each length there are.
+#[derive(Debug)]
+struct LengthsWriter {
+    keys: KeyWriter,
+    counts: [usize; KEY_BITS as usize],
+}
+
+impl LengthsWriter {
+    fn new(capacity: usize, seed: u64, table: u64) -> Self {
+        Self { keys: KeyWriter::new(capacity, seed, table), counts: [0; KEY_BITS as usize] }
+    }
+
+    fn readers(&self) -> Lengths {
+        Lengths { table: Arc::clone(self.keys.table()), present: AtomicU64::new(0) }
+    }
+
+    fn insert(
+        &mut self,
+        lengths: &Lengths,
+        (bits, len): (u64, u8),
+        session: SessionIndex,
+    ) -> Result<(), KeyRefused> {
+        // A prefix as long as a key is an address key.
+        let count = self.counts.get_mut(usize::from(len)).ok_or(KeyRefused::Reserved)?;
+        let replaced = self.keys.insert(key(bits, len.into()), session.0)?;
+        *count += usize::from(replaced.is_none());
+        lengths.present.fetch_or(1 << len, Ordering::Release);
+        Ok(())
+    }
+
+    fn remove(
+        &mut self,
+        lengths: &Lengths,
+        (bits, len): (u64, u8),
+        session: SessionIndex,
+        epoch: Epoch,
+    ) -> bool {
+        let Some(count) = self.counts.get_mut(usize::from(len)) else { return false };
+        let is_removed = self.keys.remove(key(bits, len.into()), session.0, epoch);
+        if is_removed {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                lengths.present.fetch_and(!(1 << len), Ordering::Release);
+            }
+        }
+        is_removed
+    }
+}
+
+/// The writer's side of [`FramedRoutes`].
+#[derive(Debug)]
+pub(crate) struct FramedWriter {
+    routes: Arc<FramedRoutes>,
+    v4: LengthsWriter,
+    v6: LengthsWriter,
+}
+
+impl FramedWriter {
+    /// Empty, with room for `capacity` prefixes of each family.
+    pub(crate) fn new(capacity: usize, seed: u64, tables: [u64; 2]) -> Self {
+        let [v4, v6] = tables.map(|table| LengthsWriter::new(capacity, seed, table));
+        let routes = Arc::new(FramedRoutes { v4: v4.readers(), v6: v6.readers() });
+        Self { routes, v4, v6 }
+    }
+
+    /// The readers' side.
+    pub(crate) fn routes(&self) -> &Arc<FramedRoutes> {
+        &self.routes
+    }
+
+    /// Lets packets to `prefix` lead to `session`, unless a longer prefix or an address key fits.
+    ///
+    /// # Errors
+    /// [`KeyRefused`] when there is no room, or when the prefix is as long as an address key.
+    pub(crate) fn insert(
+        &mut self,
+        prefix: IpPrefix,
+        session: SessionIndex,
+    ) -> Result<(), KeyRefused> {
+        match prefix {
+            IpPrefix::V4(prefix) if prefix.len() < 32 => {
+                let bits = widened(prefix.addr().to_bits());
+                self.v4.insert(&self.routes.v4, (bits, prefix.len()), session)
+            }
+            IpPrefix::V4(_) => Err(KeyRefused::Reserved),
+            IpPrefix::V6(prefix) => {
+                let bits = ue_ipv6_key(prefix.addr());
+                self.v6.insert(&self.routes.v6, (bits, prefix.len()), session)
+            }
+        }
+    }
+
+    /// Removes `prefix` if it leads to `session`; tells whether it did. Its place is free again
+    /// when [`FramedWriter::reclaim`] is told that `epoch`, the one in progress, has passed.
+    pub(crate) fn remove(&mut self, prefix: IpPrefix, session: SessionIndex, epoch: Epoch) -> bool {
+        match prefix {
+            IpPrefix::V4(prefix) => {
+                let bits = widened(prefix.addr().to_bits());
+                self.v4.remove(&self.routes.v4, (bits, prefix.len()), session, epoch)
+            }
+            IpPrefix::V6(prefix) => {
+                let bits = ue_ipv6_key(prefix.addr());
+                self.v6.remove(&self.routes.v6, (bits, prefix.len()), session, epoch)
+            }
+        }
+    }
+
+    /// Frees what was removed in epochs up to `passed`.
+    pub(crate) fn reclaim(&mut self, passed: Epoch, epoch: Epoch) {
+        self.v4.keys.reclaim(passed, epoch);
+        self.v6.keys.reclaim(passed, epoch);
+    }
+}
