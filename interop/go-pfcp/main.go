@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 )
 
 // Result says how a case went.
@@ -42,7 +43,7 @@ func main() {
 		N3:   net.ParseIP(os.Args[2]),
 	}
 	var results []Result
-	for _, scenario := range append(nodeScenarios, sessionScenarios...) {
+	for _, scenario := range slices.Concat(nodeScenarios, sessionScenarios, reportScenarios) {
 		result := Result{Name: scenario.name, OK: true}
 		var missing notOffered
 		if err := scenario.run(upf); errors.As(err, &missing) {

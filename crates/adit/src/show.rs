@@ -119,6 +119,17 @@ mod tests {
     }
 
     #[test]
+    fn paths_show_the_state_of_each_peer() {
+        let path = |peer: &str, state: &str, responses: u64| json!({ "peer": peer, "state": state, "requests": 7, "responses": responses });
+        let document =
+            json!({ "paths": [path("10.0.3.1", "up", 7), path("2001:db8::9", "down", 4)] });
+        let text = render(Topic::Paths, &document);
+        let line = |peer: &str| text.lines().find(|line| line.contains(peer)).unwrap_or_default();
+        assert!(line("10.0.3.1").contains("up") && line("2001:db8::9").contains("down"), "{text}");
+        assert!(text.ends_with("2 paths"));
+    }
+
+    #[test]
     fn counters_hide_zeros_of_groups_and_keep_scalars() {
         let document = json!({ "received_pkts": 0, "drops": { "far_drop": 3, "gate_closed": 0 } });
         let text = render(Topic::Counters, &document);

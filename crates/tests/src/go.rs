@@ -9,13 +9,57 @@ use crate::process::{run, skip};
 /// A first build fetches and compiles everything that a module names.
 const BUILD_LIMIT: Duration = Duration::from_secs(600);
 
+/// Mistakes in a foreign program that would hide what the test is about, and their correction.
+#[derive(Debug, Clone, Copy)]
+pub struct Mend {
+    /// The module.
+    pub module: &'static str,
+    /// Files within the module, texts that are in them, and what is built instead of these.
+    pub changes: &'static [(&'static str, &'static str, &'static str)],
+}
+
+impl Mend {
+    /// Copies the module to `target`, corrects it there, and returns a `go.mod` that is that of
+    /// `source` but names the copy.
+    fn apply(&self, mut go: Command, source: &Path, target: &Path) -> PathBuf {
+        let listed = run(go.args(["list", "-m", "-f", "{{.Dir}}", self.module]), BUILD_LIMIT);
+        assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
+        let original = String::from_utf8(listed.stdout).unwrap();
+        let copy = target.join("mended");
+        if copy.exists() {
+            std::fs::remove_dir_all(&copy).unwrap();
+        }
+        let mut copied = Command::new("cp");
+        copied.args(["-r", "--no-preserve=mode"]).arg(original.trim()).arg(&copy);
+        assert!(run(&mut copied, BUILD_LIMIT).status.success());
+        for (file, from, to) in self.changes {
+            let file = copy.join(file);
+            let text = std::fs::read_to_string(&file).unwrap();
+            assert!(text.contains(from), "{} has changed: {from}", file.display());
+            std::fs::write(&file, text.replace(from, to)).unwrap();
+        }
+        let modules = std::fs::read_to_string(source.join("go.mod")).unwrap();
+        let modules = format!("{modules}\nreplace {} => {}\n", self.module, copy.display());
+        let path = target.join("mended.mod");
+        std::fs::write(&path, modules).unwrap();
+        std::fs::copy(source.join("go.sum"), target.join("mended.sum")).unwrap();
+        path
+    }
+}
+
+/// As [`build_mended`], as it is.
+#[must_use]
+pub fn build(module: &str, packages: &[&str]) -> Option<PathBuf> {
+    build_mended(module, packages, None)
+}
+
 /// Builds `packages` of the module `interop/<module>` and returns the folder with the binaries.
 /// `None`, told to the reader, where there is no Go or its modules cannot be had.
 ///
 /// # Panics
 /// When the module does not compile; when something is missing and the environment says `CI`.
 #[must_use]
-pub fn build(module: &str, packages: &[&str]) -> Option<PathBuf> {
+pub fn build_mended(module: &str, packages: &[&str], mend: Option<Mend>) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interop").join(module);
     let missing = |reason: String| {
         assert!(std::env::var_os("CI").is_none(), "{reason}");
@@ -41,7 +85,11 @@ pub fn build(module: &str, packages: &[&str]) -> Option<PathBuf> {
     let target = test.parent().and_then(Path::parent).unwrap().join("interop").join(module);
     std::fs::create_dir_all(&target).unwrap();
     let mut command = go();
-    command.args(["build", "-trimpath", "-buildvcs=false", "-o"]).arg(&target).args(packages);
+    command.args(["build", "-trimpath", "-buildvcs=false"]);
+    if let Some(mend) = mend {
+        command.arg("-modfile").arg(mend.apply(go(), &source, &target));
+    }
+    command.arg("-o").arg(&target).args(packages);
     let built = run(&mut command, BUILD_LIMIT);
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     Some(target)

@@ -133,7 +133,13 @@ fn check_of_a_broken_file_lists_every_mistake() {
         .replaced("sessions_max = 1000", "sessions_max = 0\nsession_timeout = 3")
         .replaced("port = \"core\"", "port = \"cor\"")
         .replaced("role = \"n6\"", "role = \"n7\"")
-        .replaced("addresses = [\"10.0.3.2/24\"]", "addresses = [\"10.0.3.2\"]");
+        .replaced("addresses = [\"10.0.3.2/24\"]", "addresses = [\"10.0.3.2\"]")
+        .replaced(
+            "[datapath]",
+            "buffer_pkts_max = 5000\n[gtpu]\necho_interval_ms = 10\nt3 = 3\nn3_requests = 0\n\
+             [[ue_pool]]\nprefix = \"10.0.6.0/25\"\n[[application]]\nid = \"video\"\n\
+             flow_descriptions = [\"deny out ip from any to any\"]\n[datapath]",
+        );
     let path = setup.write();
     let output = run(Command::new(&adit).arg("check").arg(&path), LIMIT);
     assert_eq!(output.status.code(), Some(1));
@@ -142,6 +148,12 @@ fn check_of_a_broken_file_lists_every_mistake() {
         ("n4.listen", "listen ="),
         ("sessions.sessions_max", "sessions_max ="),
         ("sessions.session_timeout", "session_timeout ="),
+        ("sessions.buffer_pkts_max", "buffer_pkts_max ="),
+        ("gtpu.echo_interval_ms", "echo_interval_ms ="),
+        ("gtpu.t3", "t3 ="),
+        ("gtpu.n3_requests", "n3_requests ="),
+        ("ue_pool[0].prefix", "prefix ="),
+        ("application[0].flow_descriptions", "flow_descriptions ="),
         ("interface[0].addresses", "addresses = [\"10.0.3.2\"]"),
         ("interface[1].port", "port = \"cor\""),
         ("interface[1].role", "role = \"n7\""),
@@ -288,6 +300,18 @@ fn run_twice_is_refused_and_sigterm_ends_cleanly() {
     assert!(shown.status.success(), "{}", text(&shown.stderr));
     let counters: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
     assert_eq!(counters["identity_holds"], true, "{counters}");
+
+    for topic in ["associations", "sessions", "ports", "neighbours", "paths"] {
+        let mut show = Command::new(&adit);
+        show.args(["show", topic, "--json", "--socket"]).arg(setup.socket());
+        let shown = run(&mut show, LIMIT);
+        let document: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+        let rows = document[topic].as_array().unwrap_or_else(|| panic!("{topic}: {document}"));
+        let mut show = Command::new(&adit);
+        show.args(["show", topic, "--socket"]).arg(setup.socket());
+        let said = text(&run(&mut show, LIMIT).stdout);
+        assert!(said.trim_end().ends_with(&format!("{} {topic}", rows.len())), "{said}");
+    }
 
     let same_socket = Setup::new();
     let (own, taken) = (same_socket.socket(), setup.socket());

@@ -9,10 +9,28 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use adit_tests::daemon::{Daemon, N3, N4};
+use adit_tests::go::Mend;
 use adit_tests::process::{Running, run};
 
 const SESSIONS: usize = 1000;
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// INTEROP: pfcpsim reads every datagram into the same octets, also while it still looks at the
+/// answer before, and repeats no request: a thousand usage reports a second, which its URRs ask for,
+/// spoil or displace answers. And each of its heartbeats tells of a restart in that very second,
+/// which ends its sessions (TS 23.527 §4.2). So reports and heartbeats come once an hour.
+const MEND: Mend = Mend {
+    module: "github.com/omec-project/pfcpsim",
+    changes: &[
+        ("internal/pfcpsim/server.go", "(1 * time.Second)", "(time.Hour)"),
+        ("internal/pfcpsim/server.go", "(1*time.Second)", "(time.Hour)"),
+        (
+            "pkg/pfcpsim/pfcpsim.go",
+            "DefaultHeartbeatPeriod = 5\n",
+            "DefaultHeartbeatPeriod = 3600\n",
+        ),
+    ],
+};
 
 /// The simulator beside the daemon, and the command line that drives it.
 struct Simulator<'a> {
@@ -58,13 +76,25 @@ impl<'a> Simulator<'a> {
     }
 }
 
+/// How many FARs buffer and tell the control plane of it.
+fn count_paging(daemon: &Daemon) -> usize {
+    let shown = daemon.show("sessions");
+    let sessions = shown["sessions"].as_array().unwrap();
+    let fars = sessions.iter().flat_map(|session| session["fars"].as_array().unwrap());
+    let has = |far: &serde_json::Value, name: &str| {
+        far["apply_action"].as_array().unwrap().iter().any(|known| known == name)
+    };
+    fars.filter(|far| has(far, "BUFF") && has(far, "NOCP")).count()
+}
+
 #[test]
 fn pfcpsim_associates_and_creates_modifies_and_deletes_a_thousand_sessions() {
     let tools = [
         "github.com/omec-project/pfcpsim/cmd/pfcpsim",
         "github.com/omec-project/pfcpsim/cmd/pfcpctl",
     ];
-    let Some(binaries) = adit_tests::go::build("pfcpsim", &tools) else { return };
+    let mend = Some(MEND);
+    let Some(binaries) = adit_tests::go::build_mended("pfcpsim", &tools, mend) else { return };
     let Some(daemon) = Daemon::start("pfcpsim", 2 * SESSIONS) else { return };
     let simulator = Simulator::start(&daemon, &binaries);
     simulator.run(&["service", "associate"]);
@@ -75,8 +105,13 @@ fn pfcpsim_associates_and_creates_modifies_and_deletes_a_thousand_sessions() {
     let create = [&pool[..], &filter[..], &["--qfi", "9"]].concat();
     simulator.session("create", &create).unwrap();
     assert_eq!(daemon.sessions(), SESSIONS);
-    simulator.session("modify", &[&pool[..], &filter[..]].concat()).unwrap();
-    assert_eq!(daemon.sessions(), SESSIONS);
+    let change = [&pool[..], &filter[..]].concat();
+    simulator.session("modify", &change).unwrap();
+    assert_eq!((daemon.sessions(), count_paging(&daemon)), (SESSIONS, 0));
+    simulator.session("modify", &[&change[..], &["--buffer", "--notifycp"]].concat()).unwrap();
+    assert_eq!((daemon.sessions(), count_paging(&daemon)), (SESSIONS, SESSIONS));
+    simulator.session("modify", &change).unwrap();
+    assert_eq!((daemon.sessions(), count_paging(&daemon)), (SESSIONS, 0));
     simulator.session("delete", &[]).unwrap();
     assert_eq!(daemon.sessions(), 0);
     // INTEROP: pfcpsim names the Node ID 0.0.0.0 in its release and takes any answer.

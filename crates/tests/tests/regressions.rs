@@ -1,6 +1,7 @@
 //! Inputs that fuzzing once broke something with, and the seeds it starts from.
 //!
-//! `regressions/<target>/` holds one file per finding, `/fuzz/seeds/<target>/` valid inputs.
+//! `regressions/<target>/` holds one file per finding, `/fuzz/seeds/<target>/` valid inputs. Those of
+//! the target `config` are replayed beside the reader, in `crates/adit/src/config/tests.rs`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 use std::fs;
@@ -36,6 +37,20 @@ fn inputs_that_fuzzing_found_break_nothing_any_more() {
 fn seeds_of_every_target_break_nothing() {
     let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds");
     assert!(replay(&seeds) >= TARGETS.len(), "every target has a seed");
+}
+
+/// Every program under `fuzz/fuzz_targets` is replayed: by name here, or as said above.
+#[test]
+fn targets_are_those_that_are_replayed() {
+    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/fuzz_targets");
+    let mut programs: Vec<String> = files(&programs)
+        .iter()
+        .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    programs.sort();
+    let mut known: Vec<&str> = TARGETS.iter().map(|(name, _)| *name).chain(["config"]).collect();
+    known.sort_unstable();
+    assert_eq!(programs, known);
 }
 
 #[test]

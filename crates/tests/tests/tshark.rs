@@ -7,7 +7,7 @@ mod smf;
 use std::net::SocketAddrV4;
 
 use adit_pfcp::Message;
-use adit_rules::WorkerCommand;
+use adit_rules::{GtpuTunnel, WorkerCommand};
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::capture::{self, MARKS};
 use adit_tests::scenario;
@@ -103,6 +103,12 @@ fn from_n3_v6() -> PacketBuilder {
     PacketBuilder::ethernet(UPF[0], PEER).ipv6("2001:db8:3::1", "2001:db8:3::2")
 }
 
+/// An extension header that every endpoint must understand, and that nobody has defined.
+const UNKNOWN_EXTENSION: u8 = 0xf0;
+
+const RQI: &str = "gtp.ext_hdr.pdu_ses_cont.rqi";
+const PPP: &str = "gtp.ext_hdr.pdu_ses_cont.ppp";
+const PPI: &str = "gtp.ext_hdr.pdu_ses_cont.ppi";
 const PDU_TYPE: &str = "gtp.ext_hdr.pdu_ses_con.pdu_type";
 const QFI: &str = "gtp.ext_hdr.pdu_ses_con.qos_flow_id";
 
@@ -176,6 +182,101 @@ fn tshark_reads_user_traffic_without_a_mark() {
         0,
         &[("vlan.id", "30"), ("ip.dst", "10.0.3.1,10.45.0.1"), ("gtp.teid", "0x00000101")],
     );
+    cases.check();
+}
+
+/// Spec: TS 38.415 §5.5.3.3, §5.5.3.7: indications of QERs in the container.
+#[test]
+fn tshark_reads_reflective_qos_and_paging_policy_without_a_mark() {
+    let marks = [
+        (1, false, None, ["0", "0", ""]),
+        (2, true, None, ["1", "0", ""]),
+        (3, false, Some(5), ["0", "1", "5"]),
+        (4, true, Some(7), ["1", "1", "7"]),
+    ];
+    let mut world = scenario::world(&scenario::plain_layout(0));
+    let mut cases = Cases::default();
+    for (host, rqi, ppi, [rqi_shown, ppp_shown, ppi_shown]) in marks {
+        let mut change = scenario::plain_session(host, "10.0.3.1");
+        for qer in &mut change.create_qers {
+            (qer.rqi, qer.ppi) = (rqi, ppi);
+        }
+        world.establish(&change).unwrap();
+        let packet = from_n6().ipv4("8.8.8.8", format!("10.45.0.{host}").as_str());
+        cases.add(
+            "marks of a QER",
+            &mut world,
+            (1, packet.udp(9000, 4000).payload(b"marked")),
+            0,
+            &[(QFI, "9"), (RQI, rqi_shown), (PPP, ppp_shown), (PPI, ppi_shown)],
+        );
+    }
+    cases.check();
+}
+
+/// Spec: TS 29.281 §7.2.1, §7.2.3, §7.3.1, §7.3.2.
+#[test]
+fn tshark_reads_gtpu_signalling_without_a_mark() {
+    let (mut world, teids) = upf(0);
+    let mut cases = Cases::default();
+    let user = |builder: PacketBuilder| builder.ipv4("10.45.0.1", "8.8.8.8").udp(4000, 9000);
+    cases.add(
+        "Error Indication",
+        &mut world,
+        (0, user(from_n3().gtpu(0x4000_0001))),
+        0,
+        &[
+            ("ip.dst", "10.0.3.1"),
+            ("udp.dstport", "2152"),
+            ("udp.checksum.status", "1"),
+            ("gtp.message", "0x1a"),
+            ("gtp.teid", "0x00000000"),
+            ("gtp.teid_data", "0x40000001"),
+            ("gtp.gsn_ipv4", "10.0.3.2"),
+            ("gtp.ext_hdr.udp_port", "2152"),
+        ],
+    );
+    cases.add(
+        "Error Indication over IPv6",
+        &mut world,
+        (0, user(from_n3_v6().gtpu(0x4000_0001))),
+        0,
+        &[("gtp.message", "0x1a"), ("gtp.gsn_ipv6", "2001:db8:3::2")],
+    );
+    let unknown = from_n3().gtpu(teids[0]).extension(UNKNOWN_EXTENSION, &[1, 2]);
+    cases.add(
+        "Supported Extension Headers Notification",
+        &mut world,
+        (0, user(unknown)),
+        0,
+        &[("ip.dst", "10.0.3.1"), ("gtp.message", "0x1f"), ("gtp.teid", "0x00000000")],
+    );
+    let (v4, v6) = ("10.0.3.1".parse().unwrap(), "2001:db8:3::1".parse().unwrap());
+    let end_marker =
+        |addr| WorkerCommand::SendEndMarker { tunnel: GtpuTunnel { teid: Teid(0x101), addr } };
+    let echo = |peer| WorkerCommand::SendEchoRequest { peer, sequence: 0x1234 };
+    for (name, command, fields) in [
+        (
+            "End Marker",
+            end_marker(v4),
+            &[("ip.dst", "10.0.3.1"), ("gtp.message", "0xfe"), ("gtp.teid", "0x00000101")][..],
+        ),
+        ("End Marker over IPv6", end_marker(v6), &[("gtp.message", "0xfe")][..]),
+        (
+            "Echo Request",
+            echo(v4),
+            &[("gtp.message", "0x01"), ("gtp.seq_number", "0x1234"), ("udp.dstport", "2152")][..],
+        ),
+        (
+            "Echo Request over IPv6",
+            echo(v6),
+            &[("gtp.message", "0x01"), ("udp.checksum.status", "1")][..],
+        ),
+    ] {
+        world.commands[0].push(command).unwrap();
+        let sent = world.transmit(&[]);
+        cases.take(name, sent, 0, &[fields]);
+    }
     cases.check();
 }
 

@@ -79,6 +79,70 @@ fn limits_of_peers_are_read_and_have_defaults() {
 }
 
 #[test]
+fn gtpu_path_management_is_read_and_has_limits() {
+    let gtpu = Config::parse(EXAMPLE).unwrap().gtpu;
+    assert_eq!((gtpu.echo_interval, gtpu.t3), (Nanos::from_secs(60), Nanos::from_secs(3)));
+    assert_eq!(gtpu.n3_requests, 3);
+    let off = EXAMPLE.replacen("echo_interval_ms = 60000", "echo_interval_ms = 0", 1);
+    assert_eq!(Config::parse(&off).unwrap().gtpu.echo_interval, Nanos(0));
+    let section = "[gtpu]\n";
+    let left_out = EXAMPLE.replacen("echo_interval_ms = 60000\n", "", 1);
+    assert_eq!(Config::parse(&left_out).unwrap().gtpu, gtpu, "the default of the example");
+    for (from, to, path) in [
+        ("echo_interval_ms = 60000", "echo_interval_ms = 999", "gtpu.echo_interval_ms"),
+        ("echo_interval_ms = 60000", "echo_interval_ms = 3600001", "gtpu.echo_interval_ms"),
+        ("echo_interval_ms = 60000", "echo_interval_ms = \"off\"", "gtpu.echo_interval_ms"),
+        ("t3_ms = 3000", "t3_ms = 99", "gtpu.t3_ms"),
+        ("n3_requests = 3", "n3_requests = 0", "gtpu.n3_requests"),
+        ("n3_requests = 3", "n3_requests = 21", "gtpu.n3_requests"),
+        (section, "[gtpu]\nt4_ms = 1\n", "gtpu.t4_ms"),
+        (section, "[[gtpu]]\n", "gtpu"),
+    ] {
+        let problems = changed(from, to);
+        assert_eq!(paths(&problems), [path], "{to}");
+    }
+}
+
+#[test]
+fn buffered_packets_leave_half_of_the_mbufs_to_traffic() {
+    assert_eq!(Config::parse(EXAMPLE).unwrap().buffer_pkts_max, 4096);
+    let few = EXAMPLE.replacen("buffer_pkts_max = 4096\n", "", 1).replacen(
+        "mempool_mbufs = 16384",
+        "mempool_mbufs = 1024",
+        1,
+    );
+    assert_eq!(Config::parse(&few).unwrap().buffer_pkts_max, 512, "the default shrinks with them");
+    let none = EXAMPLE.replacen("buffer_pkts_max = 4096", "buffer_pkts_max = 0", 1);
+    assert_eq!(Config::parse(&none).unwrap().buffer_pkts_max, 0);
+    for bad in ["8193", "-1", "16777217"] {
+        let line = format!("buffer_pkts_max = {bad}");
+        let problems = changed("buffer_pkts_max = 4096", &line);
+        assert!(paths(&problems).iter().all(|path| *path == "sessions.buffer_pkts_max"), "{bad}");
+    }
+}
+
+/// What the fuzz target `config` starts from, and what it once found: as the target judges it.
+#[test]
+fn inputs_of_fuzzing_are_accepted_or_refused_with_problems_that_have_a_place() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut count = 0;
+    for folder in ["../../fuzz/seeds/config", "../tests/regressions/config"] {
+        // Without a finding there is no folder of findings.
+        let Ok(entries) = std::fs::read_dir(root.join(folder)) else { continue };
+        for entry in entries {
+            let octets = std::fs::read(entry.unwrap().path()).unwrap();
+            let Ok(text) = std::str::from_utf8(&octets) else { continue };
+            if let Err(problems) = Config::parse(text) {
+                assert!(!problems.is_empty());
+                assert!(problems.iter().all(|problem| problem.line >= 1));
+            }
+            count += 1;
+        }
+    }
+    assert!(count > 0, "the target has a seed");
+}
+
+#[test]
 fn two_interfaces_in_one_place_are_refused() {
     let problems = changed("port = \"core\"", "port = \"access\"");
     assert!(paths(&problems).contains(&"interface[1].vlan"), "{problems:?}");

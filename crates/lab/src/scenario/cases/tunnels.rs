@@ -180,12 +180,25 @@ pub fn echo_path(stage: &Stage<'_>) -> Result<String> {
     let gnb = &stage.network.gnb;
     stage.network.smf.inbox().clear();
     gnb.silence(true);
-    let failed = node_report(stage, NodeReportType::UPFR);
+    let failed =
+        node_report(stage, NodeReportType::UPFR).and_then(|peer| Ok((peer, path_state(stage)?)));
     gnb.silence(false);
-    ensure!(failed? == GNB, "another peer failed");
-    ensure!(node_report(stage, NodeReportType::UPRR)? == GNB, "another peer recovered");
+    let (peer, state) = failed?;
+    ensure!(peer == GNB && state == "down", "{peer} failed, and adit shows the path {state}");
+    let peer = node_report(stage, NodeReportType::UPRR)?;
+    let state = path_state(stage)?;
+    ensure!(peer == GNB && state == "up", "{peer} recovered, and adit shows the path {state}");
     session.end()?;
     Ok("the SMF was told that the path failed, and that it recovered".to_owned())
+}
+
+/// The state of the path to the gNB, as adit shows it.
+fn path_state(stage: &Stage<'_>) -> Result<String> {
+    let shown = stage.network.adit.admin().show("paths", stage.stop)?;
+    let paths = shown["paths"].as_array().context("adit's paths are no list")?;
+    let path = paths.iter().find(|path| path["peer"] == GNB.to_string());
+    let state = path.and_then(|path| path["state"].as_str());
+    Ok(state.context("adit shows no path to the gNB")?.to_owned())
 }
 
 /// Waits for a node report of one kind; the peer that it names.
