@@ -30,6 +30,7 @@ const SCENARIOS: &[&str] = &[
     "start-of-traffic",
     "inactivity",
     "ue-pool",
+    "framed-route",
 ];
 
 /// A lab whose adit is the one beside it.

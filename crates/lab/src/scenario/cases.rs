@@ -56,6 +56,7 @@ pub const CASES: &[Case] = &[
     Case { name: "start-of-traffic", run: usage::start_of_traffic },
     Case { name: "inactivity", run: usage::inactivity },
     Case { name: "ue-pool", run: addresses::ue_pool },
+    Case { name: "framed-route", run: addresses::framed_route },
 ];
 
 /// Gates of a QER. Spec: TS 29.244 §5.4.3.
@@ -131,7 +132,13 @@ fn sdf(stage: &Stage<'_>) -> Result<String> {
 /// Of two PDRs that match, the one of the lower precedence value. Spec: TS 29.244 §8.2.11.
 fn precedence(stage: &Stage<'_>) -> Result<String> {
     let special = PdrId(2);
-    let drop = Uplink { id: special, precedence: 50, far: NOWHERE, sdf: Some(TO_PORT) };
+    let drop = Uplink {
+        id: special,
+        precedence: 50,
+        far: NOWHERE,
+        sdf: Some(TO_PORT),
+        ..Uplink::EVERYTHING
+    };
     let session = stage.establish(&[Uplink::EVERYTHING, drop], QFI)?;
     let (probe, other) = (Probe::open(stage, PORT)?, Probe::open(stage, OTHER_PORT)?);
     none("special PDR first", &probe.uplink()?)?;

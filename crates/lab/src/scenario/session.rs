@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use adit_pfcp::Message;
 use adit_pfcp::grouped::{
-    CreateBar, CreateFar, CreatePdr, CreateQer, CreateUrr, ForwardingParameters, Pdi, UpdateFar,
-    UpdateQer,
+    CreateBar, CreateFar, CreatePdr, CreateQer, CreateUrr, DuplicatingParameters,
+    ForwardingParameters, Pdi, UpdateFar, UpdateQer,
 };
 use adit_pfcp::ie::{
-    ApplyAction, DestinationInterface, FSeid, FTeid, GateStatus, NodeId, OuterHeaderCreation,
-    OuterHeaderRemovalDescription, PdnType, SdfFilter, SourceInterface, TransportLevelMarking,
-    UeIpAddress, UsageReportTrigger, UserPlaneInactivityTimer,
+    ActivatePredefinedRules, ApplicationId, ApplyAction, DestinationInterface, FSeid, FTeid,
+    FramedRoute, GateStatus, NodeId, OuterHeaderCreation, OuterHeaderRemovalDescription, PdnType,
+    SdfFilter, SourceInterface, TransportLevelMarking, UeIpAddress, UsageReportTrigger,
+    UserPlaneInactivityTimer,
 };
 use adit_pfcp::message::{
     SessionEstablishmentRequest, SessionModificationRequest, SessionReportRequest,
@@ -64,11 +65,22 @@ pub struct Uplink {
     pub far: FarId,
     /// A flow description, if not every packet matches.
     pub sdf: Option<&'static str>,
+    /// An application that packets must belong to.
+    pub application: Option<&'static str>,
+    /// A predefined rule that is active in the PDR.
+    pub predefined: Option<&'static str>,
 }
 
 impl Uplink {
     /// The PDR that forwards everything.
-    pub const EVERYTHING: Self = Self { id: UPLINK, precedence: 100, far: TO_CORE, sdf: None };
+    pub const EVERYTHING: Self = Self {
+        id: UPLINK,
+        precedence: 100,
+        far: TO_CORE,
+        sdf: None,
+        application: None,
+        predefined: None,
+    };
 }
 
 /// The rules of a session where they differ from the usual.
@@ -84,8 +96,12 @@ pub struct Rules<'r> {
     pub bars: &'r [CreateBar<'r>],
     /// Further PDRs.
     pub more_pdrs: &'r [CreatePdr<'r>],
+    /// Networks behind the UE.
+    pub framed_routes: &'r [FramedRoute<'r>],
     /// A tunnel towards the core.
     pub to_core: Option<OuterHeaderCreation>,
+    /// Copies of uplink packets.
+    pub duplicates: &'r [DuplicatingParameters<'r>],
     /// Another tunnel towards the access than the gNB's.
     pub to_access: Option<OuterHeaderCreation>,
     /// The DSCP of outer headers towards the access.
@@ -109,7 +125,9 @@ impl Rules<'_> {
         urrs: &[],
         bars: &[],
         more_pdrs: &[],
+        framed_routes: &[],
         to_core: None,
+        duplicates: &[],
         to_access: None,
         marking: None,
         inactivity: None,
@@ -187,6 +205,7 @@ struct Pdrs<'r> {
     qers: [QerId; 1],
     urrs: Vec<UrrId>,
     filters: Vec<Vec<SdfFilter<'r>>>,
+    predefined: Vec<Vec<ActivatePredefinedRules<'r>>>,
 }
 
 impl<'r> Pdrs<'r> {
@@ -197,12 +216,15 @@ impl<'r> Pdrs<'r> {
             [UeIpAddress { v4: given, choose_v4, destination, ..UeIpAddress::default() }]
         };
         let filters = rules.uplinks.iter().map(|uplink| uplink.sdf.map(filter));
+        let name = |name: &'static str| ActivatePredefinedRules(name.as_bytes());
+        let predefined = rules.uplinks.iter().map(|uplink| uplink.predefined.map(name));
         Self {
             from_ue: address(false),
             to_ue: address(true),
             qers: [QER],
             urrs: rules.urrs.iter().map(|urr| urr.urr_id).collect(),
             filters: filters.map(|filter| filter.into_iter().collect()).collect(),
+            predefined: predefined.map(|name| name.into_iter().collect()).collect(),
         }
     }
 
@@ -212,11 +234,13 @@ impl<'r> Pdrs<'r> {
             true => OuterHeaderRemovalDescription::GtpuUdpIpv6,
             false => OuterHeaderRemovalDescription::GtpuUdpIpv4,
         };
-        let uplink = |(uplink, filters): (&Uplink, &'r Vec<SdfFilter<'r>>)| {
+        let uplink = |((uplink, filters), predefined): ((&Uplink, &'r Vec<_>), &'r Vec<_>)| {
             let pdi = Pdi {
                 local_f_teid: Some(FTeid::Choose { v4: !v6, v6, choose_id: Some(1) }),
                 ue_ip_addresses: (&self.from_ue).into(),
                 sdf_filters: filters[..].into(),
+                application_id: uplink.application.map(|id| ApplicationId(id.as_bytes())),
+                framed_routes: rules.framed_routes.into(),
                 ..Pdi::new(SourceInterface::Access)
             };
             CreatePdr {
@@ -224,12 +248,17 @@ impl<'r> Pdrs<'r> {
                 far_id: Some(uplink.far),
                 qer_ids: (&self.qers).into(),
                 urr_ids: self.urrs[..].into(),
+                activate_predefined_rules: predefined[..].into(),
                 ..CreatePdr::new(uplink.id, Precedence(uplink.precedence), pdi)
             }
         };
-        let mut pdrs: Vec<CreatePdr<'r>> =
-            rules.uplinks.iter().zip(&self.filters).map(uplink).collect();
-        let pdi = Pdi { ue_ip_addresses: (&self.to_ue).into(), ..Pdi::new(SourceInterface::Core) };
+        let uplinks = rules.uplinks.iter().zip(&self.filters).zip(&self.predefined);
+        let mut pdrs: Vec<CreatePdr<'r>> = uplinks.map(uplink).collect();
+        let pdi = Pdi {
+            ue_ip_addresses: (&self.to_ue).into(),
+            framed_routes: rules.framed_routes.into(),
+            ..Pdi::new(SourceInterface::Core)
+        };
         pdrs.push(CreatePdr {
             far_id: Some(TO_ACCESS),
             qer_ids: (&self.qers).into(),
@@ -245,7 +274,7 @@ fn filter(text: &str) -> SdfFilter<'_> {
     SdfFilter { flow_description: Some(text.as_bytes()), ..SdfFilter::default() }
 }
 
-fn fars(rules: &Rules<'_>, to_gnb: OuterHeaderCreation) -> [CreateFar<'static>; 3] {
+fn fars<'r>(rules: &Rules<'r>, to_gnb: OuterHeaderCreation) -> [CreateFar<'r>; 3] {
     let to_core = ForwardingParameters {
         outer_header_creation: rules.to_core,
         ..ForwardingParameters::new(DestinationInterface::Core)
@@ -260,8 +289,16 @@ fn fars(rules: &Rules<'_>, to_gnb: OuterHeaderCreation) -> [CreateFar<'static>; 
         ..CreateFar::new(id, ApplyAction::FORW)
     };
     let bar_id = rules.bars.first().map(|bar| bar.bar_id);
+    let copies = match rules.duplicates.is_empty() {
+        true => ApplyAction::empty(),
+        false => ApplyAction::DUPL,
+    };
     [
-        forward(TO_CORE, to_core),
+        CreateFar {
+            apply_action: ApplyAction::FORW | copies,
+            duplicating_parameters: rules.duplicates.into(),
+            ..forward(TO_CORE, to_core)
+        },
         CreateFar { bar_id, ..forward(TO_ACCESS, to_access) },
         CreateFar::new(NOWHERE, ApplyAction::DROP),
     ]

@@ -1,7 +1,8 @@
-//! UE addresses that adit gives. Spec: TS 29.244 §5.21.
+//! UE addresses that adit gives, and networks behind a UE. Spec: TS 29.244 §5.16, §5.21.
 
 use std::net::Ipv4Addr;
 
+use adit_pfcp::ie::FramedRoute;
 use anyhow::{Context, Result, ensure};
 
 use super::PORT;
@@ -25,4 +26,22 @@ pub fn ue_pool(stage: &Stage<'_>) -> Result<String> {
     none("another address", &Probe::open_from(stage, stolen, PORT)?.uplink()?)?;
     session.end()?;
     Ok(format!("adit gave {addr}, which works; a stolen address does not"))
+}
+
+/// A router behind the UE: its network is reached and sends, another network does not.
+pub fn framed_route(stage: &Stage<'_>) -> Result<String> {
+    const BEHIND: Ipv4Addr = Ipv4Addr::new(10, 45, 210, 7);
+    const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(10, 45, 211, 7);
+    let framed_routes = [FramedRoute(b"10.45.210.0/24 0.0.0.0 1")];
+    let session = stage.establish_with(&Rules { framed_routes: &framed_routes, ..Rules::USUAL })?;
+    let topology = &stage.network.topology;
+    topology.give_address(stage.ue, BEHIND)?;
+    topology.give_address(stage.ue, ELSEWHERE)?;
+    both("the UE itself", &Probe::open(stage, PORT)?)?;
+    both("the network behind it", &Probe::open_from(stage, BEHIND, PORT)?)?;
+    let elsewhere = Probe::open_from(stage, ELSEWHERE, PORT)?;
+    none("another network, uplink", &elsewhere.uplink()?)?;
+    none("another network, downlink", &elsewhere.downlink()?)?;
+    session.end()?;
+    Ok("the network behind the UE is reached and may send, another one not".to_owned())
 }
