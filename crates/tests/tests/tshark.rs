@@ -254,7 +254,7 @@ fn tshark_reads_gtpu_signalling_without_a_mark() {
     let (v4, v6) = ("10.0.3.1".parse().unwrap(), "2001:db8:3::1".parse().unwrap());
     let end_marker =
         |addr| WorkerCommand::SendEndMarker { tunnel: GtpuTunnel { teid: Teid(0x101), addr } };
-    let echo = |peer| WorkerCommand::SendEchoRequest { peer, sequence: 0x1234 };
+    let echo = |peer| WorkerCommand::SendEchoRequest { peer, sequence: 0x1234, tos: 0xb8 };
     for (name, command, fields) in [
         (
             "End Marker",
@@ -265,7 +265,12 @@ fn tshark_reads_gtpu_signalling_without_a_mark() {
         (
             "Echo Request",
             echo(v4),
-            &[("gtp.message", "0x01"), ("gtp.seq_number", "0x1234"), ("udp.dstport", "2152")][..],
+            &[
+                ("gtp.message", "0x01"),
+                ("gtp.seq_number", "0x1234"),
+                ("udp.dstport", "2152"),
+                ("ip.dsfield.dscp", "46"),
+            ][..],
         ),
         (
             "Echo Request over IPv6",

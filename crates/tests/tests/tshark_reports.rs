@@ -103,6 +103,12 @@ impl Dialogue {
         self.converse(sent);
     }
 
+    /// The gNB answers an Echo Request.
+    fn response(&self, sequence: u16) -> WorkerEvent {
+        let peer = IpAddr::V4(smf::GNB);
+        WorkerEvent::EchoResponse { peer, sequence, recovery: None, at: self.bench.now }
+    }
+
     /// Lets time pass second by second.
     fn pass(&mut self, seconds: u64) {
         for _ in 0..seconds {
@@ -151,12 +157,12 @@ fn tshark_reads_what_the_node_asks_without_a_mark() {
         _ => None,
     });
     let sequence = last.last().unwrap();
-    dialogue.tell(WorkerEvent::EchoResponse { peer, sequence });
+    dialogue.tell(dialogue.response(sequence));
     for _ in 0..30 {
         dialogue.pass(1);
         while let Some(command) = dialogue.bench.node.poll_command() {
             if let WorkerCommand::SendEchoRequest { sequence, .. } = command {
-                dialogue.tell(WorkerEvent::EchoResponse { peer, sequence });
+                dialogue.tell(dialogue.response(sequence));
             }
         }
     }
