@@ -315,6 +315,9 @@ fn endpoint_change(rng: &mut StdRng, session: &Session, ue: Ue, change: &mut Cha
     if one_in(rng, 2) {
         (update.ue, update.choose_ue) = (None, None);
     }
+    if one_in(rng, 6) {
+        update.network_instance = Some("".into());
+    }
     change.update_traffic_endpoints.push(update);
 }
 
