@@ -87,6 +87,7 @@ impl Control {
         while !self.parts.node.is_released() && self.parts.clock.now() < deadline {
             self.turn(questions);
         }
+        self.parts.node.give_up_sessions(self.parts.clock.now());
         self.transmit();
         self.log_events();
     }

@@ -127,6 +127,12 @@ scalars! {
     path_failures,
     /// GTP-U paths that recovered.
     path_recoveries,
+    /// DL Buffering Durations that ended with buffered data discarded.
+    buffering_durations_ended,
+    /// Sessions that ended because this node stops and its peer had not released them in time.
+    sessions_given_up,
+    /// Session Set Deletion Requests that the peer refused.
+    session_set_deletions_refused,
     /// GTP-U peers that told of a restart.
     gtpu_peers_restarted,
     /// GTP-U paths of which the delay was asked for and is not measured: too many are.

@@ -7,13 +7,15 @@ use crate::node::NodeConfig;
 /// F-TEID allocation (FTUP), traffic endpoints (PDIU), also several in a PDI (MTE), framed routes
 /// (FRRT), deferred activation of PDRs (DPDRA), reading of bundled messages (BUNDL), sessions
 /// controlled by an SMF set through one association (SSET) or several (MPAS), a delay of
-/// notifications (DDND), suggested numbers of buffered packets (UDBC), data delivery status (DDDS),
-/// End Markers (EMPU), packet counts in usage reports (MNOP), the quota validity time (VTIME),
-/// quota actions (QUOAC), the last usage of sessions before their association is released (EPFAR),
-/// delays of GTP-U paths (GPQM), and UE address allocation (UEIP) where there are pools.
+/// notifications (DDND), buffering durations (DLBD), suggested numbers of buffered packets (UDBC),
+/// data delivery status (DDDS), End Markers (EMPU), packet counts in usage reports (MNOP), the
+/// quota validity time (VTIME), quota actions (QUOAC), the last usage of sessions before their
+/// association is released (EPFAR), delays of GTP-U paths (GPQM), and UE address allocation (UEIP)
+/// where there are pools.
 /// Spec: TS 29.244 §8.2.25.
 pub(crate) fn up_function_features(config: &NodeConfig) -> UpFunctionFeatures {
     let mut features = UpFunctionFeatures::FTUP
+        | UpFunctionFeatures::DLBD
         | UpFunctionFeatures::PDIU
         | UpFunctionFeatures::FRRT
         | UpFunctionFeatures::DPDRA

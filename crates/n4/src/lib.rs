@@ -16,6 +16,7 @@ mod features;
 mod findings;
 mod heartbeat;
 mod node;
+mod own_set;
 mod path;
 mod path_qos;
 mod peer_restart;

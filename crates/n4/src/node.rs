@@ -18,9 +18,11 @@ use crate::admission::{Admission, PeerPolicy};
 use crate::association::{NodeEvent, NodeId, Peer};
 use crate::containment::{FaultKinds, FaultPoint};
 use crate::counters::Counters;
+use crate::own_set::own_key;
 use crate::path::{PathConfig, Paths};
 use crate::path_qos::PathQos;
 use crate::peer_restart::PeerStarts;
+use crate::procedure::buffering_duration::BufferingEnds;
 use crate::procedure::control_change::FormerControl;
 use crate::procedure::drain::Drains;
 use crate::procedure::farewell::Leaving;
@@ -150,6 +152,7 @@ pub struct Node {
     pub(crate) paths: Paths,
     pub(crate) path_qos: PathQos,
     pub(crate) peer_starts: PeerStarts,
+    pub(crate) buffering_ends: BufferingEnds,
     pub(crate) setups: Setups,
     pub(crate) transactions: Transactions<Purpose>,
     pub(crate) reports: Reports,
@@ -195,6 +198,7 @@ impl Node {
             paths: Paths::new(config.paths),
             path_qos: PathQos::default(),
             peer_starts: PeerStarts::default(),
+            buffering_ends: BufferingEnds::default(),
             setups: Setups::new(&config.connect, config.t1),
             transactions: Transactions::new(config.retransmission(), config.seed),
             reports: Reports::default(),
@@ -208,7 +212,7 @@ impl Node {
             load: Load::default(),
             worker_saturation: 0,
             next_finding: Nanos(0),
-            session_sets: SessionSets::default(),
+            session_sets: SessionSets::new(own_key(&config)),
             former_control: FormerControl::new(),
             drains: Drains::new(),
             prepare_releases_at: None,
@@ -309,6 +313,7 @@ impl Node {
         self.send_due_notifications(now);
         self.watch_paths(now);
         self.measure_paths(now);
+        self.end_due_buffering(now);
         while !self.is_stopping
             && let Some((position, to)) = self.setups.poll_due(now)
         {
@@ -351,6 +356,7 @@ impl Node {
             self.reports.next_notification(),
             self.next_path_deadline(),
             self.path_qos.next_deadline(),
+            self.buffering_ends.next_deadline(),
             self.store.usage_timeout(),
             self.next_drain_deadline(),
             self.prepare_releases_at,
@@ -469,10 +475,12 @@ impl Node {
                 self.handle_association_update_response(request);
             }
             MessageType::NODE_REPORT_RESPONSE => self.handle_node_report_response(request),
+            MessageType::SESSION_SET_DELETION_RESPONSE => {
+                self.handle_session_set_deletion_response(request);
+            }
             MessageType::PFD_MANAGEMENT_RESPONSE
             | MessageType::ASSOCIATION_RELEASE_RESPONSE
             | MessageType::VERSION_NOT_SUPPORTED_RESPONSE
-            | MessageType::SESSION_SET_DELETION_RESPONSE
             | MessageType::SESSION_ESTABLISHMENT_RESPONSE
             | MessageType::SESSION_MODIFICATION_RESPONSE
             | MessageType::SESSION_DELETION_RESPONSE => {
@@ -513,6 +521,7 @@ impl Node {
     pub(crate) fn publish(&mut self, delta: RuleDelta) -> DeltaId {
         if delta.rules.is_none() {
             self.session_sets.remove(delta.session);
+            self.buffering_ends.cancel(delta.session);
             self.former_control.remove(&delta.session);
         }
         self.last_delta += 1;

@@ -22,18 +22,30 @@ pub(crate) enum SetKey {
 }
 
 /// Which sessions are in which sets.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct SessionSets {
+    /// Our own set, in which every session is that a CP function put into one of its own.
+    own: SetKey,
     members: HashMap<SetKey, BTreeSet<SessionIndex>>,
     sets: HashMap<SessionIndex, Vec<SetKey>>,
 }
 
 impl SessionSets {
-    /// Puts a session into these sets and out of all others.
-    pub fn assign(&mut self, session: SessionIndex, keys: Vec<SetKey>) {
+    /// No sessions yet.
+    pub fn new(own: SetKey) -> Self {
+        Self { own, members: HashMap::new(), sets: HashMap::new() }
+    }
+
+    /// Puts a session into these sets and out of all others but our own, which it enters with a
+    /// set of its CP function and does not leave again.
+    pub fn assign(&mut self, session: SessionIndex, mut keys: Vec<SetKey>) {
+        let was_in_own = self.sets.get(&session).is_some_and(|keys| keys.contains(&self.own));
         self.remove(session);
         if keys.is_empty() {
             return;
+        }
+        if was_in_own || keys.iter().any(|key| matches!(key, SetKey::Csid(..))) {
+            keys.push(self.own.clone());
         }
         for key in &keys {
             self.members.entry(key.clone()).or_default().insert(session);
@@ -56,6 +68,11 @@ impl SessionSets {
     /// The sessions that are in any of the sets, each once.
     pub fn members(&self, keys: &[SetKey]) -> BTreeSet<SessionIndex> {
         keys.iter().filter_map(|key| self.members.get(key)).flatten().copied().collect()
+    }
+
+    /// True for a session in our own set.
+    pub fn is_in_own(&self, session: SessionIndex) -> bool {
+        self.sets.get(&session).is_some_and(|keys| keys.contains(&self.own))
     }
 
     /// Sessions that are in some set.
@@ -90,13 +107,18 @@ mod tests {
     #[test]
     fn session_leaves_its_sets_when_assigned_anew_or_removed() {
         let group = |name: u8| SetKey::Group(vec![name]);
-        let mut sets = SessionSets::default();
+        let own = SetKey::Csid(FqCsidNode::Ipv4(core::net::Ipv4Addr::LOCALHOST), 7);
+        let mut sets = SessionSets::new(own.clone());
         sets.assign(SessionIndex(1), vec![group(1), group(2)]);
         sets.assign(SessionIndex(2), vec![group(2)]);
         let both = [SessionIndex(1), SessionIndex(2)];
         assert_eq!(sets.members(&[group(1), group(2)]), both.into());
         sets.assign(SessionIndex(1), vec![group(3)]);
         assert_eq!(sets.members(&[group(1), group(2)]), [SessionIndex(2)].into());
+        let theirs = SetKey::Csid(FqCsidNode::Ipv4(core::net::Ipv4Addr::BROADCAST), 7);
+        sets.assign(SessionIndex(2), vec![theirs]);
+        sets.assign(SessionIndex(2), vec![group(2)]);
+        assert_eq!(sets.members(&[own]), [SessionIndex(2)].into());
         sets.remove(SessionIndex(1));
         sets.remove(SessionIndex(2));
         assert!(sets.members.is_empty() && sets.sets.is_empty());

@@ -29,6 +29,11 @@ pub(crate) enum Purpose {
         /// The association.
         owner: OwnerId,
     },
+    /// The end of our set of sessions, told to this association.
+    SessionSetDeletion {
+        /// The association.
+        owner: OwnerId,
+    },
     /// What this association is told about user plane paths.
     NodeReport {
         /// The association.
@@ -56,6 +61,7 @@ impl Purpose {
         match self {
             Self::Heartbeat { owner }
             | Self::AssociationUpdate { owner }
+            | Self::SessionSetDeletion { owner }
             | Self::NodeReport { owner } => owner == association,
             Self::AssociationSetup { .. } | Self::SessionReport { .. } => false,
         }

@@ -43,6 +43,7 @@ fn setup_is_accepted_with_node_id_time_stamp_and_true_features() {
     assert_eq!(body.node_id.to_string(), "upf.example");
     assert_eq!(body.recovery_time_stamp, RecoveryTimeStamp(UPF_STARTED));
     let features = UpFunctionFeatures::FTUP
+        | UpFunctionFeatures::DLBD
         | UpFunctionFeatures::PDIU
         | UpFunctionFeatures::FRRT
         | UpFunctionFeatures::DPDRA

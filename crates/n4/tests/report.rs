@@ -15,10 +15,10 @@ use adit_pfcp::grouped::{CreateBar, CreatePdr, Pdi, UpdateBar, UpdateFar};
 use adit_pfcp::ie::{
     ApplyAction, DataStatus, DlBufferingDuration, DownlinkDataNotificationDelay, FSeid, Nullable,
     OuterHeaderCreation, PfcpSmReqFlags, PfcpSrRspFlags, ReportType, SourceInterface,
-    SuggestedBufferingPacketsCount,
+    SuggestedBufferingPacketsCount, Timer,
 };
 use adit_pfcp::message::SessionReportResponse;
-use adit_pfcp::{Cause, Ie, Message, MessageType};
+use adit_pfcp::{Cause, Message, MessageType};
 use adit_rules::{DataDelivery, GtpuTunnel, WorkerCommand, WorkerEvent};
 use adit_types::limits::REPORT_ITEMS_PER_REQUEST_MAX;
 use adit_types::{BarId, FarId, Nanos, PdrId, Precedence, Qfi, Seid, Teid};
@@ -280,20 +280,84 @@ fn response_changes_the_bar_and_drops_what_is_buffered() {
 fn response_with_what_we_do_not_offer_is_counted_and_changes_nothing() {
     let (mut bench, up_seid) = bench();
     let before = bench.node.store().clone();
-    for (pdr, bar_id, duration) in
-        [(2, 9, None), (3, 1, Some(DlBufferingDuration::decode(&[1]).unwrap()))]
-    {
-        let request = bench.tell(data_on(up_seid, pdr));
-        let mut bar = UpdateBar::new(BarId(bar_id));
-        bar.downlink_data_notification_delay = Some(DownlinkDataNotificationDelay(1));
-        bar.dl_buffering_duration = duration;
-        let mut body = SessionReportResponse::new(Cause::RequestAccepted);
-        body.update_bar = Some(bar);
-        let sequence = raw(&request[0].bytes).header.sequence;
-        bench.ask(smf(10), &encode(Some(up_seid), sequence, &body));
-    }
-    assert_eq!(bench.node.counters().scalars.report_responses_not_applied, 2);
+    let request = bench.tell(data_on(up_seid, 2));
+    let mut bar = UpdateBar::new(BarId(9));
+    bar.downlink_data_notification_delay = Some(DownlinkDataNotificationDelay(1));
+    bar.dl_buffering_duration = Some(DlBufferingDuration(Timer::from_secs(2)));
+    respond_with_bar(&mut bench, up_seid, &request[0], bar);
+    assert_eq!(bench.node.counters().scalars.report_responses_not_applied, 1);
     assert!(*bench.node.store() == before);
+    assert_eq!(bench.run_until(Nanos::from_secs(3)), [], "no duration began");
+}
+
+fn respond_with_bar(bench: &mut Bench, up_seid: Seid, request: &Transmit, bar: UpdateBar<'static>) {
+    let mut body = SessionReportResponse::new(Cause::RequestAccepted);
+    body.update_bar = Some(bar);
+    let sequence = raw(&request.bytes).header.sequence;
+    bench.ask(smf(10), &encode(Some(up_seid), sequence, &body));
+}
+
+/// Buffering for `timer` begins, after data was reported.
+fn bench_buffering_for(timer: Timer) -> (Bench, Seid) {
+    let (mut bench, up_seid) = bench();
+    let request = bench.tell(data_on(up_seid, 2));
+    let mut bar = UpdateBar::new(BarId(1));
+    bar.dl_buffering_duration = Some(DlBufferingDuration(timer));
+    respond_with_bar(&mut bench, up_seid, &request[0], bar);
+    assert_eq!(bench.tell(data_on(up_seid, 2)), [], "told before");
+    (bench, up_seid)
+}
+
+/// Spec: TS 29.244 §7.5.9.2, §8.2.29.
+#[test]
+fn buffering_duration_that_is_over_discards_what_is_buffered_and_the_next_packet_is_told() {
+    let (mut bench, up_seid) = bench_buffering_for(Timer::from_secs(4));
+    bench.now = Nanos(4_000_000_000 - 1);
+    bench.node.handle_timeout(bench.now);
+    assert!(bench.node.poll_delta().is_none());
+    bench.now = Nanos::from_secs(4);
+    assert_eq!(bench.node.poll_timeout(), Some(bench.now));
+    bench.node.handle_timeout(bench.now);
+    let (_, delta) = bench.node.poll_delta().unwrap();
+    assert_eq!(delta.rules.unwrap().buffer_epoch, 1);
+    assert!(bench.node.poll_delta().is_none());
+    assert_eq!(bench.tell(data_on(up_seid, 2)).len(), 1);
+    assert_eq!(bench.node.counters().scalars.buffering_durations_ended, 1);
+}
+
+#[test]
+fn buffering_duration_ends_with_a_change_of_the_far_or_the_session_and_an_infinite_one_never() {
+    for end in [
+        (|bench: &mut Bench, up_seid| {
+            bench.answer(smf(10), &act(3, up_seid, ApplyAction::BUFF | ApplyAction::NOCP));
+        }) as fn(&mut Bench, Seid),
+        |bench, up_seid| {
+            bench.answer(smf(10), &act(3, up_seid, ApplyAction::FORW));
+        },
+        |bench, up_seid| {
+            bench.answer(smf(10), &delete(3, up_seid));
+        },
+    ] {
+        let (mut bench, up_seid) = bench_buffering_for(Timer::from_secs(4));
+        end(&mut bench, up_seid);
+        bench.run_until(Nanos::from_secs(9));
+        assert_eq!(bench.node.counters().scalars.buffering_durations_ended, 0);
+    }
+    let (mut bench, _) = bench_buffering_for(Timer::INFINITE);
+    bench.run_until(Nanos::from_secs(9));
+    assert_eq!(bench.node.counters().scalars.buffering_durations_ended, 0);
+}
+
+#[test]
+fn buffering_duration_in_a_modification_is_refused_with_its_bar() {
+    let (mut bench, up_seid) = bench();
+    let mut bar = UpdateBar::new(BarId(1));
+    bar.dl_buffering_duration = Some(DlBufferingDuration(Timer::from_secs(4)));
+    let request = modify_with(3, up_seid, |body| body.update_bars = list([bar]).into());
+    let bytes = bench.answer(smf(10), &request);
+    let Message::SessionModificationResponse(body) = decode(&bytes) else { panic!() };
+    assert_eq!(body.offending_ie.unwrap().0, adit_pfcp::IeType::DL_BUFFERING_DURATION.0);
+    assert_eq!(body.failed_rule_id, Some(adit_pfcp::ie::FailedRuleId::Bar(BarId(1))));
 }
 
 #[test]

@@ -18,7 +18,7 @@ use adit_pfcp::ie::{
 };
 use adit_pfcp::message::{
     AssociationSetupRequest, HeartbeatResponse, SessionSetDeletionRequest,
-    SessionSetModificationRequest,
+    SessionSetDeletionResponse, SessionSetModificationRequest,
 };
 use adit_pfcp::{Cause, IeType, Message};
 use adit_session::CpFSeid;
@@ -290,4 +290,63 @@ fn setup_that_finds_no_association_retains_nothing_and_says_so() {
         body.session_retention_information = Some(SessionRetentionInformation::new());
     });
     assert_eq!(flags, None);
+}
+
+/// Spec: TS 29.244 §6.2.9, §7.5.3.1; TS 23.007 §23.
+#[test]
+fn own_set_is_told_to_those_who_name_one_and_deletes_their_sessions() {
+    let mut bench = Bench::associated();
+    let started = UPF_STARTED.to_be_bytes();
+    let own = list([started[2], started[3] | 1]);
+    let own = FqCsid::new(FqCsidNode::Ipv4(UPF), own, None).unwrap();
+    let theirs = list([FqCsid::new(FqCsidNode::Ipv4(ip(10)), &[0, 7], None).unwrap()]);
+    let script = |number: u16| SessionScript::new(number.into(), number);
+    let mut told = |sequence, number, csids: &'static [FqCsid<'static>]| {
+        let request = establish_with(sequence, &script(number), |body| {
+            body.fq_csids = csids.into();
+        });
+        let bytes = bench.answer(smf(10), &request);
+        let Message::SessionEstablishmentResponse(body) = decode(&bytes) else { panic!() };
+        let told = body.fq_csids.into_iter().map(|told| told.overlaps(&own));
+        (told.collect::<Vec<_>>(), body.up_f_seid.unwrap().seid)
+    };
+    assert_eq!(told(2, 1, theirs).0, [true]);
+    let (none, other) = told(3, 2, &[]);
+    assert_eq!(none, []);
+    let response = bench.answer(smf(10), &delete_set(4, 10, list([own])));
+    assert_eq!(cause(&response), (Cause::RequestAccepted, None));
+    let left: Vec<Seid> = bench.node.store().sessions().map(|s| s.up_seid()).collect();
+    assert_eq!(left, [other]);
+}
+
+#[test]
+fn node_that_stops_tells_by_its_set_that_what_is_left_is_gone() {
+    let mut bench = Bench::associated();
+    bench.associate(20);
+    let theirs = list([FqCsid::new(FqCsidNode::Ipv4(ip(10)), &[0, 7], None).unwrap()]);
+    session_in(&mut bench, 10, 1, theirs);
+    let kept = bench.session(smf(20), 5, &SessionScript::new(0xc2, 2));
+    bench.node.give_up_sessions(bench.now);
+    bench.publish_all();
+    let sent = bench.sent();
+    assert_eq!(sent.len(), 1, "only those who know of sets");
+    assert_eq!(sent[0].to, smf(10));
+    let Message::SessionSetDeletionRequest(body) = decode(&sent[0].bytes) else { panic!() };
+    assert_eq!(body.fq_csids.first().unwrap().node, FqCsidNode::Ipv4(UPF));
+    let left: Vec<Seid> = bench.node.store().sessions().map(|s| s.up_seid()).collect();
+    assert_eq!(left, [kept]);
+    assert_eq!(bench.node.counters().scalars.sessions_given_up, 1);
+
+    let sequence = raw(&sent[0].bytes).header.sequence;
+    let refusal = SessionSetDeletionResponse::new(ie::NodeId::Ipv4(ip(10)), Cause::RequestRejected);
+    bench.ask(smf(10), &encode(None, sequence, &refusal));
+    bench.ask(smf(10), &encode(None, sequence, &refusal));
+    let scalars = bench.node.counters().scalars;
+    assert_eq!(
+        (scalars.session_set_deletions_refused, scalars.discarded_unmatched_response),
+        (1, 1)
+    );
+    let malformed = [0x20, 15, 0, 4, 0, 0, 1, 0];
+    bench.ask(smf(10), &malformed);
+    assert_eq!(bench.node.counters().scalars.discarded_malformed_response, 1);
 }

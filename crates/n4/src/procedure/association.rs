@@ -139,7 +139,7 @@ impl Node {
     pub(crate) fn handle_own_failure(&mut self, now: Nanos, purpose: Purpose) {
         match purpose {
             Purpose::Heartbeat { owner } => self.lose_association(now, owner),
-            Purpose::AssociationUpdate { .. } => {}
+            Purpose::AssociationUpdate { .. } | Purpose::SessionSetDeletion { .. } => {}
             Purpose::NodeReport { owner } => {
                 self.counters.scalars.node_reports_lost_no_response += 1;
                 self.finish_node_report(now, owner);

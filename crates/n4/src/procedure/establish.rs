@@ -9,6 +9,7 @@ use adit_types::{Nanos, Seid};
 
 use crate::containment::FaultPoint;
 use crate::node::{Node, Request};
+use crate::own_set;
 use crate::procedure::endpoint_decode::Chosen;
 use crate::procedure::urr_decode::When;
 use crate::procedure::{demand, endpoint_decode, rule_decode, urr_decode};
@@ -89,7 +90,7 @@ impl Node {
         established: Established,
     ) {
         self.counters.scalars.sessions_established += 1;
-        let Established { up_seid, delta, created, created_ues, created_endpoints, .. } =
+        let Established { index, up_seid, delta, created, created_ues, created_endpoints, .. } =
             established;
         let id = self.publish(delta);
         self.fail_if_injected(FaultPoint::Answer);
@@ -98,6 +99,11 @@ impl Node {
         let node_id = self.config.node_id.clone();
         let mut body = SessionEstablishmentResponse::new(node_id.to_ie(), Cause::RequestAccepted);
         body.up_f_seid = Some(FSeid::new(up_seid, self.config.address));
+        let csid = own_set::csid(&self.config);
+        let in_own = self.session_sets.is_in_own(index);
+        let fq_csids: Vec<_> =
+            own_set::own_fq_csid(&self.config, &csid).filter(|_| in_own).into_iter().collect();
+        body.fq_csids = fq_csids.as_slice().into();
         body.created_pdrs = created.as_slice().into();
         body.created_traffic_endpoints = endpoints.as_slice().into();
         let information = self.control_information(request.peer());

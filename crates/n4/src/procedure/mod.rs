@@ -4,6 +4,7 @@
 //! the change. Spec: TS 29.244 §6.2, §6.3.
 
 mod association;
+pub(crate) mod buffering_duration;
 pub(crate) mod control_change;
 mod delete;
 pub(crate) mod demand;

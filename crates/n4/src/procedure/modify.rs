@@ -47,6 +47,11 @@ impl Node {
         let activated = activated_fars(&change);
         let modified = self.store.modify(up_seid, change)?;
         self.rearm_notifications(up_seid, &activated);
+        if !activated.is_empty()
+            && let Some(session) = self.store.session(up_seid)
+        {
+            self.buffering_ends.cancel(session.index());
+        }
         if message.cp_f_seid.is_some() || message.node_id.is_some() {
             self.take_control(request, up_seid);
         }

@@ -667,15 +667,11 @@ impl Node {
     /// tunnel towards the CP function. Spec: TS 29.244 §7.5.9.1, §7.5.9.2.
     fn follow_response(&mut self, now: Nanos, up_seid: Seid, message: &SessionReportResponse<'_>) {
         let flags = message.pfcp_sr_rsp_flags.unwrap_or_default();
-        let update = message.update_bar.as_ref().map(rule_decode::update_bar);
         let drop_buffered = flags.contains(PfcpSrRspFlags::DROBU);
         let unchanged = Change { at: now, ..Change::default() };
         let mut change = Change { drop_buffered, ..unchanged.clone() };
-        match update {
-            Some(Ok(update)) => change.update_bars.push(update),
-            Some(Err(_)) => self.counters.scalars.report_responses_not_applied += 1,
-            None => {}
-        }
+        let update = message.update_bar.as_ref().map(rule_decode::update_bar_of_report);
+        change.update_bars.extend(update);
         if let Some(f_teid) = message.n4u_f_teid {
             change.update_fars = self.fars_towards_cp_function(up_seid, f_teid);
             let applies = !change.update_fars.is_empty();
@@ -688,6 +684,11 @@ impl Node {
             Ok(modified) => {
                 if let Some(delta) = modified.delta {
                     self.publish(delta);
+                }
+                let bar = message.update_bar.as_ref();
+                let limit = bar.and_then(|bar| Some((bar.bar_id, bar.dl_buffering_duration?)));
+                if let Some((bar, duration)) = limit {
+                    self.limit_buffering(now, up_seid, bar, duration);
                 }
             }
             Err(_) => self.counters.scalars.report_responses_not_applied += 1,

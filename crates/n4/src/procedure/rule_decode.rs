@@ -293,19 +293,23 @@ pub(super) fn create_bar(group: &CreateBar<'_>) -> Bar {
     }
 }
 
-/// A BAR's update. A buffering duration is for peers that we told that we support it.
-/// Spec: TS 29.244 §8.2.25 (DLBD).
+/// A BAR's update in a modification, where a buffering duration has no place.
 pub(super) fn update_bar(group: &UpdateBar<'_>) -> Result<BarUpdate, Rejected> {
     if group.dl_buffering_duration.is_some() {
         let rejected = Rejected::unsupported(IeType::DL_BUFFERING_DURATION);
         return Err(rejected.in_rule(RuleId::Bar(group.bar_id)));
     }
+    Ok(update_bar_of_report(group))
+}
+
+/// A BAR's update in the response to a report, but for its buffering duration.
+pub(super) fn update_bar_of_report(group: &UpdateBar<'_>) -> BarUpdate {
     let count = group.suggested_buffering_packets_count.map(|count| count.0.into());
-    Ok(BarUpdate {
+    BarUpdate {
         id: group.bar_id,
         notification_delay: group.downlink_data_notification_delay.map(|delay| delay.0),
         suggested_pkts: group.dl_buffering_suggested_packet_count.map(|n| n.0).or(count),
-    })
+    }
 }
 
 pub(super) fn create_qer(group: &CreateQer<'_>) -> Qer {
