@@ -223,6 +223,13 @@ const IES: &[(IeType, Acts)] = &[
     (IeType::PFCPASREQ_FLAGS, Acts::Partly("UUPSI is not sent: no IPUPS here; received: taken")),
 ];
 
+/// IEs of reports that a UP function sends when it has something to tell.
+const NOT_TOLD: &[(IeType, &str)] = &[
+    (IeType::APPLICATION_INSTANCE_ID, "not sent: applications are told apart by name alone"),
+    (IeType::FLOW_INFORMATION, "not sent: applications are told apart by name alone"),
+    (IeType::PREDEFINED_RULES_NAME, "not sent: reports name the URR"),
+];
+
 /// Why a request is never carried out in part.
 const WHOLE: &str = "not sent: a request is carried out whole or refused whole";
 
@@ -358,6 +365,9 @@ pub fn message_acts(message_type: MessageType) -> Acts {
 pub fn ie_acts(ie: IeType) -> Acts {
     if let Some((_, acts)) = IES.iter().find(|(known, _)| *known == ie) {
         return *acts;
+    }
+    if let Some((_, text)) = NOT_TOLD.iter().find(|(known, _)| *known == ie) {
+        return Acts::Partly(text);
     }
     if let Some(text) = unannounced::text(ie) {
         return Acts::Partly(text);

@@ -98,6 +98,21 @@ pub(crate) const UNANNOUNCED: &[Unannounced] = &[
         within: &[],
     },
     Unannounced {
+        text: "refused with Cause 76: the size of downlink data (MTEDT) is not announced",
+        refused: &[IeType::MT_EDT_CONTROL_INFORMATION],
+        within: &[IeType::DL_DATA_PACKETS_SIZE],
+    },
+    Unannounced {
+        text: "refused with Cause 76: paging policies by DSCP (EPPI) are not announced",
+        refused: &[IeType::DSCP_TO_PPI_CONTROL_INFORMATION],
+        within: &[IeType::DSCP_TO_PPI_MAPPING_INFORMATION],
+    },
+    Unannounced {
+        text: "refused with Cause 76: packets are not marked by service class",
+        refused: &[IeType::DL_FLOW_LEVEL_MARKING],
+        within: &[],
+    },
+    Unannounced {
         text: "refused with Cause 76: traffic is not steered by it",
         refused: &[IeType::DATA_NETWORK_ACCESS_IDENTIFIER],
         within: &[],
