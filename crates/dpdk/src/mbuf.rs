@@ -7,7 +7,7 @@ use core::ptr::NonNull;
 use core::slice;
 
 use adit_dpdk_sys as sys;
-use adit_pktio::{PacketBuf, RxChecksum};
+use adit_pktio::{Burst, PacketBuf, RxChecksum};
 
 // The accessors below read these fields directly. DPDK keeps the first cache line of the mbuf for
 // its vector drivers; a release that moves a field must be looked at.
@@ -58,6 +58,19 @@ impl Mbuf {
     fn header_mut(&mut self) -> &mut sys::rte_mbuf {
         // SAFETY: as in `header`, and `&mut self` is the only access.
         unsafe { self.raw.as_mut() }
+    }
+
+    /// Gives every packet of `burst` back to its pool.
+    ///
+    /// Cost: one call for all of them.
+    #[inline]
+    pub fn free_burst(burst: &mut Burst<Self>) {
+        let count = u32::try_from(burst.len()).unwrap_or(0);
+        let packets = burst.as_mut_ptr().cast::<*mut sys::rte_mbuf>();
+        // SAFETY: forgets the packets; the call below owns them.
+        unsafe { burst.set_len(0) };
+        // SAFETY: `count` pointers to mbufs that were owned alone, laid out as `Mbuf`s are.
+        unsafe { sys::rte_pktmbuf_free_bulk(packets, count) };
     }
 
     /// Room in front of the packet. Unit: bytes.

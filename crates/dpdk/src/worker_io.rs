@@ -61,6 +61,16 @@ impl PacketIo for WorkerIo {
     }
 
     #[inline]
+    fn alloc_burst(&mut self, count: usize, burst: &mut Burst<Mbuf>) -> usize {
+        self.pool.alloc_burst(count, burst)
+    }
+
+    #[inline]
+    fn free_burst(&mut self, burst: &mut Burst<Mbuf>) {
+        Mbuf::free_burst(burst);
+    }
+
+    #[inline]
     fn port_info(&self, port: PortId) -> PortInfo {
         self.ports[usize::from(port.0)].info
     }

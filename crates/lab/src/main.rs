@@ -4,8 +4,11 @@
 
 mod adit_process;
 mod demo;
+#[allow(dead_code, reason = "sessions of a UPF are not driven yet")]
+mod engine;
 mod gnb;
 mod inbox;
+mod measure;
 mod netns;
 mod process;
 mod scenario;
@@ -35,6 +38,8 @@ enum Command {
     Demo(DemoArguments),
     /// Run traffic against one kind of rule, and check that it obeys. Needs root.
     Scenario(ScenarioArguments),
+    /// Measure the tester itself: its ceiling, its time stamps, its own loss.
+    Selftest(measure::selftest::SelftestArguments),
 }
 
 /// Options of `adit-lab scenario`.
@@ -95,6 +100,7 @@ fn main() -> ExitCode {
     let result = Stop::on_signals().and_then(|stop| match &command {
         Command::Demo(arguments) => demo::run(arguments, &stop),
         Command::Scenario(arguments) => scenario::run(arguments, &stop),
+        Command::Selftest(arguments) => measure::selftest::run(arguments, &stop),
     });
     match result {
         Ok(true) => ExitCode::SUCCESS,

@@ -33,6 +33,26 @@ pub trait PacketIo {
     /// pool is exhausted.
     fn alloc(&mut self) -> Option<Self::Buf>;
 
+    /// Appends up to `count` empty buffers to `burst`; returns how many. Fewer than asked means that
+    /// the pool is exhausted or `burst` is full.
+    ///
+    /// Cost: drivers with pools override it with one call for all.
+    fn alloc_burst(&mut self, count: usize, burst: &mut Burst<Self::Buf>) -> usize {
+        let before = burst.len();
+        for _ in 0..count.min(burst.remaining_capacity()) {
+            let Some(buf) = self.alloc() else { break };
+            burst.push(buf);
+        }
+        burst.len() - before
+    }
+
+    /// Gives every buffer of `burst` back.
+    ///
+    /// Cost: drivers with pools override it with one call for all.
+    fn free_burst(&mut self, burst: &mut Burst<Self::Buf>) {
+        burst.clear();
+    }
+
     /// What is fixed about a port once it runs.
     fn port_info(&self, port: PortId) -> PortInfo;
 }

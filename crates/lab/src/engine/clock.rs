@@ -1,0 +1,57 @@
+//! Time of the engine: ticks of a counter that runs evenly.
+
+/// A counter of ticks.
+pub trait Clock {
+    /// The ticks now. Never goes back on one thread.
+    fn ticks(&mut self) -> u64;
+
+    /// Ticks of a second.
+    fn hz(&self) -> u64;
+
+    /// The ticks of a span of nanoseconds.
+    fn ticks_of_ns(&self, ns: u64) -> u64 {
+        scaled(ns, self.hz(), NS_PER_S)
+    }
+}
+
+/// Nanoseconds of a second.
+pub const NS_PER_S: u64 = 1_000_000_000;
+
+/// The time stamp counter.
+#[derive(Debug, Clone, Copy)]
+pub struct TscClock {
+    /// Its frequency. Unit: Hz.
+    pub hz: u64,
+}
+
+impl Clock for TscClock {
+    #[inline]
+    fn ticks(&mut self) -> u64 {
+        adit_dpdk::tsc()
+    }
+
+    fn hz(&self) -> u64 {
+        self.hz
+    }
+}
+
+/// `value * numerator / denominator`, without overflow on the way; saturates.
+#[must_use]
+pub fn scaled(value: u64, numerator: u64, denominator: u64) -> u64 {
+    let wide = u128::from(value) * u128::from(numerator) / u128::from(denominator.max(1));
+    u64::try_from(wide).unwrap_or(u64::MAX)
+}
+
+/// Nanoseconds of `ticks` of a counter of `hz`.
+#[must_use]
+pub fn ns_of_ticks(ticks: u64, hz: u64) -> u64 {
+    scaled(ticks, NS_PER_S, hz)
+}
+
+/// The low half of a number.
+#[inline]
+#[must_use]
+#[allow(clippy::cast_possible_truncation, reason = "the low half is wanted")]
+pub const fn low32(value: u64) -> u32 {
+    value as u32
+}

@@ -1,0 +1,475 @@
+//! Frames: templates made once, copied into buffers and completed for each packet.
+//!
+//! Lengths are fixed in the template; a packet gets its UE address, tunnel, gNB, stamp, and the
+//! checksums that follow from them.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use adit_types::{MacAddr, Teid, VlanId};
+use adit_wire::checksum::{Sum, pseudo_ipv4, pseudo_ipv6};
+use adit_wire::ethernet::EthernetHeader;
+use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
+use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
+use adit_wire::tcp::TcpHeader;
+use adit_wire::udp::UdpHeader;
+use adit_wire::{EtherType, Malformed, OuterIpv4, PduSessionContainer, emit_gtpu_ipv4, protocol};
+
+use super::plan::Entry;
+use super::stamp::{STAMP_BYTES, Stamp};
+
+/// UDP or TCP port of both ends of the probe packets.
+pub const PROBE_PORT: u16 = 47_127;
+
+/// What the UEs' packets look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Inner {
+    /// UDP over IPv4, without UDP checksum.
+    Udp4,
+    /// UDP over IPv6.
+    Udp6,
+    /// A TCP segment over IPv4.
+    Tcp4,
+    /// A TCP segment over IPv6.
+    Tcp6,
+}
+
+impl Inner {
+    /// True over IPv6.
+    #[must_use]
+    pub const fn is_ipv6(self) -> bool {
+        matches!(self, Self::Udp6 | Self::Tcp6)
+    }
+
+    const fn is_tcp(self) -> bool {
+        matches!(self, Self::Tcp4 | Self::Tcp6)
+    }
+
+    const fn ip_header_len(self) -> usize {
+        if self.is_ipv6() { Ipv6Header::LEN } else { Ipv4Header::LEN }
+    }
+
+    const fn headers_len(self) -> usize {
+        self.ip_header_len() + if self.is_tcp() { TcpHeader::LEN } else { UdpHeader::LEN }
+    }
+
+    /// The shortest packet that holds a stamp. Unit: octets of IP.
+    #[must_use]
+    pub const fn len_min(self) -> usize {
+        self.headers_len() + STAMP_BYTES
+    }
+}
+
+/// Addresses of the UEs and of the one server that they talk to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Endpoints {
+    /// IPv4 address of session 0; session *k* has the *k*-th after it.
+    pub ue_v4: Ipv4Addr,
+    /// /64 prefix of session 0; session *k* has the *k*-th after it.
+    pub ue_v6: Ipv6Addr,
+    /// The server.
+    pub server_v4: Ipv4Addr,
+    /// The server.
+    pub server_v6: Ipv6Addr,
+}
+
+impl Endpoints {
+    /// The IPv4 address of a session.
+    #[must_use]
+    pub fn ue_v4(&self, session: u32) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.ue_v4.to_bits().wrapping_add(session))
+    }
+
+    /// The /64 prefix of a session.
+    #[must_use]
+    pub fn ue_v6(&self, session: u32) -> Ipv6Addr {
+        Ipv6Addr::from_bits(self.ue_v6.to_bits().wrapping_add(u128::from(session) << 64))
+    }
+}
+
+/// The tunnel in which packets are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tunnel {
+    /// GTP-U address of the UPF.
+    pub upf: Ipv4Addr,
+    /// PDU Session Container, or none.
+    pub psc: Option<PduSessionContainer>,
+}
+
+/// What all frames of a stream have alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Form {
+    /// Hardware address of the sending port.
+    pub src_mac: MacAddr,
+    /// Hardware address of the next hop.
+    pub dst_mac: MacAddr,
+    /// VLAN, or untagged.
+    pub vlan: VlanId,
+    /// GTP-U around the packet, or none.
+    pub tunnel: Option<Tunnel>,
+    /// The UE is the source.
+    pub uplink: bool,
+    /// Kind of the UEs' packets.
+    pub inner: Inner,
+    /// Addresses within.
+    pub endpoints: Endpoints,
+}
+
+/// Why there is no such frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FrameError {
+    /// The packet has no room for its headers and the stamp.
+    TooShort {
+        /// Shortest IP packet.
+        min: usize,
+    },
+    /// The packet exceeds what its length fields hold.
+    TooLong,
+}
+
+impl std::fmt::Display for FrameError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::TooShort { min } => {
+                write!(f, "headers and stamp of these packets need {min} bytes of IP at least")
+            }
+            Self::TooLong => f.write_str("the packet is longer than 65,535 bytes"),
+        }
+    }
+}
+
+impl std::error::Error for FrameError {}
+
+impl From<Malformed> for FrameError {
+    fn from(_: Malformed) -> Self {
+        Self::TooLong
+    }
+}
+
+/// Where the UE's address goes, and the sum of everything else that the IP header checksum covers.
+#[derive(Debug, Clone, Copy)]
+enum UeAddress {
+    V4 { at: usize, checksum_at: usize, sum: Sum, first: u32 },
+    V6 { at: usize, first: u64 },
+}
+
+/// The outer header's varying part.
+#[derive(Debug, Clone, Copy)]
+struct OuterPlaces {
+    ip_at: usize,
+    sum: Sum,
+}
+
+/// A frame of one stream and size that lacks what differs between packets.
+#[derive(Debug)]
+pub struct Template {
+    bytes: Vec<u8>,
+    outer: Option<OuterPlaces>,
+    ue: UeAddress,
+    /// Where the TCP or UDP checksum goes, and the sum of everything but UE address and stamp.
+    upper: Option<(usize, Sum)>,
+    stamp_at: usize,
+    is_tcp: bool,
+}
+
+impl Template {
+    /// A frame whose inner IP packet has `len` octets.
+    ///
+    /// # Errors
+    /// See [`FrameError`].
+    pub fn new(form: &Form, len: usize) -> Result<Self, FrameError> {
+        let min = form.inner.len_min();
+        if len < min {
+            return Err(FrameError::TooShort { min });
+        }
+        let inner_len = u16::try_from(len).map_err(|_| FrameError::TooLong)?;
+        let mut bytes = front(form, inner_len)?;
+        let inner_at = bytes.len();
+        let packet = inner_packet(form, inner_len)?;
+        let upper_at = inner_at + form.inner.ip_header_len();
+        let checksum_at = upper_at + if form.inner.is_tcp() { 16 } else { 6 };
+        let needs_sum = form.inner != Inner::Udp4;
+        let upper = needs_sum.then(|| (checksum_at, upper_sum(form, &packet)));
+        let ue = ue_address(form, inner_at, &packet);
+        let outer = form.tunnel.is_some().then(|| {
+            let ip_at = adit_wire::ethernet::link_len(form.vlan);
+            let mut header = bytes.get(ip_at..ip_at + Ipv4Header::LEN).unwrap_or_default().to_vec();
+            put(&mut header, 10, [0; 2]);
+            OuterPlaces { ip_at, sum: Sum::new().bytes(&header) }
+        });
+        bytes.extend(packet);
+        let stamp_at = inner_at + form.inner.headers_len();
+        Ok(Self { bytes, outer, ue, upper, stamp_at, is_tcp: form.inner.is_tcp() })
+    }
+
+    /// Octets of the frame, without FCS.
+    #[inline]
+    #[must_use]
+    pub fn frame_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Writes a whole frame; `out` has [`Self::frame_len`] octets.
+    #[inline]
+    pub fn write(&self, out: &mut [u8], entry: &Entry, stamp: Stamp) {
+        if out.len() != self.bytes.len() {
+            return;
+        }
+        out.copy_from_slice(&self.bytes);
+        if let Some(outer) = &self.outer {
+            outer.complete(out, entry);
+        }
+        let stamp_bytes = stamp.to_bytes();
+        put(out, self.stamp_at, stamp_bytes);
+        let ue_sum = match self.ue {
+            UeAddress::V4 { at, checksum_at, sum, first } => {
+                let address = first.wrapping_add(entry.session);
+                put(out, at, address.to_be_bytes());
+                put(out, checksum_at, sum.long(address).checksum().to_be_bytes());
+                Sum::new().long(address)
+            }
+            UeAddress::V6 { at, first } => {
+                let prefix = first.wrapping_add(u64::from(entry.session)).to_be_bytes();
+                put(out, at, prefix);
+                Sum::new().bytes(&prefix)
+            }
+        };
+        if let Some((at, sum)) = self.upper {
+            let [ue_hi, ue_lo] = ue_sum.fold().to_be_bytes();
+            let sum = sum.bytes(&stamp_bytes).word(u16::from_be_bytes([ue_hi, ue_lo]));
+            let checksum = if self.is_tcp { sum.checksum() } else { sum.udp_checksum() };
+            put(out, at, checksum.to_be_bytes());
+        }
+    }
+}
+
+impl OuterPlaces {
+    #[inline]
+    fn complete(&self, out: &mut [u8], entry: &Entry) {
+        let ip = self.ip_at;
+        put(out, ip + 10, self.sum.long(entry.gnb).checksum().to_be_bytes());
+        put(out, ip + 12, entry.gnb.to_be_bytes());
+        put(out, ip + 20, entry.source_port.to_be_bytes());
+        put(out, ip + 32, entry.teid.to_be_bytes());
+    }
+}
+
+#[inline]
+fn put<const N: usize>(out: &mut [u8], at: usize, bytes: [u8; N]) {
+    if let Some(slot) = out.get_mut(at..at + N) {
+        slot.copy_from_slice(&bytes);
+    }
+}
+
+/// Everything in front of the inner packet.
+fn front(form: &Form, inner_len: u16) -> Result<Vec<u8>, FrameError> {
+    let Form { src_mac, dst_mac, vlan, .. } = *form;
+    if let Some(tunnel) = &form.tunnel {
+        let outer = OuterIpv4 {
+            src_mac,
+            dst_mac,
+            vlan,
+            src: Ipv4Addr::UNSPECIFIED,
+            dst: tunnel.upf,
+            tos: 0,
+            identification: 0,
+            src_port: 0,
+            teid: Teid(0),
+            psc: tunnel.psc,
+            inner_len,
+        };
+        let mut bytes = vec![0; outer.len()];
+        emit_gtpu_ipv4(&mut bytes, &outer)?;
+        return Ok(bytes);
+    }
+    let ether_type = if form.inner.is_ipv6() { EtherType::IPV6 } else { EtherType::IPV4 };
+    let mut bytes = vec![0; adit_wire::ethernet::link_len(vlan)];
+    if vlan == VlanId::UNTAGGED {
+        EthernetHeader::new(dst_mac, src_mac, ether_type).emit(&mut bytes)?;
+    } else {
+        adit_wire::ethernet::emit_link(&mut bytes, dst_mac, src_mac, vlan, ether_type)?;
+    }
+    Ok(bytes)
+}
+
+/// The inner packet with a UE address, checksums and stamp of zero.
+fn inner_packet(form: &Form, len: u16) -> Result<Vec<u8>, FrameError> {
+    let mut bytes = vec![0; usize::from(len)];
+    let ip_len = form.inner.ip_header_len();
+    let protocol = if form.inner.is_tcp() { protocol::TCP } else { protocol::UDP };
+    let endpoints = &form.endpoints;
+    let upper_len = len.saturating_sub(u16::try_from(ip_len).unwrap_or_default());
+    if form.inner.is_ipv6() {
+        // The interface identifier of every UE is 1; the prefix comes with the packet.
+        let ue = Ipv6Addr::new(0, 0, 0, 0, 0, 0, 0, 1);
+        let server = endpoints.server_v6;
+        let (src, dst) = if form.uplink { (ue, server) } else { (server, ue) };
+        Ipv6Header::new(&Ipv6Fields {
+            traffic_class: 0,
+            flow_label: 0,
+            payload_len: upper_len,
+            next_header: protocol,
+            hop_limit: 64,
+            src,
+            dst,
+        })
+        .emit(&mut bytes)?;
+    } else {
+        let (ue, server) = (Ipv4Addr::UNSPECIFIED, endpoints.server_v4);
+        let (src, dst) = if form.uplink { (ue, server) } else { (server, ue) };
+        Ipv4Header::new(&Ipv4Fields {
+            tos: 0,
+            total_len: len,
+            identification: 0,
+            dont_fragment: true,
+            ttl: 64,
+            protocol,
+            src,
+            dst,
+        })
+        .emit(&mut bytes)?;
+        put(&mut bytes, 10, [0; 2]);
+    }
+    let upper = bytes.get_mut(ip_len..).unwrap_or_default();
+    if form.inner.is_tcp() {
+        TcpHeader::new(PROBE_PORT, PROBE_PORT, 0, TcpHeader::ACK).emit(upper)?;
+    } else {
+        UdpHeader::new(PROBE_PORT, PROBE_PORT, upper_len, 0).emit(upper)?;
+    }
+    Ok(bytes)
+}
+
+/// The sum of pseudo header and segment of a packet whose UE address and stamp are zero.
+fn upper_sum(form: &Form, packet: &[u8]) -> Sum {
+    let ip_len = form.inner.ip_header_len();
+    let segment = packet.get(ip_len..).unwrap_or_default();
+    let protocol = if form.inner.is_tcp() { protocol::TCP } else { protocol::UDP };
+    let len = u16::try_from(segment.len()).unwrap_or(u16::MAX);
+    let pseudo = if form.inner.is_ipv6() {
+        let interface = Ipv6Addr::new(0, 0, 0, 0, 0, 0, 0, 1);
+        pseudo_ipv6(interface, form.endpoints.server_v6, protocol, u32::from(len))
+    } else {
+        pseudo_ipv4(Ipv4Addr::UNSPECIFIED, form.endpoints.server_v4, protocol, len)
+    };
+    pseudo.bytes(segment)
+}
+
+fn ue_address(form: &Form, inner_at: usize, packet: &[u8]) -> UeAddress {
+    if form.inner.is_ipv6() {
+        let at = inner_at + if form.uplink { 8 } else { 24 };
+        let [hi, _] = halves(form.endpoints.ue_v6.to_bits());
+        UeAddress::V6 { at, first: hi }
+    } else {
+        let sum = Sum::new().bytes(packet.get(..Ipv4Header::LEN).unwrap_or_default());
+        let at = inner_at + if form.uplink { 12 } else { 16 };
+        let first = form.endpoints.ue_v4.to_bits();
+        UeAddress::V4 { at, checksum_at: inner_at + 10, sum, first }
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "the halves are wanted")]
+const fn halves(value: u128) -> [u64; 2] {
+    [(value >> 64) as u64, value as u64]
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use adit_types::Qfi;
+    use adit_wire::{parse_frame, parse_gtpu, parse_ip};
+
+    use super::*;
+
+    pub(crate) fn form(inner: Inner, uplink: bool, psc: bool) -> Form {
+        let container = PduSessionContainer::uplink(Qfi::new(9).unwrap());
+        Form {
+            src_mac: MacAddr([2, 0, 0, 0, 0, 1]),
+            dst_mac: MacAddr([2, 0, 0, 0, 0, 2]),
+            vlan: VlanId::UNTAGGED,
+            tunnel: uplink
+                .then(|| Tunnel { upf: Ipv4Addr::new(10, 0, 3, 2), psc: psc.then_some(container) }),
+            uplink,
+            inner,
+            endpoints: Endpoints {
+                ue_v4: Ipv4Addr::new(10, 60, 255, 250),
+                ue_v6: "2001:db8:60::".parse().unwrap(),
+                server_v4: Ipv4Addr::new(198, 18, 0, 1),
+                server_v6: "2001:db8:6::1".parse().unwrap(),
+            },
+        }
+    }
+
+    pub(crate) const ENTRY: Entry =
+        Entry { session: 70_000, teid: 0x0102_0304, gnb: 0x0a00_0301, source_port: 2160, size: 0 };
+
+    const STAMP: Stamp = Stamp { tag: 5, session: 70_000, sequence: 0xdead_beef, intended: 77 };
+
+    pub(crate) fn frame(form: &Form, len: usize) -> Vec<u8> {
+        let template = Template::new(form, len).unwrap();
+        let mut out = vec![0xa5; template.frame_len()];
+        template.write(&mut out, &ENTRY, STAMP);
+        out
+    }
+
+    /// Checks addresses and checksums of the inner packet.
+    fn check_inner(form: &Form, packet: &[u8]) {
+        let ip = parse_ip(packet, true).unwrap();
+        let payload = ip.payload(packet);
+        let protocol = if form.inner.is_tcp() { protocol::TCP } else { protocol::UDP };
+        if form.inner.is_ipv6() {
+            let (header, _) = Ipv6Header::parse(packet).unwrap();
+            let ue = if form.uplink { header.src() } else { header.dst() };
+            let wanted = form.endpoints.ue_v6(70_000).to_bits() | 1;
+            assert_eq!(ue, Ipv6Addr::from_bits(wanted));
+            let len = u32::try_from(payload.len()).unwrap();
+            let sum = pseudo_ipv6(header.src(), header.dst(), protocol, len).bytes(payload);
+            assert_eq!(sum.checksum(), 0, "checksum of {:?}", form.inner);
+        } else {
+            let (header, _) = Ipv4Header::parse(packet).unwrap();
+            let ue = if form.uplink { header.src() } else { header.dst() };
+            assert_eq!(ue, form.endpoints.ue_v4(70_000));
+            let len = u16::try_from(payload.len()).unwrap();
+            let sum = pseudo_ipv4(header.src(), header.dst(), protocol, len).bytes(payload);
+            assert!(sum.checksum() == 0 || form.inner == Inner::Udp4);
+        }
+        assert!(payload.windows(STAMP_BYTES).any(|window| window == STAMP.to_bytes()));
+    }
+
+    #[test]
+    fn uplink_frame_is_a_right_g_pdu_of_its_session() {
+        for inner in [Inner::Udp4, Inner::Udp6, Inner::Tcp4, Inner::Tcp6] {
+            for psc in [false, true] {
+                let form = form(inner, true, psc);
+                let bytes = frame(&form, 101);
+                assert_eq!(bytes.len(), 101 + if psc { 58 } else { 50 });
+                let link = parse_frame(&bytes).unwrap();
+                assert_eq!(link.ether_type, EtherType::IPV4);
+                let outer = parse_ip(&bytes[14..], true).unwrap();
+                assert_eq!(outer.payload_len(), 101 + if psc { 24 } else { 16 });
+                assert_eq!(bytes[26..30], [10, 0, 3, 1]);
+                assert_eq!(bytes[34..36], 2160u16.to_be_bytes());
+                let message = &bytes[42..];
+                let gtpu = parse_gtpu(message).unwrap();
+                assert_eq!((gtpu.teid, gtpu.psc.is_some()), (Teid(0x0102_0304), psc));
+                check_inner(&form, gtpu.payload(message));
+            }
+        }
+    }
+
+    #[test]
+    fn downlink_frame_is_a_right_packet_to_its_ue() {
+        for inner in [Inner::Udp4, Inner::Udp6, Inner::Tcp4, Inner::Tcp6] {
+            let form = form(inner, false, false);
+            let bytes = frame(&form, 92);
+            assert_eq!(bytes.len(), 106);
+            check_inner(&form, &bytes[14..]);
+        }
+    }
+
+    #[test]
+    fn shortest_g_pdu_without_container_has_ninety_octets_and_no_shorter_is_made() {
+        let form = form(Inner::Udp4, true, false);
+        assert_eq!(frame(&form, 40).len(), 90);
+        assert_eq!(Template::new(&form, 39).unwrap_err(), FrameError::TooShort { min: 40 });
+        assert_eq!(Template::new(&form, 65_530).unwrap_err(), FrameError::TooLong);
+    }
+}

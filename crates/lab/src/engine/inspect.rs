@@ -1,0 +1,104 @@
+//! Finds the stamp in a received frame, whatever the target put around it.
+
+use adit_types::Teid;
+use adit_wire::gtpu::{MessageType, UDP_PORT};
+use adit_wire::{parse_gtpu, protocol};
+
+use super::frame::PROBE_PORT;
+use super::stamp::Stamp;
+
+/// A probe packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Probe {
+    /// Its stamp.
+    pub stamp: Stamp,
+    /// The tunnel it came in.
+    pub teid: Option<Teid>,
+}
+
+/// The probe packet in an Ethernet frame, or `None` for anything else.
+#[inline]
+#[must_use]
+pub fn probe(frame: &[u8]) -> Option<Probe> {
+    let (packet, is_ipv4) = match frame.get(12..14)? {
+        [0x08, 0x00] => (frame.get(14..)?, true),
+        [0x86, 0xdd] => (frame.get(14..)?, false),
+        [0x81, 0x00] => match frame.get(16..18)? {
+            [0x08, 0x00] => (frame.get(18..)?, true),
+            [0x86, 0xdd] => (frame.get(18..)?, false),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let (upper, protocol) = upper_layer(packet, is_ipv4)?;
+    if protocol == protocol::UDP && destination(upper) == Some(UDP_PORT) {
+        let message = upper.get(8..)?;
+        let gtpu = parse_gtpu(message).ok()?;
+        if gtpu.message_type != MessageType::G_PDU {
+            return None;
+        }
+        let inner = gtpu.payload(message);
+        let (upper, protocol) = upper_layer(inner, inner.first()? >> 4 == 4)?;
+        return Some(Probe { stamp: stamp(upper, protocol)?, teid: Some(gtpu.teid) });
+    }
+    Some(Probe { stamp: stamp(upper, protocol)?, teid: None })
+}
+
+/// What follows the IP header, and its protocol number. Extension headers are not looked behind:
+/// probes have none.
+#[inline]
+fn upper_layer(packet: &[u8], is_ipv4: bool) -> Option<(&[u8], u8)> {
+    if is_ipv4 {
+        let header_len = usize::from(packet.first()? & 0x0f) * 4;
+        Some((packet.get(header_len..)?, *packet.get(9)?))
+    } else {
+        Some((packet.get(40..)?, *packet.get(6)?))
+    }
+}
+
+#[inline]
+fn destination(upper: &[u8]) -> Option<u16> {
+    upper.get(2..4).and_then(|bytes| Some(u16::from_be_bytes(bytes.try_into().ok()?)))
+}
+
+#[inline]
+fn stamp(upper: &[u8], protocol: u8) -> Option<Stamp> {
+    if destination(upper) != Some(PROBE_PORT) {
+        return None;
+    }
+    let header_len = match protocol {
+        protocol::UDP => 8,
+        protocol::TCP => 20,
+        _ => return None,
+    };
+    Stamp::parse(upper.get(header_len..)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::frame::Inner;
+    use super::super::frame::tests::{ENTRY, form, frame};
+    use super::*;
+
+    #[test]
+    fn stamp_is_found_with_and_without_tunnel_in_every_kind_of_packet() {
+        for inner in [Inner::Udp4, Inner::Udp6, Inner::Tcp4, Inner::Tcp6] {
+            let up = probe(&frame(&form(inner, true, true), 120)).unwrap();
+            assert_eq!((up.stamp.session, up.teid), (ENTRY.session, Some(Teid(ENTRY.teid))));
+            let down = probe(&frame(&form(inner, false, false), 120)).unwrap();
+            assert_eq!((down.stamp, down.teid), (up.stamp, None));
+        }
+    }
+
+    #[test]
+    fn frame_cut_anywhere_gives_a_probe_or_nothing() {
+        let bytes = frame(&form(Inner::Tcp6, true, true), 120);
+        for len in 0..bytes.len() {
+            // Only the stamp matters, so that a cut behind it may go unseen.
+            assert!(probe(&bytes[..len]).is_none() || len > bytes.len() - 60, "{len}");
+        }
+        let mut other = frame(&form(Inner::Udp4, false, false), 60);
+        other[36..38].copy_from_slice(&53u16.to_be_bytes());
+        assert_eq!(probe(&other), None);
+    }
+}

@@ -1,0 +1,241 @@
+//! What a port must say besides probe packets, so that the target talks to it: ARP both ways, and
+//! answers to GTP-U Echo Requests.
+
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+
+use adit_pktio::{Burst, PacketBuf, PacketIo};
+use adit_types::{MacAddr, PortId};
+use adit_wire::EtherType;
+use adit_wire::arp::{ArpOperation, ArpPacket};
+use adit_wire::checksum::ipv4_header;
+use adit_wire::ethernet::EthernetHeader;
+use adit_wire::gtpu::{ECHO_RESPONSE_LEN, MessageType, UDP_PORT, emit_echo_response};
+use adit_wire::parse_gtpu;
+
+/// Octets of Ethernet, IPv4 without options and UDP.
+const HEADERS_LEN: usize = 14 + 20 + 8;
+
+/// The addresses of one port.
+#[derive(Debug, Clone, Default)]
+pub struct Addresses {
+    /// The port.
+    pub port: PortId,
+    /// Its hardware address.
+    pub mac: MacAddr,
+    /// Its IPv4 addresses.
+    pub ipv4: Vec<Ipv4Addr>,
+}
+
+/// Speaks for all ports of the engine.
+#[derive(Debug, Default)]
+pub struct Neighbors {
+    ports: Vec<Addresses>,
+    /// Who was heard of.
+    known: HashMap<Ipv4Addr, MacAddr>,
+    /// Echo Requests answered.
+    pub echoes_answered: u64,
+}
+
+impl Neighbors {
+    /// Speaks for these addresses.
+    #[must_use]
+    pub fn new(ports: Vec<Addresses>) -> Self {
+        Self { ports, ..Self::default() }
+    }
+
+    /// The hardware address of a neighbor that was heard of.
+    #[must_use]
+    pub fn known(&self, address: Ipv4Addr) -> Option<MacAddr> {
+        self.known.get(&address).copied()
+    }
+
+    /// Sends an ARP request for `target` on `port`. False when there is no buffer or room for it.
+    pub fn ask<I: PacketIo>(&self, io: &mut I, port: PortId, target: Ipv4Addr) -> bool {
+        let Some(own) = self.ports.iter().find(|own| own.port == port) else { return false };
+        let Some(sender) = own.ipv4.first() else { return false };
+        let request = ArpPacket::request(own.mac, *sender, target);
+        let header = EthernetHeader::new(MacAddr::BROADCAST, own.mac, EtherType::ARP);
+        let Some(mut buf) = io.alloc() else { return false };
+        let Some(out) = buf.append(60) else { return false };
+        out.fill(0);
+        let (front, rest) = out.split_at_mut(EthernetHeader::LEN);
+        if header.emit(front).is_err() || request.emit(rest).is_err() {
+            return false;
+        }
+        send(io, port, buf)
+    }
+
+    /// Looks at a frame that is no probe packet; answers it where an answer is due.
+    #[cold]
+    pub fn hear<I: PacketIo>(&mut self, io: &mut I, port: PortId, mut buf: I::Buf) {
+        let Some(own) = self.ports.iter().find(|own| own.port == port) else { return };
+        let Ok((link, rest)) = EthernetHeader::parse(buf.data()) else { return };
+        match link.ether_type() {
+            EtherType::ARP => {
+                let Ok((arp, _)) = ArpPacket::parse(rest) else { return };
+                let (arp, is_ours) = (*arp, own.ipv4.contains(&arp.target_addr()));
+                self.known.insert(arp.sender_addr(), arp.sender_mac());
+                if arp.operation() == ArpOperation::REQUEST && is_ours {
+                    let header = EthernetHeader::new(arp.sender_mac(), own.mac, EtherType::ARP);
+                    let reply = ArpPacket::reply(&arp, own.mac);
+                    let out = buf.data_mut();
+                    let Some((front, rest)) = out.split_at_mut_checked(EthernetHeader::LEN) else {
+                        return;
+                    };
+                    if header.emit(front).is_ok() && reply.emit(rest).is_ok() {
+                        send(io, port, buf);
+                    }
+                }
+            }
+            EtherType::IPV4
+                if is_echo_request(buf.data(), own)
+                    && echo_response(&mut buf)
+                    && send(io, port, buf) =>
+            {
+                self.echoes_answered += 1;
+            }
+            _ => {}
+        }
+    }
+}
+
+fn send<I: PacketIo>(io: &mut I, port: PortId, buf: I::Buf) -> bool {
+    let mut burst = Burst::new();
+    burst.push(buf);
+    io.tx_burst(port, &mut burst) == 1
+}
+
+fn is_echo_request(frame: &[u8], own: &Addresses) -> bool {
+    let field = |at: usize, len: usize| frame.get(at..at + len).unwrap_or_default();
+    let to_us = own.ipv4.iter().any(|address| field(30, 4) == address.octets());
+    to_us
+        && field(14, 1) == [0x45]
+        && field(23, 1) == [17]
+        && field(36, 2) == UDP_PORT.to_be_bytes()
+        && frame
+            .get(HEADERS_LEN..)
+            .and_then(|message| parse_gtpu(message).ok())
+            .is_some_and(|gtpu| gtpu.message_type == MessageType::ECHO_REQUEST)
+}
+
+/// Turns an Echo Request into its response.
+fn echo_response<B: PacketBuf>(buf: &mut B) -> bool {
+    let sequence = buf.data().get(HEADERS_LEN..).and_then(|message| parse_gtpu(message).ok());
+    let Some(sequence) = sequence.map(|gtpu| gtpu.sequence.unwrap_or_default()) else {
+        return false;
+    };
+    let len = HEADERS_LEN + ECHO_RESPONSE_LEN;
+    let have = buf.data().len();
+    let fits = if have > len {
+        buf.truncate(len)
+    } else {
+        have == len || buf.append(len - have).is_some()
+    };
+    if !fits {
+        return false;
+    }
+    let out = buf.data_mut();
+    let mut swap = |a: usize, b: usize, len: usize| {
+        for index in 0..len {
+            out.swap(a + index, b + index);
+        }
+    };
+    swap(0, 6, 6);
+    swap(26, 30, 4);
+    swap(34, 36, 2);
+    let Some((headers, message)) = out.split_at_mut_checked(HEADERS_LEN) else { return false };
+    let Ok(message_len) = emit_echo_response(message, sequence) else { return false };
+    let udp_len = u16::try_from(8 + message_len).unwrap_or(u16::MAX);
+    let Some((_, ip)) = headers.split_at_mut_checked(14) else { return false };
+    let [_, _, hi, lo, ..] = ip else { return false };
+    [*hi, *lo] = (20 + udp_len).to_be_bytes();
+    let Some((header, udp)) = ip.split_first_chunk_mut::<20>() else { return false };
+    header[10..12].fill(0);
+    let checksum = ipv4_header(header).to_be_bytes();
+    header[10..12].copy_from_slice(&checksum);
+    let [_, _, _, _, udp_len_hi, udp_len_lo, sum_hi, sum_lo] = udp else { return false };
+    [*udp_len_hi, *udp_len_lo] = udp_len.to_be_bytes();
+    [*sum_hi, *sum_lo] = [0, 0];
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use adit_pktio::mem::MemIo;
+    use adit_wire::gtpu::emit_echo_request;
+    use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
+    use adit_wire::{parse_ip, protocol};
+
+    use super::*;
+
+    const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 1);
+    const UPF: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 2);
+    const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+    const UPF_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+    const PORT: PortId = PortId(0);
+
+    fn neighbors() -> (Neighbors, MemIo) {
+        let own = Addresses { port: PORT, mac: MAC, ipv4: vec![OWN] };
+        (Neighbors::new(vec![own]), MemIo::new(&[MAC]))
+    }
+
+    #[test]
+    fn arp_request_for_an_own_address_is_answered_and_its_sender_known() {
+        let (mut upf_side, mut io) = neighbors();
+        upf_side.ports[0] = Addresses { port: PORT, mac: UPF_MAC, ipv4: vec![UPF] };
+        assert!(upf_side.ask(&mut io, PORT, OWN));
+        let request = io.take_sent(PORT).remove(0);
+        let (mut neighbors, mut io) = neighbors();
+        neighbors.hear(&mut io, PORT, request);
+        assert_eq!(neighbors.known(UPF), Some(UPF_MAC));
+        let reply = io.take_sent(PORT).remove(0);
+        upf_side.hear(&mut io, PORT, reply);
+        assert_eq!(upf_side.known(OWN), Some(MAC));
+        assert!(io.take_sent(PORT).is_empty(), "a reply is not answered");
+    }
+
+    #[test]
+    fn echo_request_is_answered_with_its_sequence_number() {
+        let (mut neighbors, mut io) = neighbors();
+        let mut frame = vec![0; HEADERS_LEN + 12];
+        EthernetHeader::new(MAC, UPF_MAC, EtherType::IPV4).emit(&mut frame).unwrap();
+        let fields = Ipv4Fields {
+            tos: 0,
+            total_len: 40,
+            identification: 0,
+            dont_fragment: false,
+            ttl: 64,
+            protocol: protocol::UDP,
+            src: UPF,
+            dst: OWN,
+        };
+        Ipv4Header::new(&fields).emit(&mut frame[14..]).unwrap();
+        adit_wire::udp::UdpHeader::new(2152, 2152, 20, 0).emit(&mut frame[34..]).unwrap();
+        emit_echo_request(&mut frame[HEADERS_LEN..], 0x1234).unwrap();
+        let mut buf = io.alloc().unwrap();
+        buf.append(frame.len()).unwrap().copy_from_slice(&frame);
+        neighbors.hear(&mut io, PORT, buf);
+        let reply = io.take_sent(PORT).remove(0);
+        let bytes = reply.data();
+        let ip = parse_ip(&bytes[14..], true).unwrap();
+        assert_eq!(ip.payload_len(), 8 + 14);
+        assert_eq!((&bytes[26..30], &bytes[30..34]), (&OWN.octets()[..], &UPF.octets()[..]));
+        let gtpu = parse_gtpu(&bytes[HEADERS_LEN..]).unwrap();
+        assert_eq!(gtpu.message_type, MessageType::ECHO_RESPONSE);
+        assert_eq!(gtpu.sequence, Some(0x1234));
+        assert_eq!(neighbors.echoes_answered, 1);
+    }
+
+    #[test]
+    fn frame_cut_anywhere_is_passed_over() {
+        let (mut neighbors, mut io) = neighbors();
+        assert!(neighbors.ask(&mut io, PORT, UPF));
+        let frame = io.take_sent(PORT).remove(0);
+        for len in 0..frame.data().len() {
+            let mut cut = frame.clone();
+            assert!(cut.truncate(len));
+            neighbors.hear(&mut io, PORT, cut);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The order of sessions and sizes, drawn before the measurement and walked in a circle.
+
+use std::net::Ipv4Addr;
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+/// Entries of a plan at least: more than any UPF remembers of the past.
+const ENTRIES_MIN: usize = 1 << 16;
+/// Entries of a plan at most: 64 MiB.
+const ENTRIES_MAX: usize = 1 << 22;
+
+/// In which order sessions have their turn.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Order {
+    /// Each time any session, all alike.
+    Random,
+    /// One after the other.
+    Sequential,
+    /// Session *k* (from 1) with a frequency of 1 / k^s.
+    Zipf {
+        /// The exponent, above zero.
+        s: f64,
+    },
+}
+
+/// One packet of the plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// Session index.
+    pub session: u32,
+    /// Uplink TEID of the session.
+    pub teid: u32,
+    /// gNB of the session, as its address.
+    pub gnb: u32,
+    /// Source UDP port of the gNB.
+    pub source_port: u16,
+    /// Index among the frame sizes.
+    pub size: u16,
+}
+
+/// What a plan is drawn from.
+#[derive(Debug)]
+pub struct PlanConfig<'a> {
+    /// Uplink TEID of each session; as many as there are sessions with traffic, at least one.
+    pub teids: &'a [u32],
+    /// gNB addresses, at least one; session *k* is at gNB *k* modulo their number.
+    pub gnbs: &'a [Ipv4Addr],
+    /// Source UDP ports of a gNB, counted up from 2152; at least one.
+    pub source_ports: u16,
+    /// Weight of each frame size, at least one above zero.
+    pub weights: &'a [u32],
+    /// Order of the sessions.
+    pub order: Order,
+    /// Seed of the draw: equal seeds give equal plans.
+    pub seed: u64,
+}
+
+/// Draws a plan.
+#[must_use]
+pub fn draw(config: &PlanConfig<'_>) -> Vec<Entry> {
+    let mut rng = SmallRng::seed_from_u64(config.seed);
+    let active = config.teids.len().max(1);
+    let wanted = active.saturating_mul(4).clamp(ENTRIES_MIN, ENTRIES_MAX);
+    let count = match config.order {
+        // Whole rounds, so that the circle has no seam.
+        Order::Sequential => wanted.div_ceil(active) * active,
+        Order::Random | Order::Zipf { .. } => wanted,
+    };
+    let cumulated = match config.order {
+        Order::Zipf { s } => zipf(active, s),
+        Order::Random | Order::Sequential => Vec::new(),
+    };
+    (0..count)
+        .map(|turn| {
+            let session = match config.order {
+                Order::Sequential => turn % active,
+                Order::Random => rng.random_range(0..active),
+                Order::Zipf { .. } => {
+                    let total = cumulated.last().copied().unwrap_or(1.0);
+                    let drawn = rng.random::<f64>() * total;
+                    cumulated.partition_point(|sum| *sum < drawn).min(active - 1)
+                }
+            };
+            entry(config, session, weighted(config.weights, &mut rng))
+        })
+        .collect()
+}
+
+fn entry(config: &PlanConfig<'_>, session: usize, size: u16) -> Entry {
+    let gnbs = config.gnbs.len().max(1);
+    let gnb = config.gnbs.get(session % gnbs).copied().unwrap_or(Ipv4Addr::UNSPECIFIED);
+    let ports = usize::from(config.source_ports.max(1));
+    let port = u16::try_from(session / gnbs % ports).unwrap_or_default();
+    Entry {
+        session: u32::try_from(session).unwrap_or(u32::MAX),
+        teid: config.teids.get(session).copied().unwrap_or_default(),
+        gnb: gnb.to_bits(),
+        source_port: adit_wire::gtpu::UDP_PORT.saturating_add(port),
+        size,
+    }
+}
+
+/// The cumulated frequencies of Zipf's law.
+fn zipf(count: usize, s: f64) -> Vec<f64> {
+    let mut rank = 0.0f64;
+    let mut sum = 0.0f64;
+    let next = |_| {
+        rank += 1.0;
+        sum += rank.powf(-s);
+        sum
+    };
+    (0..count).map(next).collect()
+}
+
+fn weighted(weights: &[u32], rng: &mut SmallRng) -> u16 {
+    let total: u32 = weights.iter().sum();
+    if weights.len() < 2 || total == 0 {
+        return 0;
+    }
+    let mut drawn = rng.random_range(0..total);
+    let mut index = 0;
+    for weight in weights {
+        if drawn < *weight {
+            break;
+        }
+        drawn -= weight;
+        index += 1;
+    }
+    index
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GNBS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 3, 1), Ipv4Addr::new(10, 0, 3, 3)];
+
+    fn plan(order: Order, sessions: u32, weights: &[u32]) -> Vec<Entry> {
+        let teids: Vec<u32> = (0..sessions).map(|session| session + 1000).collect();
+        let config =
+            PlanConfig { teids: &teids, gnbs: &GNBS, source_ports: 3, weights, order, seed: 42 };
+        draw(&config)
+    }
+
+    fn share(plan: &[Entry], matches: impl Fn(&Entry) -> bool) -> f64 {
+        let count = plan.iter().filter(|entry| matches(entry)).count();
+        f64::from(u32::try_from(count).unwrap()) / f64::from(u32::try_from(plan.len()).unwrap())
+    }
+
+    #[test]
+    fn sequential_order_takes_sessions_in_turn_and_closes_its_circle() {
+        let plan = plan(Order::Sequential, 1000, &[1]);
+        assert_eq!(plan.len() % 1000, 0);
+        assert!(
+            plan.iter().zip((0..1000).cycle()).all(|(entry, session)| entry.session == session)
+        );
+        assert_eq!((plan[5].teid, plan[5].gnb), (1005, GNBS[1].to_bits()));
+        assert_eq!(plan[5].source_port, 2152 + 2);
+    }
+
+    #[test]
+    fn random_order_reaches_every_session_alike_and_repeats_with_its_seed() {
+        let drawn = plan(Order::Random, 10, &[1]);
+        assert_eq!(drawn, plan(Order::Random, 10, &[1]));
+        for session in 0..10 {
+            let share = share(&drawn, |entry| entry.session == session);
+            assert!((0.09..0.11).contains(&share), "{session}: {share}");
+        }
+    }
+
+    #[test]
+    fn zipf_order_prefers_low_sessions_by_their_rank() {
+        let drawn = plan(Order::Zipf { s: 1.0 }, 100, &[1]);
+        let first = share(&drawn, |entry| entry.session == 0);
+        let tenth = share(&drawn, |entry| entry.session == 9);
+        // 1 / H(100) = 0.193
+        assert!((0.18..0.21).contains(&first), "{first}");
+        assert!((0.014..0.025).contains(&tenth), "{tenth}");
+    }
+
+    #[test]
+    fn sizes_come_by_their_weights() {
+        let drawn = plan(Order::Random, 10, &[7, 4, 1]);
+        for (size, wanted) in [(0, 7.0 / 12.0), (1, 4.0 / 12.0), (2, 1.0 / 12.0)] {
+            let share = share(&drawn, |entry| entry.size == size);
+            assert!((share - wanted).abs() < 0.01, "{size}: {share}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! One stream: packets of one direction from a port, expected on another.
+
+use std::sync::Arc;
+
+use adit_pktio::{Burst, PacketBuf, PacketIo};
+use adit_types::PortId;
+
+use super::clock::{Clock, low32};
+use super::frame::Template;
+use super::histogram::Latency;
+use super::pacer::Schedule;
+use super::plan::Entry;
+use super::stamp::{Stamp, time_units};
+use super::tally::Tally;
+
+/// What a stream is made of; the same over many trials.
+#[derive(Debug, Clone)]
+pub struct StreamConfig {
+    /// Where packets are sent.
+    pub tx: PortId,
+    /// Where they must arrive.
+    pub rx: PortId,
+    /// One frame for each size of the plan.
+    pub templates: Arc<[Template]>,
+    /// Sessions and sizes.
+    pub plan: Arc<[Entry]>,
+    /// TEID of session 0 on the receiving side; session *k* has the *k*-th after it. `None` where
+    /// packets come back without tunnel, or in the one they were sent in.
+    pub rx_teid: Option<u32>,
+}
+
+/// What was sent, and what could not be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sending {
+    /// Packets that the port took.
+    pub sent: u64,
+    /// Octets of their frames.
+    pub bytes: u64,
+    /// Packets given up because the port took none for too long: the target is at fault.
+    pub refused: u64,
+    /// Packets given up because this side was late or out of buffers.
+    pub missed: u64,
+}
+
+/// One stream in one trial.
+#[derive(Debug)]
+pub struct Stream<B> {
+    /// What it is made of.
+    pub config: StreamConfig,
+    /// Tag of its packets.
+    pub tag: u8,
+    schedule: Schedule,
+    cursor: usize,
+    next_sequence: u64,
+    pending: Burst<B>,
+    blocked: bool,
+    /// What was sent.
+    pub sending: Sending,
+    /// What arrived.
+    pub tally: Tally,
+    /// How late packets left, by the first of each burst.
+    pub lateness: Latency,
+}
+
+/// When a packet that could not leave is given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// Longest delay behind the intended time. Unit: ticks.
+    pub late_max: u64,
+    /// Packets of one burst at most.
+    pub burst: usize,
+}
+
+impl<B: PacketBuf> Stream<B> {
+    /// A stream about to start.
+    #[must_use]
+    pub fn new(config: StreamConfig, tag: u8, schedule: Schedule, tally: Tally) -> Self {
+        // The two directions walk the plan from different places.
+        let cursor = if tag & 1 == 0 { 0 } else { config.plan.len() / 2 };
+        Self {
+            config,
+            tag,
+            schedule,
+            cursor,
+            next_sequence: 0,
+            pending: Burst::new(),
+            blocked: false,
+            sending: Sending::default(),
+            tally,
+            lateness: Latency::new(),
+        }
+    }
+
+    /// Numbers that were given to packets.
+    #[inline]
+    #[must_use]
+    pub fn numbered(&self) -> u64 {
+        self.next_sequence
+    }
+
+    /// True when nothing will be sent any more.
+    #[must_use]
+    pub fn is_over(&self, now: u64) -> bool {
+        self.pending.is_empty() && self.schedule.is_over(now)
+    }
+
+    /// Sends what is due at `now`. Cost: no allocation; one copy of each frame.
+    #[inline]
+    pub fn send<I, C>(&mut self, io: &mut I, clock: &mut C, now: u64, patience: Patience)
+    where
+        I: PacketIo<Buf = B>,
+        C: Clock,
+    {
+        if self.pending.is_empty() {
+            self.fill(io, now, patience);
+            if self.pending.is_empty() {
+                return;
+            }
+        }
+        let bytes = bytes_of(&self.pending);
+        let sent = io.tx_burst(self.config.tx, &mut self.pending);
+        if sent > 0 {
+            self.sending.sent += sent as u64;
+            let rest = if self.pending.is_empty() { 0 } else { bytes_of(&self.pending) };
+            self.sending.bytes += bytes - rest;
+        }
+        self.blocked = !self.pending.is_empty();
+        if self.blocked {
+            let now = clock.ticks();
+            self.sending.refused += self.schedule.skip_late(now, patience.late_max);
+        }
+    }
+
+    /// Makes the packets that are due.
+    #[inline]
+    fn fill<I: PacketIo<Buf = B>>(&mut self, io: &mut I, now: u64, patience: Patience) {
+        let late = self.schedule.skip_late(now, patience.late_max);
+        if late > 0 {
+            self.sending.missed += late;
+        }
+        let mut intended = [0u32; adit_types::limits::BURST_MAX];
+        let mut count = 0;
+        let mut first = None;
+        for slot in intended.iter_mut().take(patience.burst) {
+            let Some(time) = self.schedule.take_due(now) else { break };
+            first.get_or_insert(time);
+            *slot = time_units(time);
+            count += 1;
+        }
+        let Some(first) = first else { return };
+        self.lateness.record(time_units(now - first));
+        let made = io.alloc_burst(count, &mut self.pending);
+        self.sending.missed += (count - made) as u64;
+        for (buf, intended) in self.pending.iter_mut().zip(intended) {
+            let Some(entry) = self.config.plan.get(self.cursor) else { return };
+            self.cursor += 1;
+            if self.cursor == self.config.plan.len() {
+                self.cursor = 0;
+            }
+            let sequence = low32(self.next_sequence);
+            self.next_sequence += 1;
+            let stamp = Stamp { tag: self.tag, session: entry.session, sequence, intended };
+            let size = usize::from(entry.size);
+            let Some(template) = self.config.templates.get(size) else { continue };
+            if let Some(out) = buf.append(template.frame_len()) {
+                template.write(out, entry, stamp);
+            }
+        }
+    }
+
+    /// Gives up what the port did not take.
+    pub fn abandon(&mut self) {
+        self.sending.refused += self.pending.len() as u64;
+        self.pending.clear();
+    }
+}
+
+fn bytes_of<B: PacketBuf>(burst: &Burst<B>) -> u64 {
+    burst.iter().map(|buf| buf.data().len() as u64).sum()
+}

@@ -1,0 +1,248 @@
+//! What arrived of one stream: loss, duplication, reordering, latency.
+
+use super::clock::low32;
+use super::histogram::Latency;
+use super::stamp::Stamp;
+
+/// Sequence numbers behind the highest that are told apart: 65 ms at 16 Mpps.
+pub const WINDOW: u32 = 1 << 20;
+
+const WORD_BITS: u32 = u64::BITS;
+
+/// How one packet stands to those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrival {
+    /// Ahead of all before it.
+    InOrder,
+    /// Behind a packet with a higher number (RFC 4737). It came `extent` numbers late.
+    Reordered {
+        /// How far it lies behind the highest.
+        extent: u32,
+    },
+    /// It came before.
+    Duplicate,
+    /// So far behind that it cannot be told whether it came before; counts as lost.
+    TooLate,
+    /// A number that was never sent.
+    NeverSent,
+}
+
+/// Which of the last [`WINDOW`] sequence numbers came.
+///
+/// Invariant: the place of each of those numbers says whether it came.
+#[derive(Debug)]
+pub struct Window {
+    bits: Box<[u64]>,
+    /// One above the highest number seen.
+    next: u64,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Window {
+    /// Nothing came yet.
+    #[must_use]
+    pub fn new() -> Self {
+        let words = usize::try_from(WINDOW / WORD_BITS).unwrap_or_default();
+        Self { bits: vec![0; words].into_boxed_slice(), next: 0 }
+    }
+
+    /// Notes the arrival of the number with the given low 32 bits, of which `sent` went out.
+    #[inline]
+    pub fn note(&mut self, sequence: u32, sent: u64) -> Arrival {
+        let ahead = sequence.wrapping_sub(low32(self.next)).cast_signed();
+        if ahead >= 0 {
+            let number = self.next + u64::from(ahead.unsigned_abs());
+            if number >= sent {
+                return Arrival::NeverSent;
+            }
+            if ahead != 0 {
+                self.forget(self.next, number);
+            }
+            self.next = number + 1;
+            let (word, bit) = place(sequence);
+            if let Some(word) = self.bits.get_mut(word) {
+                *word |= bit;
+            }
+            return Arrival::InOrder;
+        }
+        let behind = ahead.unsigned_abs();
+        if u64::from(behind) > self.next {
+            return Arrival::NeverSent;
+        }
+        if behind > WINDOW {
+            return Arrival::TooLate;
+        }
+        let (word, bit) = place(sequence);
+        let Some(word) = self.bits.get_mut(word) else { return Arrival::TooLate };
+        if *word & bit != 0 {
+            return Arrival::Duplicate;
+        }
+        *word |= bit;
+        Arrival::Reordered { extent: behind - 1 }
+    }
+
+    /// Clears the places of the numbers from `from` to below `to` that did not come.
+    #[cold]
+    fn forget(&mut self, from: u64, to: u64) {
+        let first = from.max(to.saturating_sub(u64::from(WINDOW)));
+        for number in first..to {
+            let (word, bit) = place(low32(number));
+            if let Some(word) = self.bits.get_mut(word) {
+                *word &= !bit;
+            }
+        }
+    }
+}
+
+/// Word and bit of a sequence number.
+#[inline]
+fn place(sequence: u32) -> (usize, u64) {
+    let index = sequence & (WINDOW - 1);
+    let word = usize::try_from(index / WORD_BITS).unwrap_or(usize::MAX);
+    (word, 1 << (index % WORD_BITS))
+}
+
+/// Counters of what arrived of one stream.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Arrivals {
+    /// Packets that came, each counted once.
+    pub received: u64,
+    /// Further copies.
+    pub duplicates: u64,
+    /// Packets behind one with a higher number.
+    pub reordered: u64,
+    /// The farthest that one lay behind. Unit: packets.
+    pub reorder_extent_max: u64,
+    /// Packets beyond the window of sequence numbers; they count as lost.
+    pub too_late: u64,
+    /// Packets on another port or in another tunnel than theirs; not counted as received.
+    pub misdelivered: u64,
+    /// Packets of a number that was never sent, or of another trial.
+    pub foreign: u64,
+    /// Octets of the frames received.
+    pub bytes: u64,
+}
+
+/// What arrived of one stream in one trial.
+#[derive(Debug, Default)]
+pub struct Tally {
+    window: Window,
+    /// The counters.
+    pub arrivals: Arrivals,
+    /// The latencies, by second of the trial; the last takes all that follows.
+    pub latency: Vec<Latency>,
+}
+
+impl Tally {
+    /// Nothing came; with room for the latencies of `seconds`.
+    #[must_use]
+    pub fn new(seconds: usize) -> Self {
+        let seconds = seconds.max(1);
+        Self {
+            window: Window::new(),
+            arrivals: Arrivals::default(),
+            latency: vec![Latency::new(); seconds],
+        }
+    }
+
+    /// Notes a packet of this stream in the given second, `now` in units of the stamp.
+    #[inline]
+    pub fn note(&mut self, stamp: Stamp, now: u32, len: usize, sent: u64, second: usize) {
+        let arrivals = &mut self.arrivals;
+        arrivals.bytes += len as u64;
+        match self.window.note(stamp.sequence, sent) {
+            Arrival::InOrder => arrivals.received += 1,
+            Arrival::Reordered { extent } => {
+                arrivals.received += 1;
+                arrivals.reordered += 1;
+                arrivals.reorder_extent_max = arrivals.reorder_extent_max.max(u64::from(extent));
+            }
+            Arrival::Duplicate => {
+                arrivals.duplicates += 1;
+                return;
+            }
+            Arrival::TooLate => {
+                arrivals.too_late += 1;
+                return;
+            }
+            Arrival::NeverSent => {
+                arrivals.foreign += 1;
+                return;
+            }
+        }
+        let second = second.min(self.latency.len() - 1);
+        if let Some(latency) = self.latency.get_mut(second) {
+            latency.record(now.wrapping_sub(stamp.intended));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn window_tells_order_duplicates_and_numbers_never_sent() {
+        let mut window = Window::new();
+        let note = |window: &mut Window, sequence| window.note(sequence, 100);
+        assert_eq!(note(&mut window, 0), Arrival::InOrder);
+        assert_eq!(note(&mut window, 3), Arrival::InOrder);
+        assert_eq!(note(&mut window, 1), Arrival::Reordered { extent: 2 });
+        assert_eq!(note(&mut window, 1), Arrival::Duplicate);
+        assert_eq!(note(&mut window, 3), Arrival::Duplicate);
+        assert_eq!(note(&mut window, 100), Arrival::NeverSent);
+        assert_eq!(note(&mut window, u32::MAX), Arrival::NeverSent);
+        assert_eq!(note(&mut window, 2), Arrival::Reordered { extent: 1 });
+    }
+
+    #[test]
+    fn window_agrees_with_a_set_over_many_wraps() {
+        let mut window = Window::new();
+        let mut seen = std::collections::HashSet::new();
+        let mut state = 1u64;
+        let mut random = move |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % below
+        };
+        let (mut head, sent) = (0u64, u64::MAX);
+        for _ in 0..400_000 {
+            let number = if random(4) == 0 {
+                head.saturating_sub(random(1000))
+            } else {
+                // Gaps, some of them as long as the window.
+                head + if random(1000) == 0 { random(1 << 20) } else { random(3) }
+            };
+            let arrival = window.note(low32(number), sent);
+            let is_new = seen.insert(number);
+            assert_eq!(arrival == Arrival::Duplicate, !is_new, "{number} after {head}");
+            head = head.max(number + 1);
+        }
+        assert!(head > u64::from(WINDOW) * 20, "{head}");
+    }
+
+    #[test]
+    fn window_continues_where_the_sequence_number_wraps() {
+        let mut window = Window::new();
+        window.next = (1 << 32) - 1;
+        assert_eq!(window.note(u32::MAX, 1 << 40), Arrival::InOrder);
+        assert_eq!(window.note(0, 1 << 40), Arrival::InOrder);
+        assert_eq!(window.note(u32::MAX, 1 << 40), Arrival::Duplicate);
+        assert_eq!(window.next, (1 << 32) + 1);
+    }
+
+    #[test]
+    fn latency_of_duplicates_is_not_counted() {
+        let mut tally = Tally::new(1);
+        let stamp = Stamp { tag: 0, session: 0, sequence: 0, intended: u32::MAX - 4 };
+        tally.note(stamp, 5, 64, 10, 0);
+        tally.note(stamp, 500, 64, 10, 7);
+        assert_eq!((tally.arrivals.received, tally.arrivals.duplicates), (1, 1));
+        let summary = tally.latency[0].summary(1_000_000_000);
+        assert_eq!((summary.count, summary.max_ns), (1, 40));
+    }
+}

@@ -1,0 +1,229 @@
+//! The engine over virtual ports and a virtual clock, alone and through planted faults.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use adit_pktio::mem::MemBuf;
+use adit_pktio::{Burst, PacketIo, PortInfo};
+use adit_types::PortId;
+
+use super::clock::Clock;
+use super::fault::{DELAY_NS, Fault, Forwarder};
+use super::frame::Inner;
+use super::frame::Template;
+use super::frame::tests::form;
+use super::neighbor::Neighbors;
+use super::pacer::Rate;
+use super::plan::{Order, PlanConfig, draw};
+use super::stream::StreamConfig;
+use super::trial::{Engine, Live, TrialConfig, TrialOutcome};
+use crate::stop::Stop;
+
+const HZ: u64 = 1_000_000_000;
+
+/// Advances by 100 ns with each look.
+#[derive(Debug, Clone, Default)]
+struct VirtualClock(Rc<RefCell<u64>>);
+
+impl Clock for VirtualClock {
+    fn ticks(&mut self) -> u64 {
+        *self.0.borrow_mut() += 100;
+        *self.0.borrow()
+    }
+
+    fn hz(&self) -> u64 {
+        HZ
+    }
+}
+
+type Queue = Rc<RefCell<VecDeque<MemBuf>>>;
+
+/// Ports that are one end of two wires.
+#[derive(Debug, Clone)]
+struct Wires {
+    rx: [Queue; 2],
+    tx: [Queue; 2],
+    /// Packets that a wire holds.
+    room: usize,
+    /// Something between the wires that moves with each receive call.
+    target: Option<Rc<RefCell<Target>>>,
+}
+
+#[derive(Debug)]
+struct Target {
+    forwarder: Forwarder<Wires>,
+    clock: Rc<RefCell<u64>>,
+}
+
+impl PacketIo for Wires {
+    type Buf = MemBuf;
+
+    fn rx_burst(&mut self, port: PortId, limit: usize, burst: &mut Burst<MemBuf>) -> usize {
+        if let Some(target) = &self.target {
+            let mut target = target.borrow_mut();
+            let now = *target.clock.borrow();
+            target.forwarder.step(now);
+        }
+        let mut queue = self.rx[usize::from(port.0)].borrow_mut();
+        let count = limit.min(queue.len()).min(burst.remaining_capacity());
+        burst.extend(queue.drain(..count));
+        count
+    }
+
+    fn tx_burst(&mut self, port: PortId, burst: &mut Burst<MemBuf>) -> usize {
+        let mut queue = self.tx[usize::from(port.0)].borrow_mut();
+        let count = burst.len().min(self.room.saturating_sub(queue.len()));
+        queue.extend(burst.drain(..count));
+        count
+    }
+
+    fn alloc(&mut self) -> Option<MemBuf> {
+        Some(MemBuf::new())
+    }
+
+    fn port_info(&self, _port: PortId) -> PortInfo {
+        PortInfo {
+            mac: form(Inner::Udp4, false, false).src_mac,
+            mtu_bytes: 1500,
+            rx_ipv4_checksum: false,
+        }
+    }
+}
+
+/// Two wires back to back: what leaves port 0 arrives on port 1, and the other way round.
+fn back_to_back(room: usize) -> Wires {
+    let [a, b]: [Queue; 2] = Default::default();
+    Wires { rx: [Rc::clone(&a), Rc::clone(&b)], tx: [b, a], room, target: None }
+}
+
+/// A target between port 0 and port 1.
+fn through(fault: Option<Fault>, one_in: u64, clock: &VirtualClock) -> Wires {
+    let [a, b, c, d]: [Queue; 4] = Default::default();
+    let target = Wires {
+        rx: [Rc::clone(&a), Rc::clone(&b)],
+        tx: [Rc::clone(&c), Rc::clone(&d)],
+        room: 4096,
+        target: None,
+    };
+    let forwarder = Forwarder::new(target, fault, one_in, DELAY_NS);
+    let target = Target { forwarder, clock: Rc::clone(&clock.0) };
+    let target = Some(Rc::new(RefCell::new(target)));
+    Wires { rx: [c, d], tx: [a, b], room: 4096, target }
+}
+
+fn streams() -> Vec<StreamConfig> {
+    let config = PlanConfig {
+        teids: &[0; 1000],
+        gnbs: &[std::net::Ipv4Addr::new(10, 0, 3, 1)],
+        source_ports: 1,
+        weights: &[1],
+        order: Order::Random,
+        seed: 1,
+    };
+    let plan: Arc<[_]> = draw(&config).into();
+    let template = |uplink| {
+        let form = form(Inner::Udp4, uplink, true);
+        Arc::from(vec![Template::new(&form, 64).unwrap()])
+    };
+    let stream = |tx, rx, uplink| StreamConfig {
+        tx: PortId(tx),
+        rx: PortId(rx),
+        templates: template(uplink),
+        plan: Arc::clone(&plan),
+        rx_teid: None,
+    };
+    vec![stream(0, 1, true), stream(1, 0, false)]
+}
+
+fn run(wires: Wires, clock: VirtualClock, rates: &[Rate], ms: u64, stop: &Stop) -> TrialOutcome {
+    let mut engine = Engine::new(wires, clock, Neighbors::default(), streams());
+    let config = TrialConfig {
+        rates: rates.to_vec(),
+        duration_ns: ms * 1_000_000,
+        drain_ns: 20_000_000,
+        late_max_ns: 1_000_000,
+        burst: 32,
+        timeline: false,
+    };
+    let live = Live::default();
+    let outcome = engine.run(&config, &live, stop);
+    assert_eq!(live.sent.load(Ordering::Relaxed), outcome.sum(|stream| stream.sending.sent));
+    outcome
+}
+
+#[test]
+fn trial_back_to_back_loses_nothing_and_keeps_its_rate() {
+    let rates = [Rate::Pps(300_000), Rate::Pps(100_000)];
+    let outcome = run(back_to_back(4096), VirtualClock::default(), &rates, 100, &Stop::default());
+    assert!(outcome.complete);
+    for (stream, wanted) in outcome.streams.iter().zip([30_000u64, 10_000]) {
+        assert!(stream.sending.sent.abs_diff(wanted) <= 1, "{:?}", stream.sending);
+        assert_eq!(stream.arrivals.received, stream.sending.sent);
+        assert_eq!((stream.lost(), stream.sending.missed, stream.sending.refused), (0, 0, 0));
+        assert_eq!(stream.arrivals.reordered + stream.arrivals.duplicates, 0);
+        let latency = stream.latency.summary(HZ);
+        assert!(latency.max_ns < 20_000, "{latency:?}");
+    }
+    assert_eq!(outcome.loss_ppb(), 0);
+}
+
+#[test]
+fn trial_on_a_wire_that_takes_nothing_counts_all_as_refused() {
+    let rates = [Rate::Pps(100_000)];
+    let outcome = run(back_to_back(0), VirtualClock::default(), &rates, 50, &Stop::default());
+    let stream = &outcome.streams[0];
+    assert_eq!((stream.sending.sent, stream.arrivals.received), (0, 0));
+    assert!(stream.sending.refused > 4_700, "{:?}", stream.sending);
+    assert_eq!(outcome.loss_ppb(), 1_000_000_000);
+}
+
+#[test]
+fn trial_that_is_interrupted_says_so() {
+    let stop = Stop::default();
+    stop.raise();
+    let rates = [Rate::Pps(100_000)];
+    let outcome = run(back_to_back(64), VirtualClock::default(), &rates, 1000, &stop);
+    assert!(!outcome.complete);
+    assert!(outcome.sum(|stream| stream.sending.sent) < 1000);
+}
+
+#[test]
+fn planted_faults_show_in_the_numbers_and_only_there() {
+    const ONE_IN: u64 = 500;
+    for fault in
+        [None, Some(Fault::Drop), Some(Fault::Duplicate), Some(Fault::Reorder), Some(Fault::Delay)]
+    {
+        let clock = VirtualClock::default();
+        let wires = through(fault, ONE_IN, &clock);
+        let target = Rc::clone(wires.target.as_ref().unwrap());
+        let outcome = run(wires, clock, &[Rate::Pps(200_000); 2], 50, &Stop::default());
+        let met = target.borrow().forwarder.met();
+        let sent = outcome.sum(|stream| stream.sending.sent);
+        assert!(sent.abs_diff(20_000) <= 2, "{sent}");
+        let lost = outcome.sum(|stream| stream.lost());
+        let duplicates = outcome.sum(|stream| stream.arrivals.duplicates);
+        let reordered = outcome.sum(|stream| stream.arrivals.reordered);
+        let slow =
+            outcome.streams.iter().filter(|s| s.latency.summary(HZ).max_ns >= DELAY_NS).count();
+        let found = (lost, duplicates, reordered, slow);
+        match fault {
+            None => assert_eq!(found, (0, 0, 0, 0)),
+            Some(Fault::Drop) => assert_eq!(found, (met, 0, 0, 0)),
+            Some(Fault::Duplicate) => assert_eq!(found, (0, met, 0, 0)),
+            // The last of a trial may have nothing behind it.
+            Some(Fault::Reorder) => {
+                assert!(lost <= 2 && duplicates == 0, "{found:?}");
+                assert_eq!(reordered + lost, met);
+            }
+            // A delayed packet is overtaken, unless it is the last.
+            Some(Fault::Delay) => {
+                assert!((met - 2..=met).contains(&reordered), "{found:?}, {met} met");
+                assert_eq!((lost, duplicates, slow), (0, 0, 2));
+            }
+        }
+        assert!(fault.is_none() || met >= 39, "{fault:?} met {met}");
+    }
+}

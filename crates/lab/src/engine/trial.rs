@@ -1,0 +1,358 @@
+//! One trial: some seconds of traffic at one rate, and what became of it.
+//!
+//! The loop sends what is due on each stream, then receives on each port; it ends when everything
+//! came back or the wait for stragglers is over.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use adit_pktio::{Burst, PacketBuf, PacketIo};
+use adit_types::PortId;
+
+use super::clock::{Clock, NS_PER_S, ns_of_ticks, scaled};
+use super::histogram::Latency;
+use super::inspect::probe;
+use super::neighbor::Neighbors;
+use super::pacer::{Rate, Schedule};
+use super::stamp::{tag, time_units};
+use super::stream::{Patience, Sending, Stream, StreamConfig};
+use super::tally::{Arrivals, Tally};
+use crate::stop::Stop;
+
+/// What a trial shall do.
+#[derive(Debug, Clone)]
+pub struct TrialConfig {
+    /// Rate of each stream, in their order.
+    pub rates: Vec<Rate>,
+    /// How long packets are sent. Unit: ns.
+    pub duration_ns: u64,
+    /// How long the last packets are waited for. Unit: ns.
+    pub drain_ns: u64,
+    /// A packet later than this is given up. Unit: ns.
+    pub late_max_ns: u64,
+    /// Packets of one burst at most, 1 to 64.
+    pub burst: usize,
+    /// Keep the latencies of each second apart.
+    pub timeline: bool,
+}
+
+/// Progress, written by the engine's thread and read by any.
+#[derive(Debug, Default)]
+pub struct Live {
+    /// Packets sent in this trial.
+    pub sent: AtomicU64,
+    /// Packets received in this trial.
+    pub received: AtomicU64,
+    /// Rate of this trial over all streams; zero for none. Unit: packets per second.
+    pub rate_pps: AtomicU64,
+}
+
+/// What became of one stream.
+#[derive(Debug, Clone)]
+pub struct StreamOutcome {
+    /// What was sent.
+    pub sending: Sending,
+    /// What arrived.
+    pub arrivals: Arrivals,
+    /// Latency of all packets.
+    pub latency: Latency,
+    /// Latency of each second, with a timeline.
+    pub seconds: Vec<Latency>,
+    /// How late packets left.
+    pub lateness: Latency,
+}
+
+impl StreamOutcome {
+    /// Packets that should have come: those sent and those that the target did not take.
+    #[must_use]
+    pub fn offered(&self) -> u64 {
+        self.sending.sent + self.sending.refused
+    }
+
+    /// Packets that did not come.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.offered().saturating_sub(self.arrivals.received)
+    }
+}
+
+/// What became of one trial.
+#[derive(Debug, Clone)]
+pub struct TrialOutcome {
+    /// The streams, in their order.
+    pub streams: Vec<StreamOutcome>,
+    /// How long packets were sent. Unit: ns.
+    pub sending_ns: u64,
+    /// The longest time in which this side neither sent nor received. Unit: ns.
+    pub gap_ns_max: u64,
+    /// Frames that were no probe packets of this trial.
+    pub other_frames: u64,
+    /// False when it was interrupted.
+    pub complete: bool,
+}
+
+impl TrialOutcome {
+    /// The sum of a figure over the streams.
+    #[must_use]
+    pub fn sum(&self, figure: impl Fn(&StreamOutcome) -> u64) -> u64 {
+        self.streams.iter().map(figure).sum()
+    }
+
+    /// Packets per second for a number of packets of this trial.
+    #[must_use]
+    pub fn pps(&self, packets: u64) -> u64 {
+        scaled(packets, NS_PER_S, self.sending_ns)
+    }
+
+    /// Share of the offered packets that did not come. Unit: parts per billion.
+    #[must_use]
+    pub fn loss_ppb(&self) -> u64 {
+        let offered = self.sum(StreamOutcome::offered);
+        scaled(self.sum(StreamOutcome::lost), 1_000_000_000, offered)
+    }
+}
+
+/// The engine: ports, clock and streams; owned by one thread.
+#[derive(Debug)]
+pub struct Engine<I: PacketIo, C> {
+    /// The ports.
+    pub io: I,
+    /// The clock.
+    pub clock: C,
+    /// Speaks ARP and echo.
+    pub neighbors: Neighbors,
+    streams: Vec<StreamConfig>,
+    trial: u8,
+}
+
+/// State of the loop.
+struct Run {
+    start: u64,
+    second: usize,
+    second_end: u64,
+    gap_max: u64,
+    last: u64,
+    other_frames: u64,
+}
+
+impl<I: PacketIo, C: Clock> Engine<I, C> {
+    /// An engine of at most two streams.
+    #[must_use]
+    pub fn new(io: I, clock: C, neighbors: Neighbors, streams: Vec<StreamConfig>) -> Self {
+        Self { io, clock, neighbors, streams, trial: 0 }
+    }
+
+    /// Runs one trial. Ends early when `stop` is raised; the outcome says so.
+    pub fn run(&mut self, config: &TrialConfig, live: &Live, stop: &Stop) -> TrialOutcome {
+        self.trial = self.trial % 127 + 1;
+        self.discard_received();
+        let hz = self.clock.hz();
+        let ticks = |ns: u64| scaled(ns, hz, NS_PER_S);
+        let (duration, drain) = (ticks(config.duration_ns), ticks(config.drain_ns));
+        let burst = config.burst.clamp(1, adit_types::limits::BURST_MAX);
+        let patience = Patience { late_max: ticks(config.late_max_ns), burst };
+        let seconds = if config.timeline { config.duration_ns / 1_000_000_000 + 1 } else { 1 };
+        let seconds = usize::try_from(seconds).unwrap_or(1);
+        // Memory first: it takes its time.
+        let tallies: Vec<Tally> = self.streams.iter().map(|_| Tally::new(seconds)).collect();
+        let start = self.clock.ticks() + ticks(START_DELAY_NS);
+        let mut streams = self.start(config, tallies, start, duration);
+        let second_end = if config.timeline { start + hz } else { u64::MAX };
+        let mut run =
+            Run { start, second: 0, second_end, gap_max: 0, last: start, other_frames: 0 };
+        let ports = self.rx_ports();
+        let mut sending_end = None;
+        let mut complete = true;
+        for turn in 0u64.. {
+            let now = self.clock.ticks();
+            run.turn(now, hz);
+            match sending_end {
+                None => {
+                    for stream in &mut streams {
+                        stream.send(&mut self.io, &mut self.clock, now, patience);
+                    }
+                    complete = !stop.is_raised();
+                    let over = streams.iter().all(|stream| stream.is_over(now));
+                    // A port that takes nothing at the end is not waited for.
+                    let stuck = now > start + duration + patience.late_max;
+                    if over || stuck || !complete {
+                        streams.iter_mut().for_each(Stream::abandon);
+                        sending_end = Some(now);
+                    }
+                }
+                Some(end) => {
+                    let received: u64 = streams.iter().map(|s| s.tally.arrivals.received).sum();
+                    let sent: u64 = streams.iter().map(|s| s.sending.sent).sum();
+                    if now > end + drain || (received == sent && now > end + ticks_short(hz)) {
+                        break;
+                    }
+                }
+            }
+            self.receive(&ports, &mut streams, &mut run);
+            if turn.is_multiple_of(LIVE_TURNS) {
+                publish(live, &streams);
+            }
+        }
+        publish(live, &streams);
+        let end = sending_end.unwrap_or(start).clamp(start + 1, start + duration.max(1));
+        TrialOutcome {
+            sending_ns: ns_of_ticks(end - start, hz).max(1),
+            gap_ns_max: ns_of_ticks(run.gap_max, hz),
+            other_frames: run.other_frames,
+            complete,
+            streams: streams.into_iter().map(|stream| outcome(stream, config.timeline)).collect(),
+        }
+    }
+
+    fn start(
+        &self,
+        config: &TrialConfig,
+        tallies: Vec<Tally>,
+        start: u64,
+        duration: u64,
+    ) -> Vec<Stream<I::Buf>> {
+        let hz = self.clock.hz();
+        let rates = config.rates.iter().copied().chain(std::iter::repeat(Rate::Pps(0)));
+        let parts = self.streams.iter().zip(tallies).zip(rates).zip(0u8..);
+        parts
+            .map(|(((stream, tally), rate), index)| {
+                let schedule = Schedule::new(rate, hz, start, duration);
+                Stream::new(stream.clone(), tag(self.trial, index), schedule, tally)
+            })
+            .collect()
+    }
+
+    /// Empties the receive queues of what came before.
+    fn discard_received(&mut self) {
+        let mut burst = Burst::new();
+        for port in self.rx_ports() {
+            for _ in 0..DISCARD_BURSTS_MAX {
+                if self.io.rx_burst(port, adit_types::limits::BURST_MAX, &mut burst) == 0 {
+                    break;
+                }
+                for buf in burst.drain(..) {
+                    if probe(buf.data()).is_none() {
+                        self.neighbors.hear(&mut self.io, port, buf);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ports on which anything may arrive, each once.
+    fn rx_ports(&self) -> arrayvec::ArrayVec<PortId, 4> {
+        let mut ports = arrayvec::ArrayVec::new();
+        for port in self.streams.iter().flat_map(|stream| [stream.rx, stream.tx]) {
+            if !ports.contains(&port) && !ports.is_full() {
+                ports.push(port);
+            }
+        }
+        ports
+    }
+
+    /// Receives one burst of each port.
+    #[inline]
+    fn receive(&mut self, ports: &[PortId], streams: &mut [Stream<I::Buf>], run: &mut Run) {
+        for &port in ports {
+            let mut burst = Burst::new();
+            if self.io.rx_burst(port, adit_types::limits::BURST_MAX, &mut burst) == 0 {
+                continue;
+            }
+            let now = self.clock.ticks();
+            let mut others = 0;
+            for buf in &burst {
+                if !note(buf.data(), port, now, streams, run.second) {
+                    others += 1;
+                }
+            }
+            if others > 0 {
+                run.other_frames += others;
+                self.hear(port, &mut burst);
+            }
+            self.io.free_burst(&mut burst);
+        }
+    }
+
+    /// Hands frames that are no probe packets to the neighbors.
+    #[cold]
+    fn hear(&mut self, port: PortId, burst: &mut Burst<I::Buf>) {
+        for buf in burst.drain(..) {
+            if probe(buf.data()).is_none() {
+                self.neighbors.hear(&mut self.io, port, buf);
+            }
+        }
+    }
+}
+
+/// Time between the call and the first packet, for the memory to be touched.
+const START_DELAY_NS: u64 = 100_000;
+/// Bursts that are thrown away at most before a trial.
+const DISCARD_BURSTS_MAX: usize = 1 << 12;
+/// Turns of the loop between two looks of the outside.
+const LIVE_TURNS: u64 = 1 << 10;
+
+/// A millisecond, in which duplicates of the last packets may still come.
+fn ticks_short(hz: u64) -> u64 {
+    hz / 1000
+}
+
+impl Run {
+    #[inline]
+    fn turn(&mut self, now: u64, hz: u64) {
+        if now > self.last {
+            self.gap_max = self.gap_max.max(now - self.last);
+            self.last = now;
+        }
+        if now >= self.second_end {
+            self.second += 1;
+            self.second_end += hz;
+        }
+        debug_assert!(self.start <= self.last);
+    }
+}
+
+/// Counts a frame; false when it is no probe packet of this trial.
+#[inline]
+fn note<B>(frame: &[u8], port: PortId, now: u64, streams: &mut [Stream<B>], second: usize) -> bool
+where
+    B: PacketBuf,
+{
+    let Some(probe) = probe(frame) else { return false };
+    let stamp = probe.stamp;
+    let Some(stream) = streams.get_mut(usize::from(stamp.tag & 1)) else { return false };
+    if stream.tag != stamp.tag {
+        stream.tally.arrivals.foreign += 1;
+        return true;
+    }
+    let right_tunnel = match (stream.config.rx_teid, probe.teid) {
+        (Some(first), Some(teid)) => teid.0 == first.wrapping_add(stamp.session),
+        (Some(_), None) => false,
+        (None, _) => true,
+    };
+    if stream.config.rx != port || !right_tunnel {
+        stream.tally.arrivals.misdelivered += 1;
+        return true;
+    }
+    let numbered = stream.numbered();
+    stream.tally.note(stamp, time_units(now), frame.len(), numbered, second);
+    true
+}
+
+fn publish<B: PacketBuf>(live: &Live, streams: &[Stream<B>]) {
+    let sum = |figure: fn(&Stream<B>) -> u64| streams.iter().map(figure).sum();
+    live.sent.store(sum(|stream| stream.sending.sent), Ordering::Relaxed);
+    live.received.store(sum(|stream| stream.tally.arrivals.received), Ordering::Relaxed);
+}
+
+fn outcome<B>(stream: Stream<B>, timeline: bool) -> StreamOutcome {
+    let mut latency = Latency::new();
+    for second in &stream.tally.latency {
+        latency.merge(second);
+    }
+    StreamOutcome {
+        sending: stream.sending,
+        arrivals: stream.tally.arrivals,
+        latency,
+        seconds: if timeline { stream.tally.latency } else { Vec::new() },
+        lateness: stream.lateness,
+    }
+}

@@ -1,0 +1,144 @@
+//! The machine, as each report must name it.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+/// What a figure depends on besides the programs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Processor.
+    pub cpu: String,
+    /// Processors online.
+    pub cpus: u32,
+    /// Frequency of the time stamp counter. Unit: Hz.
+    pub tsc_hz: u64,
+    /// Kernel release.
+    pub kernel: String,
+    /// Kernel command line.
+    pub kernel_command_line: String,
+    /// Vulnerability and mitigation, as the kernel tells.
+    pub mitigations: BTreeMap<String, String>,
+    /// Hugepages reserved, by page size.
+    pub hugepages: BTreeMap<String, u64>,
+    /// Packet memory is on hugepages.
+    pub uses_hugepages: bool,
+    /// Memory. Unit: MiB.
+    pub memory_mib: u64,
+    /// DPDK's version.
+    pub dpdk: String,
+    /// Revision of the sources of this program.
+    pub git_revision: String,
+    /// Core of the tester, and those of the target where they are known.
+    pub core_map: BTreeMap<String, Vec<u16>>,
+}
+
+impl Machine {
+    /// Reads what the system tells.
+    #[must_use]
+    pub fn read() -> Self {
+        let cpuinfo = read("/proc/cpuinfo");
+        let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name"));
+        let cpu = model.map_or("unknown", |rest| rest.trim_start_matches(['\t', ' ', ':']));
+        let cpus = cpuinfo.lines().filter(|line| line.starts_with("processor")).count();
+        Self {
+            cpu: cpu.trim().to_owned(),
+            cpus: u32::try_from(cpus).unwrap_or_default(),
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            kernel_command_line: read("/proc/cmdline").trim().to_owned(),
+            mitigations: mitigations(),
+            hugepages: hugepages(),
+            memory_mib: memory_mib(),
+            git_revision: env!("ADIT_GIT_REVISION").to_owned(),
+            ..Self::default()
+        }
+    }
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+fn files(folder: &str) -> Vec<(String, std::path::PathBuf)> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path())).collect()
+}
+
+fn mitigations() -> BTreeMap<String, String> {
+    files("/sys/devices/system/cpu/vulnerabilities")
+        .into_iter()
+        .filter_map(|(name, path)| Some((name, fs::read_to_string(path).ok()?.trim().to_owned())))
+        .collect()
+}
+
+fn hugepages() -> BTreeMap<String, u64> {
+    files("/sys/kernel/mm/hugepages")
+        .into_iter()
+        .filter_map(|(name, path)| {
+            let count = fs::read_to_string(path.join("nr_hugepages")).ok()?.trim().parse().ok()?;
+            Some((name.trim_start_matches("hugepages-").to_owned(), count))
+        })
+        .collect()
+}
+
+fn memory_mib() -> u64 {
+    let text = read("/proc/meminfo");
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib: Option<u64> =
+        total.and_then(|rest| rest.split_whitespace().next()).and_then(|value| value.parse().ok());
+    kib.unwrap_or_default() / 1024
+}
+
+/// Time that the hypervisor gave to others, by processor. Unit: 10 ms.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Steal(BTreeMap<String, u64>);
+
+impl Steal {
+    /// Reads the counters.
+    #[must_use]
+    pub fn now() -> Self {
+        Self(Self::parse(&read("/proc/stat")))
+    }
+
+    fn parse(text: &str) -> BTreeMap<String, u64> {
+        text.lines()
+            .filter_map(|line| {
+                let mut fields = line.split_whitespace();
+                let cpu = fields.next()?.strip_prefix("cpu").filter(|name| !name.is_empty())?;
+                // user nice system idle iowait irq softirq steal
+                Some((cpu.to_owned(), fields.nth(7)?.parse().ok()?))
+            })
+            .collect()
+    }
+
+    /// What was stolen since `self`, by processor. Unit: ms.
+    #[must_use]
+    pub fn since_ms(&self, now: &Self) -> BTreeMap<String, u64> {
+        let since = |cpu: &String, ticks: &u64| {
+            let before = self.0.get(cpu).copied().unwrap_or(*ticks);
+            ticks.saturating_sub(before) * 10
+        };
+        now.0.iter().map(|(cpu, ticks)| (cpu.clone(), since(cpu, ticks))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machine_tells_what_every_linux_has() {
+        let machine = Machine::read();
+        assert!(machine.cpus >= 1 && machine.memory_mib > 100, "{machine:?}");
+        assert!(!machine.kernel.is_empty() && !machine.git_revision.is_empty());
+    }
+
+    #[test]
+    fn steal_is_the_difference_by_processor() {
+        let stat =
+            |steal: u32| format!("cpu  1 2 3 4 5 6 7 99\ncpu0 1 2 3 4 5 6 7 {steal} 0 0\nintr 5\n");
+        let (before, after) = (Steal(Steal::parse(&stat(3))), Steal(Steal::parse(&stat(8))));
+        assert_eq!(before.since_ms(&after), BTreeMap::from([("0".to_owned(), 50)]));
+    }
+}

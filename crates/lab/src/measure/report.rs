@@ -1,0 +1,241 @@
+//! What a report says, in the form that is written and read as JSON.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use super::bench::Bench;
+use super::machine::{Machine, Steal};
+use crate::engine::histogram::{CurvePoint, Latency, LatencySummary};
+use crate::engine::trial::{StreamOutcome, TrialOutcome};
+
+/// What every report begins with.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// `adit-lab` and its version.
+    pub tool: String,
+    /// The subcommand.
+    pub measurement: String,
+    /// False when it was interrupted: the results are those until then.
+    pub complete: bool,
+    /// The command line.
+    pub command: Vec<String>,
+    /// Start. Unit: seconds since 1970-01-01.
+    pub started_unix_s: u64,
+    /// The machine.
+    pub machine: Machine,
+    /// Time that the hypervisor gave to others during the run, by processor. Unit: ms.
+    pub steal_ms: BTreeMap<String, u64>,
+    /// What a reader must know before using a figure.
+    pub warnings: Vec<String>,
+}
+
+/// Begins a report and ends it.
+#[derive(Debug)]
+pub struct Recorder {
+    header: Header,
+    steal: Steal,
+}
+
+impl Recorder {
+    /// Notes machine and time.
+    #[must_use]
+    pub fn start(measurement: &str, bench: &Bench) -> Self {
+        let mut machine = Machine::read();
+        machine.dpdk = bench.eal().version();
+        machine.tsc_hz = bench.eal().tsc_hz();
+        machine.uses_hugepages = bench.eal().has_hugepages();
+        machine.core_map.insert("tester".to_owned(), vec![bench.core()]);
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_secs());
+        let header = Header {
+            tool: format!("adit-lab {}", env!("CARGO_PKG_VERSION")),
+            measurement: measurement.to_owned(),
+            complete: false,
+            command: std::env::args().collect(),
+            started_unix_s: unix,
+            machine,
+            ..Header::default()
+        };
+        Self { header, steal: Steal::now() }
+    }
+
+    /// Adds a warning, once.
+    pub fn warn(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        if !self.header.warnings.contains(&text) {
+            eprintln!("warning: {text}");
+            self.header.warnings.push(text);
+        }
+    }
+
+    /// Names the cores of a role.
+    pub fn cores(&mut self, role: &str, cores: &[u16]) {
+        self.header.machine.core_map.insert(role.to_owned(), cores.to_vec());
+    }
+
+    /// The header of the finished report.
+    #[must_use]
+    pub fn finish(mut self, complete: bool) -> Header {
+        self.header.complete = complete;
+        self.header.steal_ms = self.steal.since_ms(&Steal::now());
+        let stolen: u64 = self.header.steal_ms.values().sum();
+        if stolen > 0 {
+            self.warn(format!("the hypervisor took {stolen} ms of CPU time during the run"));
+        }
+        self.header
+    }
+}
+
+/// One stream of one trial.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct StreamReport {
+    /// `uplink`, `downlink`, or the ports.
+    pub name: String,
+    /// Packets that should have come: sent, and not taken by the target.
+    pub offered: u64,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets that the target's queue did not take in time; lost.
+    pub refused: u64,
+    /// Packets that the tester itself could not send in time; not lost, but the rate was less.
+    pub missed: u64,
+    /// Packets that came, each counted once.
+    pub received: u64,
+    /// Packets that did not come.
+    pub lost: u64,
+    /// Further copies.
+    pub duplicates: u64,
+    /// Packets behind one with a higher number.
+    pub reordered: u64,
+    /// The farthest that one lay behind. Unit: packets.
+    pub reorder_extent_max: u64,
+    /// Packets that came after a million others; counted as lost.
+    pub too_late: u64,
+    /// Packets on another port or in another tunnel than theirs.
+    pub misdelivered: u64,
+    /// Packets of another trial or of a number that was never sent.
+    pub foreign: u64,
+    /// Octets of the frames that came.
+    pub bytes_received: u64,
+    /// Latency from the intended send time.
+    pub latency: LatencySummary,
+    /// How late bursts left behind their schedule: the tester's own error.
+    pub lateness: LatencySummary,
+    /// Percentile curve of the latency, in trials with a timeline.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub curve: Vec<CurvePoint>,
+    /// Second by second, in trials with a timeline.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub timeline: Vec<SecondReport>,
+}
+
+/// One second of one stream.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SecondReport {
+    /// Packets that came.
+    pub received: u64,
+    /// Latency of those.
+    pub latency: LatencySummary,
+}
+
+/// One trial.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct TrialReport {
+    /// Rate that was asked for over all streams; `None` for the maximum. Unit: packets per second.
+    pub rate_pps: Option<u64>,
+    /// How long packets were sent. Unit: ns.
+    pub duration_ns: u64,
+    /// Offered over all streams. Unit: packets per second.
+    pub offered_pps: u64,
+    /// Received over all streams. Unit: packets per second.
+    pub received_pps: u64,
+    /// Share of the offered packets that did not come. Unit: parts per billion.
+    pub loss_ppb: u64,
+    /// The longest time in which the tester did not run. Unit: ns.
+    pub gap_ns_max: u64,
+    /// Frames that were no probe packets of the trial, such as ARP.
+    pub other_frames: u64,
+    /// The tester could not keep the rate; the trial says nothing about the target.
+    pub tester_limited: bool,
+    /// The streams.
+    pub streams: Vec<StreamReport>,
+}
+
+impl StreamReport {
+    fn new(name: &str, outcome: &StreamOutcome, hz: u64) -> Self {
+        let (sending, arrivals) = (&outcome.sending, &outcome.arrivals);
+        let second = |latency: &Latency| {
+            let latency = latency.summary(hz);
+            SecondReport { received: latency.count, latency }
+        };
+        let timeline: Vec<SecondReport> = outcome.seconds.iter().map(second).collect();
+        Self {
+            name: name.to_owned(),
+            offered: outcome.offered(),
+            sent: sending.sent,
+            refused: sending.refused,
+            missed: sending.missed,
+            received: arrivals.received,
+            lost: outcome.lost(),
+            duplicates: arrivals.duplicates,
+            reordered: arrivals.reordered,
+            reorder_extent_max: arrivals.reorder_extent_max,
+            too_late: arrivals.too_late,
+            misdelivered: arrivals.misdelivered,
+            foreign: arrivals.foreign,
+            bytes_received: arrivals.bytes,
+            latency: outcome.latency.summary(hz),
+            lateness: outcome.lateness.summary(hz),
+            curve: if timeline.is_empty() { Vec::new() } else { outcome.latency.curve(hz) },
+            timeline,
+        }
+    }
+}
+
+impl TrialReport {
+    /// The report of a trial whose streams have these names.
+    #[must_use]
+    pub fn new(rate_pps: Option<u64>, names: &[&str], outcome: &TrialOutcome, hz: u64) -> Self {
+        let offered = outcome.sum(StreamOutcome::offered);
+        let missed = outcome.sum(|stream| stream.sending.missed);
+        let names = names.iter().copied().chain(std::iter::repeat("stream"));
+        Self {
+            rate_pps,
+            duration_ns: outcome.sending_ns,
+            offered_pps: outcome.pps(offered),
+            received_pps: outcome.pps(outcome.sum(|stream| stream.arrivals.received)),
+            loss_ppb: outcome.loss_ppb(),
+            gap_ns_max: outcome.gap_ns_max,
+            other_frames: outcome.other_frames,
+            tester_limited: missed > offered / MISSED_SHARE_MAX,
+            streams: outcome
+                .streams
+                .iter()
+                .zip(names)
+                .map(|(stream, name)| StreamReport::new(name, stream, hz))
+                .collect(),
+        }
+    }
+}
+
+/// A trial in which the tester missed more than one in this many says nothing about the target.
+const MISSED_SHARE_MAX: u64 = 1000;
+
+/// Writes a report: to `out`, and to standard output as JSON when asked for.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write<T: Serialize>(report: &T, json: bool, out: Option<&Path>) -> Result<()> {
+    let text = serde_json::to_string_pretty(report).context("write the report as JSON")?;
+    if let Some(path) = out {
+        std::fs::write(path, format!("{text}\n"))
+            .with_context(|| format!("write the report to {}", path.display()))?;
+    }
+    if json {
+        println!("{text}");
+    }
+    Ok(())
+}

@@ -1,0 +1,444 @@
+//! `adit-lab selftest`: what the tester itself can do and gets wrong, on ports back to back in one
+//! process, and whether it finds faults that were planted.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use adit_dpdk::{Port, WorkerIo};
+use adit_types::{MacAddr, PortId, Qfi, VlanId};
+use adit_wire::PduSessionContainer;
+use anyhow::{Result, anyhow};
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use super::bench::{Bench, BenchArguments, memif_socket, on_core, wait_for_links};
+use super::progress::mpps;
+use super::report::{Header, Recorder, TrialReport, write};
+use crate::engine::clock::{Clock, TscClock};
+use crate::engine::fault::{DELAY_NS, Fault, Forwarder};
+use crate::engine::frame::{Endpoints, Form, Inner, Template, Tunnel};
+use crate::engine::neighbor::Neighbors;
+use crate::engine::pacer::Rate;
+use crate::engine::plan::{Order, PlanConfig, draw};
+use crate::engine::stream::StreamConfig;
+use crate::engine::trial::{Engine, Live, StreamOutcome, TrialConfig, TrialOutcome};
+use crate::stop::{Interrupted, Stop};
+
+/// Sessions of the self test.
+const SESSIONS: usize = 100_000;
+/// Rate of the look at time stamps. Unit: packets per second and stream.
+const QUIET_PPS: u64 = 50_000;
+/// Rate at which faults are planted, unless the tester's ceiling is lower. Unit: packets per second
+/// and stream.
+const FAULT_PPS: u64 = 100_000;
+const LINK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Which ports are joined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Wire {
+    /// Two memif ports of this process, joined: the ceiling for targets on memif.
+    Memif,
+    /// Two rings: no driver to speak of.
+    Ring,
+}
+
+/// Options of `adit-lab selftest`.
+#[derive(Debug, clap::Args)]
+pub struct SelftestArguments {
+    #[command(flatten)]
+    bench: BenchArguments,
+    /// What joins the ports.
+    #[arg(long, value_enum, default_value_t = Wire::Memif)]
+    wire: Wire,
+    /// Length of each trial, in seconds.
+    #[arg(long, value_name = "S", default_value_t = 2,
+        value_parser = clap::value_parser!(u64).range(1..=3600))]
+    duration: u64,
+    /// Length of the UEs' IP packets.
+    #[arg(long, value_name = "BYTES", default_value_t = 64)]
+    size: usize,
+    /// Plant faults in a forwarder between the ports, on a second core.
+    #[arg(long)]
+    faults: bool,
+    /// One packet in this many meets a fault.
+    #[arg(long, value_name = "N", default_value_t = 10_000,
+        value_parser = clap::value_parser!(u64).range(2..))]
+    one_in: u64,
+    /// Print the report as JSON; progress goes to standard error.
+    #[arg(long)]
+    json: bool,
+    /// Write the report to this file too.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// A planted fault and what was found of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FaultReport {
+    /// The fault; `none` is the forwarder alone.
+    pub fault: String,
+    /// Packets that met it.
+    pub planted: u64,
+    /// Packets in which it was found.
+    pub found: u64,
+    /// The trial.
+    pub trial: TrialReport,
+}
+
+/// The report of a self test.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SelftestReport {
+    /// Machine, time, warnings.
+    #[serde(flatten)]
+    pub header: Header,
+    /// What joined the ports.
+    pub wire: Wire,
+    /// Length of the UEs' IP packets.
+    pub inner_len: usize,
+    /// Packets per second that one core sends and receives at once.
+    pub ceiling_pps: u64,
+    /// The trial of the ceiling.
+    pub ceiling: Option<TrialReport>,
+    /// The trial at a low rate: its latency is the tester's own time stamp error.
+    pub quiet: Option<TrialReport>,
+    /// The trial at half the ceiling: its loss is the tester's own.
+    pub half: Option<TrialReport>,
+    /// The planted faults.
+    pub faults: Vec<FaultReport>,
+    /// Every check held.
+    pub passed: bool,
+}
+
+/// Runs the self test. True when every check held.
+///
+/// # Errors
+/// The ports cannot be opened; [`Interrupted`].
+pub fn run(arguments: &SelftestArguments, stop: &Stop) -> Result<bool> {
+    let wires = devices(arguments.wire, arguments.faults);
+    let devices: Vec<&str> = wires.iter().map(String::as_str).collect();
+    let bench = Bench::start(&arguments.bench, &devices)?;
+    let mut recorder = Recorder::start("selftest", &bench);
+    let mut report = SelftestReport {
+        header: Header::default(),
+        wire: arguments.wire,
+        inner_len: arguments.size,
+        ceiling_pps: 0,
+        ceiling: None,
+        quiet: None,
+        half: None,
+        faults: Vec::new(),
+        passed: false,
+    };
+    let live = Live::default();
+    {
+        let (ports, mut engine) = back_to_back(&bench, arguments, &wires, stop)?;
+        bench.on_tester(&live, "selftest", || {
+            measure(&mut engine, arguments, &live, &mut report, stop);
+            Ok(())
+        })?;
+        drop(engine);
+        drop(ports);
+    }
+    if arguments.faults && !stop.is_raised() {
+        plant(&bench, arguments, &wires, &live, &mut recorder, &mut report, stop)?;
+    }
+    report.passed = judge(&report, &mut recorder);
+    let complete = !stop.is_raised();
+    report.header = recorder.finish(complete);
+    write(&report, arguments.json, arguments.out.as_deref())?;
+    if !arguments.json {
+        print(&report);
+    }
+    if complete { Ok(report.passed) } else { Err(Interrupted.into()) }
+}
+
+/// Device strings: the pair of the bench, then the two pairs around the forwarder.
+fn devices(wire: Wire, faults: bool) -> Vec<String> {
+    if wire == Wire::Ring && !faults {
+        return vec!["net_ring0".to_owned(), "net_ring1".to_owned()];
+    }
+    let pairs = if faults { 3 } else { 1 };
+    let pair = |pair: usize| {
+        let socket = memif_socket(&format!("self{pair}"));
+        let end =
+            |index: usize, role: &str| format!("net_memif{index},role={role},id=0,socket={socket}");
+        [end(2 * pair, "server"), end(2 * pair + 1, "client")]
+    };
+    (0..pairs).flat_map(pair).collect()
+}
+
+type DpdkEngine = Engine<WorkerIo, TscClock>;
+
+/// An engine on two ports that are joined.
+fn back_to_back(
+    bench: &Bench,
+    arguments: &SelftestArguments,
+    devices: &[String],
+    stop: &Stop,
+) -> Result<(Vec<Port>, DpdkEngine)> {
+    let names: Vec<&str> = match arguments.wire {
+        Wire::Ring => vec!["net_ring0", "net_ring1"],
+        Wire::Memif => devices.iter().take(2).map(String::as_str).collect(),
+    };
+    let (ports, io) = open(bench, &names, stop)?;
+    // A ring gives back on the port what was sent on it.
+    let cross = arguments.wire == Wire::Memif;
+    let streams = streams(arguments.size, cross)?;
+    Ok((ports, Engine::new(io, bench.clock(), Neighbors::default(), streams)))
+}
+
+fn open(bench: &Bench, names: &[&str], stop: &Stop) -> Result<(Vec<Port>, WorkerIo)> {
+    let (mut ports, mut queues) = (Vec::new(), Vec::new());
+    for name in names {
+        let (port, queue) = bench.open(name)?;
+        ports.push(port);
+        queues.push(queue);
+    }
+    let named: Vec<(&str, &Port)> = names.iter().copied().zip(&ports).collect();
+    wait_for_links(&named, LINK_TIMEOUT, stop, || Ok(()))?;
+    Ok((ports, WorkerIo::new(queues, bench.pool())))
+}
+
+/// Uplink from port 0, downlink from port 1.
+fn streams(size: usize, cross: bool) -> Result<Vec<StreamConfig>> {
+    let teids: Vec<u32> = (1u32..).take(SESSIONS).collect();
+    let plan = draw(&PlanConfig {
+        teids: &teids,
+        gnbs: &[Ipv4Addr::new(192, 0, 2, 1)],
+        source_ports: 1,
+        weights: &[1],
+        order: Order::Random,
+        seed: 1,
+    });
+    let plan: Arc<[_]> = plan.into();
+    let stream = |uplink: bool| -> Result<StreamConfig> {
+        let psc = Qfi::new(9).map(PduSessionContainer::uplink);
+        let form = Form {
+            src_mac: MacAddr([2, 0, 0, 0, 0, 1]),
+            dst_mac: MacAddr([2, 0, 0, 0, 0, 2]),
+            vlan: VlanId::UNTAGGED,
+            tunnel: uplink.then_some(Tunnel { upf: Ipv4Addr::new(192, 0, 2, 2), psc }),
+            uplink,
+            inner: Inner::Udp4,
+            endpoints: Endpoints {
+                ue_v4: Ipv4Addr::new(10, 0, 0, 1),
+                ue_v6: Ipv6Addr::UNSPECIFIED,
+                server_v4: Ipv4Addr::new(198, 51, 100, 1),
+                server_v6: Ipv6Addr::UNSPECIFIED,
+            },
+        };
+        let (tx, other) = if uplink { (PortId(0), PortId(1)) } else { (PortId(1), PortId(0)) };
+        Ok(StreamConfig {
+            tx,
+            rx: if cross { other } else { tx },
+            templates: vec![Template::new(&form, size)?].into(),
+            plan: Arc::clone(&plan),
+            rx_teid: uplink.then_some(1),
+        })
+    };
+    Ok(vec![stream(true)?, stream(false)?])
+}
+
+const NAMES: [&str; 2] = ["uplink", "downlink"];
+
+fn trial_config(duration_s: u64, rate: Rate) -> TrialConfig {
+    TrialConfig {
+        rates: vec![rate; 2],
+        duration_ns: duration_s * 1_000_000_000,
+        drain_ns: 2_000_000_000,
+        late_max_ns: 10_000_000,
+        burst: 32,
+        timeline: false,
+    }
+}
+
+fn measure(
+    engine: &mut DpdkEngine,
+    arguments: &SelftestArguments,
+    live: &Live,
+    report: &mut SelftestReport,
+    stop: &Stop,
+) {
+    let mut trial = |rate: Rate| {
+        let hz = engine.clock.hz();
+        let pps = match rate {
+            Rate::Max => None,
+            Rate::Pps(pps) => Some(2 * pps),
+        };
+        live.rate_pps.store(pps.unwrap_or_default(), Ordering::Relaxed);
+        let outcome = engine.run(&trial_config(arguments.duration, rate), live, stop);
+        TrialReport::new(pps, &NAMES, &outcome, hz)
+    };
+    let ceiling = trial(Rate::Max);
+    report.ceiling_pps = ceiling.received_pps;
+    report.ceiling = Some(ceiling);
+    if stop.is_raised() {
+        return;
+    }
+    report.quiet = Some(trial(Rate::Pps(QUIET_PPS)));
+    if stop.is_raised() {
+        return;
+    }
+    report.half = Some(trial(Rate::Pps(report.ceiling_pps / 4)));
+}
+
+/// Runs one trial with each fault in a forwarder between two memif pairs.
+fn plant(
+    bench: &Bench,
+    arguments: &SelftestArguments,
+    devices: &[String],
+    live: &Live,
+    recorder: &mut Recorder,
+    report: &mut SelftestReport,
+    stop: &Stop,
+) -> Result<()> {
+    let name = |index: usize| devices.get(index).map_or("", String::as_str);
+    let target_core = bench.other_core().unwrap_or_else(|| {
+        recorder.warn("tester and forwarder shared a core: there is only one");
+        bench.core()
+    });
+    recorder.cores("forwarder", &[target_core]);
+    // Pair 1 is tester port 0 to forwarder port 0, pair 2 the same with port 1; every other end
+    // listens first.
+    let (ports, queues): (Vec<Port>, Vec<_>) = [2, 3, 4, 5]
+        .iter()
+        .map(|index| bench.open(name(*index)))
+        .collect::<Result<Vec<_>>>()?
+        .into_iter()
+        .unzip();
+    let named: Vec<(&str, &Port)> = (2..6).map(name).zip(&ports).collect();
+    wait_for_links(&named, LINK_TIMEOUT, stop, || Ok(()))?;
+    let mut queues = queues.into_iter();
+    let mut take = || queues.next().ok_or_else(|| anyhow!("a port is missing"));
+    let (tester_0, target_0, tester_1, target_1) = (take()?, take()?, take()?, take()?);
+    let io = WorkerIo::new(vec![tester_0, tester_1], bench.pool());
+    let streams = streams(arguments.size, true)?;
+    let mut engine = Engine::new(io, bench.clock(), Neighbors::default(), streams);
+    let target_io = WorkerIo::new(vec![target_0, target_1], bench.pool());
+    let mut clock = bench.clock();
+    let delay = clock.ticks_of_ns(DELAY_NS);
+    let mut forwarder = Forwarder::new(target_io, None, arguments.one_in, delay);
+    let faults =
+        [None, Some(Fault::Drop), Some(Fault::Duplicate), Some(Fault::Reorder), Some(Fault::Delay)];
+    let rate = Rate::Pps(FAULT_PPS.min(report.ceiling_pps / 8));
+    for fault in faults {
+        if stop.is_raised() {
+            break;
+        }
+        forwarder.plant(fault);
+        let done = AtomicBool::new(false);
+        let outcome = std::thread::scope(|scope| -> Result<TrialOutcome> {
+            let target = scope.spawn(|| {
+                on_core(bench.eal(), target_core, || {
+                    while !done.load(Ordering::Relaxed) {
+                        forwarder.step(clock.ticks());
+                    }
+                    Ok(())
+                })
+            });
+            let config = trial_config(arguments.duration, rate);
+            let what = format!("selftest, fault {}", fault_name(fault));
+            let outcome = bench.on_tester(live, &what, || Ok(engine.run(&config, live, stop)));
+            done.store(true, Ordering::Relaxed);
+            target.join().map_err(|_| anyhow!("the forwarder's thread panicked"))??;
+            outcome
+        })?;
+        let pps = if let Rate::Pps(pps) = rate { Some(2 * pps) } else { None };
+        report.faults.push(FaultReport {
+            fault: fault_name(fault).to_owned(),
+            planted: forwarder.met(),
+            found: found(fault, &outcome, engine.clock.hz()),
+            trial: TrialReport::new(pps, &NAMES, &outcome, engine.clock.hz()),
+        });
+    }
+    drop((engine, forwarder));
+    Ok(())
+}
+
+fn fault_name(fault: Option<Fault>) -> &'static str {
+    match fault {
+        None => "none",
+        Some(Fault::Drop) => "drop",
+        Some(Fault::Duplicate) => "duplicate",
+        Some(Fault::Reorder) => "reorder",
+        Some(Fault::Delay) => "delay",
+    }
+}
+
+/// Packets in which the figures show the fault.
+fn found(fault: Option<Fault>, outcome: &TrialOutcome, hz: u64) -> u64 {
+    match fault {
+        None => outcome.sum(|s| s.lost() + s.arrivals.duplicates + s.arrivals.reordered),
+        Some(Fault::Drop) => outcome.sum(StreamOutcome::lost),
+        Some(Fault::Duplicate) => outcome.sum(|stream| stream.arrivals.duplicates),
+        Some(Fault::Reorder) => outcome.sum(|stream| stream.arrivals.reordered),
+        // The delayed packets are overtaken, and the longest latency shows the delay.
+        Some(Fault::Delay) => outcome.sum(|stream| {
+            let is_slow = stream.latency.summary(hz).max_ns >= DELAY_NS;
+            if is_slow { stream.arrivals.reordered } else { 0 }
+        }),
+    }
+}
+
+/// True when every check held; says which did not.
+fn judge(report: &SelftestReport, recorder: &mut Recorder) -> bool {
+    let mut passed = report.ceiling_pps > 0;
+    for trial in report.quiet.iter().chain(&report.half) {
+        let lost: u64 = trial.streams.iter().map(|stream| stream.lost).sum();
+        if lost > 0 && !trial.tester_limited {
+            recorder.warn(format!(
+                "the tester itself lost {lost} packets at {}",
+                mpps(trial.rate_pps.unwrap_or_default())
+            ));
+            passed = false;
+        }
+        if trial.tester_limited {
+            recorder.warn(format!(
+                "the tester could not keep {}: its core was taken away for up to {} µs",
+                mpps(trial.rate_pps.unwrap_or_default()),
+                trial.gap_ns_max / 1000
+            ));
+        }
+    }
+    for fault in &report.faults {
+        // The last packet of a stream has nothing behind it that could overtake it.
+        let slack = if matches!(&*fault.fault, "reorder" | "delay") { 2 } else { 0 };
+        if fault.planted.abs_diff(fault.found) > slack {
+            recorder.warn(format!(
+                "fault {}: {} planted, {} found",
+                fault.fault, fault.planted, fault.found
+            ));
+            passed = false;
+        }
+    }
+    passed
+}
+
+fn print(report: &SelftestReport) {
+    println!("ceiling      {} (one core sends and receives)", mpps(report.ceiling_pps));
+    if let Some(quiet) = &report.quiet {
+        for stream in &quiet.streams {
+            let (own, late) = (&stream.latency, &stream.lateness);
+            println!(
+                "time stamps  {}: min {} ns, p50 {} ns, p99.9 {} ns, max {} ns; sends p99.9 {} ns late",
+                stream.name, own.min_ns, own.p50_ns, own.p99_9_ns, own.max_ns, late.p99_9_ns
+            );
+        }
+    }
+    if let Some(half) = &report.half {
+        let lost: u64 = half.streams.iter().map(|stream| stream.lost).sum();
+        let sent: u64 = half.streams.iter().map(|stream| stream.sent).sum();
+        println!("loss floor   {lost} of {sent} packets at {}", mpps(half.offered_pps));
+    }
+    for fault in &report.faults {
+        println!("fault        {}: {} planted, {} found", fault.fault, fault.planted, fault.found);
+    }
+    for warning in &report.header.warnings {
+        println!("warning      {warning}");
+    }
+    println!("{}", if report.passed { "passed" } else { "failed" });
+}
