@@ -10,7 +10,7 @@ use adit_wire::EtherType;
 use adit_wire::arp::{ArpOperation, ArpPacket};
 use adit_wire::checksum::ipv4_header;
 use adit_wire::ethernet::EthernetHeader;
-use adit_wire::gtpu::{ECHO_RESPONSE_LEN, MessageType, UDP_PORT, emit_echo_response};
+use adit_wire::gtpu::{ECHO_RESPONSE_LEN_MAX, MessageType, UDP_PORT, emit_echo_response};
 use adit_wire::parse_gtpu;
 
 /// Octets of Ethernet, IPv4 without options and UDP.
@@ -125,7 +125,9 @@ fn echo_response<B: PacketBuf>(buf: &mut B) -> bool {
     let Some(sequence) = sequence.map(|gtpu| gtpu.sequence.unwrap_or_default()) else {
         return false;
     };
-    let len = HEADERS_LEN + ECHO_RESPONSE_LEN;
+    let mut message = [0; ECHO_RESPONSE_LEN_MAX];
+    let Ok(message_len) = emit_echo_response(&mut message, sequence, None) else { return false };
+    let len = HEADERS_LEN + message_len;
     let have = buf.data().len();
     let fits = if have > len {
         buf.truncate(len)
@@ -144,8 +146,10 @@ fn echo_response<B: PacketBuf>(buf: &mut B) -> bool {
     swap(0, 6, 6);
     swap(26, 30, 4);
     swap(34, 36, 2);
-    let Some((headers, message)) = out.split_at_mut_checked(HEADERS_LEN) else { return false };
-    let Ok(message_len) = emit_echo_response(message, sequence) else { return false };
+    let Some((headers, room)) = out.split_at_mut_checked(HEADERS_LEN) else { return false };
+    for (slot, octet) in room.iter_mut().zip(message) {
+        *slot = octet;
+    }
     let udp_len = u16::try_from(8 + message_len).unwrap_or(u16::MAX);
     let Some((_, ip)) = headers.split_at_mut_checked(14) else { return false };
     let [_, _, hi, lo, ..] = ip else { return false };
@@ -212,7 +216,7 @@ mod tests {
         };
         Ipv4Header::new(&fields).emit(&mut frame[14..]).unwrap();
         adit_wire::udp::UdpHeader::new(2152, 2152, 20, 0).emit(&mut frame[34..]).unwrap();
-        emit_echo_request(&mut frame[HEADERS_LEN..], 0x1234).unwrap();
+        emit_echo_request(&mut frame[HEADERS_LEN..], 0x1234, None).unwrap();
         let mut buf = io.alloc().unwrap();
         buf.append(frame.len()).unwrap().copy_from_slice(&frame);
         neighbors.hear(&mut io, PORT, buf);
