@@ -3,8 +3,8 @@
 #![deny(unsafe_code)]
 
 mod adit_process;
+mod control;
 mod demo;
-#[allow(dead_code, reason = "sessions of a UPF are not driven yet")]
 mod engine;
 mod gnb;
 mod inbox;
@@ -40,6 +40,12 @@ enum Command {
     Scenario(ScenarioArguments),
     /// Measure the tester itself: its ceiling, its time stamps, its own loss.
     Selftest(measure::selftest::SelftestArguments),
+    /// Find the highest loss-free rate, the 0.5 %-loss rate and the maximum rate of a target.
+    Throughput(Box<measure::throughput::ThroughputArguments>),
+    /// Measure the distribution of the latency of a target at given rates.
+    Latency(Box<measure::latency::LatencyArguments>),
+    /// Compare the figures of two reports.
+    Compare(measure::compare::CompareArguments),
 }
 
 /// Options of `adit-lab scenario`.
@@ -101,6 +107,9 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(arguments, &stop),
         Command::Scenario(arguments) => scenario::run(arguments, &stop),
         Command::Selftest(arguments) => measure::selftest::run(arguments, &stop),
+        Command::Throughput(arguments) => measure::throughput::run(arguments, &stop),
+        Command::Latency(arguments) => measure::latency::run(arguments, &stop),
+        Command::Compare(arguments) => measure::compare::run(arguments),
     });
     match result {
         Ok(true) => ExitCode::SUCCESS,

@@ -44,6 +44,12 @@ impl Process {
         Ok(Self { name: name.to_owned(), child, ended: None })
     }
 
+    /// The process identifier.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The exit status if the child has ended.
     ///
     /// # Errors

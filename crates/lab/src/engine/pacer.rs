@@ -69,6 +69,12 @@ impl Schedule {
         count
     }
 
+    /// True for [`Rate::Max`].
+    #[must_use]
+    pub fn is_unpaced(&self) -> bool {
+        self.interval == 0
+    }
+
     /// True when nothing will be due any more.
     #[must_use]
     pub fn is_over(&self, now: u64) -> bool {

@@ -168,9 +168,11 @@ impl<B: PacketBuf> Stream<B> {
         }
     }
 
-    /// Gives up what the port did not take.
+    /// Gives up what the port did not take. Without a pace it was not due yet.
     pub fn abandon(&mut self) {
-        self.sending.refused += self.pending.len() as u64;
+        if !self.schedule.is_unpaced() {
+            self.sending.refused += self.pending.len() as u64;
+        }
         self.pending.clear();
     }
 }

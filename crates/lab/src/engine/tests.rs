@@ -139,7 +139,8 @@ fn streams() -> Vec<StreamConfig> {
 }
 
 fn run(wires: Wires, clock: VirtualClock, rates: &[Rate], ms: u64, stop: &Stop) -> TrialOutcome {
-    let mut engine = Engine::new(wires, clock, Neighbors::default(), streams());
+    let mut engine = Engine::new(wires, clock, Neighbors::default(), 2);
+    engine.set_streams(streams());
     let config = TrialConfig {
         rates: rates.to_vec(),
         duration_ns: ms * 1_000_000,

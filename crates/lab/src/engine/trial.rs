@@ -120,6 +120,7 @@ pub struct Engine<I: PacketIo, C> {
     pub clock: C,
     /// Speaks ARP and echo.
     pub neighbors: Neighbors,
+    ports: Vec<PortId>,
     streams: Vec<StreamConfig>,
     trial: u8,
 }
@@ -135,10 +136,21 @@ struct Run {
 }
 
 impl<I: PacketIo, C: Clock> Engine<I, C> {
-    /// An engine of at most two streams.
+    /// An engine on the ports 0 to `port_count - 1`, without streams.
     #[must_use]
-    pub fn new(io: I, clock: C, neighbors: Neighbors, streams: Vec<StreamConfig>) -> Self {
-        Self { io, clock, neighbors, streams, trial: 0 }
+    pub fn new(io: I, clock: C, neighbors: Neighbors, port_count: usize) -> Self {
+        let ports = (0..).map(PortId).take(port_count).collect();
+        Self { io, clock, neighbors, ports, streams: Vec::new(), trial: 0 }
+    }
+
+    /// Replaces the streams, two at most.
+    pub fn set_streams(&mut self, streams: Vec<StreamConfig>) {
+        self.streams = streams;
+    }
+
+    /// Answers what waits on the ports, and throws probe packets away.
+    pub fn serve(&mut self) {
+        self.discard_received();
     }
 
     /// Runs one trial. Ends early when `stop` is raised; the outcome says so.
@@ -159,7 +171,7 @@ impl<I: PacketIo, C: Clock> Engine<I, C> {
         let second_end = if config.timeline { start + hz } else { u64::MAX };
         let mut run =
             Run { start, second: 0, second_end, gap_max: 0, last: start, other_frames: 0 };
-        let ports = self.rx_ports();
+        let ports = self.ports.clone();
         let mut sending_end = None;
         let mut complete = true;
         for turn in 0u64.. {
@@ -224,7 +236,7 @@ impl<I: PacketIo, C: Clock> Engine<I, C> {
     /// Empties the receive queues of what came before.
     fn discard_received(&mut self) {
         let mut burst = Burst::new();
-        for port in self.rx_ports() {
+        for port in self.ports.clone() {
             for _ in 0..DISCARD_BURSTS_MAX {
                 if self.io.rx_burst(port, adit_types::limits::BURST_MAX, &mut burst) == 0 {
                     break;
@@ -236,17 +248,6 @@ impl<I: PacketIo, C: Clock> Engine<I, C> {
                 }
             }
         }
-    }
-
-    /// Ports on which anything may arrive, each once.
-    fn rx_ports(&self) -> arrayvec::ArrayVec<PortId, 4> {
-        let mut ports = arrayvec::ArrayVec::new();
-        for port in self.streams.iter().flat_map(|stream| [stream.rx, stream.tx]) {
-            if !ports.contains(&port) && !ports.is_full() {
-                ports.push(port);
-            }
-        }
-        ports
     }
 
     /// Receives one burst of each port.

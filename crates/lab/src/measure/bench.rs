@@ -8,7 +8,7 @@ use adit_dpdk::{
     pin_current_thread, register_thread,
 };
 use anyhow::{Context, Result, anyhow, bail};
-use rustix::thread::{CpuSet, sched_getaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::progress;
 use crate::engine::clock::TscClock;
@@ -140,6 +140,20 @@ impl Bench {
     #[must_use]
     pub fn core(&self) -> u16 {
         self.arguments.core.or_else(|| self.cores.first().copied()).unwrap_or(0)
+    }
+
+    /// Runs `work` with this thread allowed on every core of the process, as a child that is started
+    /// by it will be; afterwards it is confined again.
+    ///
+    /// # Errors
+    /// Those of `work`; the kernel refuses.
+    pub fn on_all_cores<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let mut set = CpuSet::new();
+        self.cores.iter().for_each(|core| set.set(usize::from(*core)));
+        sched_setaffinity(None, &set).context("widen the affinity of this thread")?;
+        let result = work();
+        pin_current_thread(self.core()).map_err(|error| environment(error.to_string()))?;
+        result
     }
 
     /// A core of the process that is not the tester's, if there is one.

@@ -2,7 +2,14 @@
 //! and how it is told.
 
 pub mod bench;
+pub mod compare;
+pub mod latency;
 pub mod machine;
 pub mod progress;
 pub mod report;
+pub mod rig;
+pub mod search;
 pub mod selftest;
+pub mod target;
+pub mod throughput;
+pub mod traffic;

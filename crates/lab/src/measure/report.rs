@@ -33,6 +33,41 @@ pub struct Header {
     pub warnings: Vec<String>,
 }
 
+/// A figure of a report, from one run or several.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Figure {
+    /// What it is; equal in reports of equal measurements.
+    pub name: String,
+    /// Its unit.
+    pub unit: String,
+    /// Median of the runs.
+    pub median: u64,
+    /// Lowest of the runs.
+    pub min: u64,
+    /// Highest of the runs.
+    pub max: u64,
+    /// How many runs.
+    pub runs: usize,
+}
+
+impl Figure {
+    /// The figure of these runs.
+    #[must_use]
+    pub fn of(name: &str, unit: &str, values: &[u64]) -> Self {
+        let mut sorted = values.to_vec();
+        sorted.sort_unstable();
+        let at = |index: usize| sorted.get(index).copied().unwrap_or(0);
+        Self {
+            name: name.to_owned(),
+            unit: unit.to_owned(),
+            median: at(sorted.len() / 2),
+            min: at(0),
+            max: at(sorted.len().saturating_sub(1)),
+            runs: sorted.len(),
+        }
+    }
+}
+
 /// Begins a report and ends it.
 #[derive(Debug)]
 pub struct Recorder {
@@ -238,4 +273,57 @@ pub fn write<T: Serialize>(report: &T, json: bool, out: Option<&Path>) -> Result
         println!("{text}");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::stream::Sending;
+    use crate::engine::tally::Arrivals;
+
+    fn outcome(sent: u64, refused: u64, missed: u64, received: u64) -> TrialOutcome {
+        let stream = StreamOutcome {
+            sending: Sending { sent, refused, missed, bytes: 0 },
+            arrivals: Arrivals { received, ..Arrivals::default() },
+            latency: Latency::new(),
+            seconds: Vec::new(),
+            lateness: Latency::new(),
+        };
+        TrialOutcome {
+            streams: vec![stream],
+            sending_ns: 2_000_000_000,
+            gap_ns_max: 0,
+            other_frames: 0,
+            complete: true,
+        }
+    }
+
+    #[test]
+    fn trial_report_counts_refused_as_lost_and_missed_as_the_testers() {
+        let trial = TrialReport::new(Some(1000), &["uplink"], &outcome(1900, 100, 0, 1900), 1);
+        assert_eq!((trial.offered_pps, trial.received_pps), (1000, 950));
+        assert_eq!((trial.loss_ppb, trial.tester_limited), (50_000_000, false));
+        let trial = TrialReport::new(Some(1000), &["uplink"], &outcome(1900, 0, 100, 1900), 1);
+        assert_eq!((trial.loss_ppb, trial.tester_limited), (0, true));
+    }
+
+    #[test]
+    fn trial_report_reads_back_from_its_json_with_units_in_its_keys() {
+        let trial = TrialReport::new(None, &["uplink"], &outcome(10, 0, 0, 9), 1);
+        let json = serde_json::to_value(&trial).unwrap();
+        for key in ["rate_pps", "duration_ns", "offered_pps", "loss_ppb", "streams"] {
+            assert!(json.get(key).is_some(), "{key}");
+        }
+        for key in ["lost", "duplicates", "reordered", "latency", "lateness"] {
+            assert!(json["streams"][0].get(key).is_some(), "{key}");
+        }
+        assert!(json["streams"][0]["latency"].get("p99_99_ns").is_some());
+        assert_eq!(serde_json::from_value::<TrialReport>(json).unwrap(), trial);
+    }
+
+    #[test]
+    fn figure_has_median_and_spread_of_its_runs() {
+        let figure = Figure::of("x", "pps", &[5, 1, 9]);
+        assert_eq!((figure.median, figure.min, figure.max, figure.runs), (5, 1, 9, 3));
+    }
 }

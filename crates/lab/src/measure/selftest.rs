@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use super::bench::{Bench, BenchArguments, memif_socket, on_core, wait_for_links};
 use super::progress::mpps;
-use super::report::{Header, Recorder, TrialReport, write};
+use super::report::{Figure, Header, Recorder, TrialReport, write};
+use super::traffic::Size;
 use crate::engine::clock::{Clock, TscClock};
 use crate::engine::fault::{DELAY_NS, Fault, Forwarder};
 use crate::engine::frame::{Endpoints, Form, Inner, Template, Tunnel};
@@ -25,7 +26,7 @@ use crate::engine::pacer::Rate;
 use crate::engine::plan::{Order, PlanConfig, draw};
 use crate::engine::stream::StreamConfig;
 use crate::engine::trial::{Engine, Live, StreamOutcome, TrialConfig, TrialOutcome};
-use crate::stop::{Interrupted, Stop};
+use crate::stop::{Interrupted, Stop, environment};
 
 /// Sessions of the self test.
 const SESSIONS: usize = 100_000;
@@ -34,6 +35,8 @@ const QUIET_PPS: u64 = 50_000;
 /// Rate at which faults are planted, unless the tester's ceiling is lower. Unit: packets per second
 /// and stream.
 const FAULT_PPS: u64 = 100_000;
+/// Length of the trial of the ceiling before another measurement. Unit: s.
+const CEILING_S: u64 = 1;
 const LINK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Which ports are joined.
@@ -58,9 +61,9 @@ pub struct SelftestArguments {
     #[arg(long, value_name = "S", default_value_t = 2,
         value_parser = clap::value_parser!(u64).range(1..=3600))]
     duration: u64,
-    /// Length of the UEs' IP packets.
-    #[arg(long, value_name = "BYTES", default_value_t = 64)]
-    size: usize,
+    /// Lengths of the UEs' IP packets: bytes, `imix`, or `LENGTH:WEIGHT/…`.
+    #[arg(long, value_name = "SIZE", default_value = "64")]
+    size: Size,
     /// Plant faults in a forwarder between the ports, on a second core.
     #[arg(long)]
     faults: bool,
@@ -97,8 +100,8 @@ pub struct SelftestReport {
     pub header: Header,
     /// What joined the ports.
     pub wire: Wire,
-    /// Length of the UEs' IP packets.
-    pub inner_len: usize,
+    /// Lengths of the UEs' IP packets.
+    pub size: Size,
     /// Packets per second that one core sends and receives at once.
     pub ceiling_pps: u64,
     /// The trial of the ceiling.
@@ -109,6 +112,8 @@ pub struct SelftestReport {
     pub half: Option<TrialReport>,
     /// The planted faults.
     pub faults: Vec<FaultReport>,
+    /// The figures to compare.
+    pub figures: Vec<Figure>,
     /// Every check held.
     pub passed: bool,
 }
@@ -125,12 +130,13 @@ pub fn run(arguments: &SelftestArguments, stop: &Stop) -> Result<bool> {
     let mut report = SelftestReport {
         header: Header::default(),
         wire: arguments.wire,
-        inner_len: arguments.size,
+        size: arguments.size.clone(),
         ceiling_pps: 0,
         ceiling: None,
         quiet: None,
         half: None,
         faults: Vec::new(),
+        figures: Vec::new(),
         passed: false,
     };
     let live = Live::default();
@@ -146,6 +152,7 @@ pub fn run(arguments: &SelftestArguments, stop: &Stop) -> Result<bool> {
     if arguments.faults && !stop.is_raised() {
         plant(&bench, arguments, &wires, &live, &mut recorder, &mut report, stop)?;
     }
+    report.figures = figures(&report);
     report.passed = judge(&report, &mut recorder);
     let complete = !stop.is_raised();
     report.header = recorder.finish(complete);
@@ -187,8 +194,9 @@ fn back_to_back(
     let (ports, io) = open(bench, &names, stop)?;
     // A ring gives back on the port what was sent on it.
     let cross = arguments.wire == Wire::Memif;
-    let streams = streams(arguments.size, cross)?;
-    Ok((ports, Engine::new(io, bench.clock(), Neighbors::default(), streams)))
+    let mut engine = Engine::new(io, bench.clock(), Neighbors::default(), ports.len());
+    engine.set_streams(streams(&arguments.size, cross)?);
+    Ok((ports, engine))
 }
 
 fn open(bench: &Bench, names: &[&str], stop: &Stop) -> Result<(Vec<Port>, WorkerIo)> {
@@ -204,13 +212,13 @@ fn open(bench: &Bench, names: &[&str], stop: &Stop) -> Result<(Vec<Port>, Worker
 }
 
 /// Uplink from port 0, downlink from port 1.
-fn streams(size: usize, cross: bool) -> Result<Vec<StreamConfig>> {
+fn streams(size: &Size, cross: bool) -> Result<Vec<StreamConfig>> {
     let teids: Vec<u32> = (1u32..).take(SESSIONS).collect();
     let plan = draw(&PlanConfig {
         teids: &teids,
         gnbs: &[Ipv4Addr::new(192, 0, 2, 1)],
         source_ports: 1,
-        weights: &[1],
+        weights: &size.weights,
         order: Order::Random,
         seed: 1,
     });
@@ -235,7 +243,13 @@ fn streams(size: usize, cross: bool) -> Result<Vec<StreamConfig>> {
         Ok(StreamConfig {
             tx,
             rx: if cross { other } else { tx },
-            templates: vec![Template::new(&form, size)?].into(),
+            templates: size
+                .lens
+                .iter()
+                .map(|len| Template::new(&form, *len))
+                .collect::<Result<Vec<_>, _>>()
+                .map_err(|error| environment(format!("size {}: {error}", size.name)))?
+                .into(),
             plan: Arc::clone(&plan),
             rx_teid: uplink.then_some(1),
         })
@@ -316,8 +330,8 @@ fn plant(
     let mut take = || queues.next().ok_or_else(|| anyhow!("a port is missing"));
     let (tester_0, target_0, tester_1, target_1) = (take()?, take()?, take()?, take()?);
     let io = WorkerIo::new(vec![tester_0, tester_1], bench.pool());
-    let streams = streams(arguments.size, true)?;
-    let mut engine = Engine::new(io, bench.clock(), Neighbors::default(), streams);
+    let mut engine = Engine::new(io, bench.clock(), Neighbors::default(), 2);
+    engine.set_streams(streams(&arguments.size, true)?);
     let target_io = WorkerIo::new(vec![target_0, target_1], bench.pool());
     let mut clock = bench.clock();
     let delay = clock.ticks_of_ns(DELAY_NS);
@@ -382,6 +396,36 @@ fn found(fault: Option<Fault>, outcome: &TrialOutcome, hz: u64) -> u64 {
             if is_slow { stream.arrivals.reordered } else { 0 }
         }),
     }
+}
+
+fn figures(report: &SelftestReport) -> Vec<Figure> {
+    let ceiling = Figure::of("tester's ceiling", "pps", &[report.ceiling_pps]);
+    let quiet = report.quiet.iter().flat_map(|quiet| &quiet.streams).map(|stream| {
+        let name = format!("p50 of the tester itself, {}", stream.name);
+        Figure::of(&name, "ns", &[stream.latency.p50_ns])
+    });
+    std::iter::once(ceiling).chain(quiet).collect()
+}
+
+/// What one core sends and receives at once over a memif pair of this process, with these sizes.
+///
+/// # Errors
+/// The ports cannot be opened; a size that cannot be.
+pub fn ceiling(bench: &Bench, size: &Size, stop: &Stop) -> Result<TrialReport> {
+    let socket = memif_socket("ceiling");
+    let end = |index: u32, role: &str| format!("net_memif{index},role={role},id=0,socket={socket}");
+    let (server, client) = (end(20, "server"), end(21, "client"));
+    let (ports, io) = open(bench, &[&server, &client], stop)?;
+    let mut engine = Engine::new(io, bench.clock(), Neighbors::default(), ports.len());
+    engine.set_streams(streams(size, true)?);
+    let live = Live::default();
+    let outcome = bench.on_tester(&live, "tester's own ceiling", || {
+        Ok(engine.run(&trial_config(CEILING_S, Rate::Max), &live, stop))
+    })?;
+    let report = TrialReport::new(None, &NAMES, &outcome, engine.clock.hz());
+    drop(engine);
+    drop(ports);
+    Ok(report)
 }
 
 /// True when every check held; says which did not.

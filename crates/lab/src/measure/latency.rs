@@ -1,0 +1,236 @@
+//! `adit-lab latency`: the distribution of the latency at fixed rates, or at shares of the rate
+//! without loss.
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use super::bench::BenchArguments;
+use super::progress::mpps;
+use super::report::{Figure, Header, TrialReport, write};
+use super::rig::{Case, Rig};
+use super::search::{Measured, Method, search};
+use super::target::TargetArguments;
+use super::throughput::CaseArguments;
+use super::traffic::{rate_pps, span_ns};
+use crate::control::ProcedureReport;
+use crate::engine::pacer::Rate;
+use crate::stop::{Interrupted, Stop};
+
+/// Length of the trials that look for the rate without loss. Unit: ns.
+const SEARCH_NS: u64 = 1_000_000_000;
+/// Width of the last interval of that search. Unit: parts per thousand.
+const SEARCH_WIDTH_PERMILLE: u64 = 20;
+
+/// Options of `adit-lab latency`.
+#[derive(Debug, clap::Args)]
+pub struct LatencyArguments {
+    #[command(flatten)]
+    bench: BenchArguments,
+    #[command(flatten)]
+    target: TargetArguments,
+    #[command(flatten)]
+    cases: CaseArguments,
+    /// Fixed rates, over both directions.
+    #[arg(long, value_name = "RATE,…", value_delimiter = ',', value_parser = rate_pps)]
+    rate: Vec<u64>,
+    /// Shares of the rate without loss, in percent; without --rate 10,50,90.
+    #[arg(long, value_name = "PERCENT,…", value_delimiter = ',',
+        value_parser = clap::value_parser!(u64).range(1..=100))]
+    share: Vec<u64>,
+    /// The rate without loss, instead of looking for it.
+    #[arg(long, value_name = "RATE", value_parser = rate_pps)]
+    loss_free: Option<u64>,
+    /// Length of each measurement.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = span_ns)]
+    duration: u64,
+}
+
+/// One rate of one case.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PointReport {
+    /// Direction, size, active sessions.
+    pub case: String,
+    /// Share of the rate without loss; `None` for a fixed rate. Unit: percent.
+    pub share_percent: Option<u64>,
+    /// The trial, with timeline and percentile curve.
+    pub trial: TrialReport,
+}
+
+/// The report of `adit-lab latency`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LatencyReport {
+    /// Machine, time, warnings.
+    #[serde(flatten)]
+    pub header: Header,
+    /// What was measured.
+    pub target: String,
+    /// Sessions.
+    pub sessions: u32,
+    /// How they were established.
+    pub established: Option<ProcedureReport>,
+    /// The tester's own ceiling.
+    pub ceiling: Option<TrialReport>,
+    /// The rates without loss that shares refer to, by case.
+    pub loss_free_pps: Vec<(String, u64)>,
+    /// The measurements.
+    pub points: Vec<PointReport>,
+    /// The figures to compare.
+    pub figures: Vec<Figure>,
+    /// What the target itself counted, in its own form.
+    pub target_counters: Option<serde_json::Value>,
+}
+
+/// Runs the measurement.
+///
+/// # Errors
+/// The rig cannot be built, the target ended; [`Interrupted`], after the report was written.
+pub fn run(arguments: &LatencyArguments, stop: &Stop) -> Result<bool> {
+    let calibration = arguments.cases.calibration();
+    let (mut rig, mut recorder) =
+        Rig::build("latency", &arguments.bench, &arguments.target, calibration, stop)?;
+    let mut report = LatencyReport {
+        header: Header::default(),
+        target: format!("{:?}", arguments.target.target).to_lowercase(),
+        sessions: arguments.target.sessions,
+        established: rig.established.clone(),
+        ceiling: rig.ceiling.clone(),
+        loss_free_pps: Vec::new(),
+        points: Vec::new(),
+        figures: Vec::new(),
+        target_counters: None,
+    };
+    let result = measure(arguments, &mut rig, &mut report, stop);
+    report.figures = figures(&report.points);
+    for point in &report.points {
+        rig.judge(&mut recorder, &point.case, point.trial.offered_pps);
+        if point.trial.tester_limited {
+            recorder.warn(format!(
+                "{}: the tester could not keep {}",
+                point.case,
+                mpps(point.trial.rate_pps.unwrap_or_default())
+            ));
+        }
+    }
+    rig.judge_cores(&mut recorder);
+    report.target_counters = rig.finish(&Stop::default())?;
+    if let Err(error) = &result
+        && !error.is::<Interrupted>()
+    {
+        recorder.warn(format!("the measurement ended early: {error:#}"));
+    }
+    report.header = recorder.finish(result.is_ok());
+    write(&report, arguments.cases.json, arguments.cases.out.as_deref())?;
+    if !arguments.cases.json {
+        print(&report);
+    }
+    result.map(|()| true)
+}
+
+fn measure(
+    arguments: &LatencyArguments,
+    rig: &mut Rig,
+    report: &mut LatencyReport,
+    stop: &Stop,
+) -> Result<()> {
+    let shares = match (&arguments.share[..], &arguments.rate[..]) {
+        ([], []) => vec![10, 50, 90],
+        (shares, _) => shares.to_vec(),
+    };
+    for case in arguments.cases.cases(arguments.target.sessions) {
+        rig.set_case(&case)?;
+        let mut rates: Vec<(Option<u64>, u64)> =
+            arguments.rate.iter().map(|rate| (None, *rate)).collect();
+        if !shares.is_empty() {
+            let loss_free = match arguments.loss_free {
+                Some(rate) => rate,
+                None => find(rig, &case, stop)?,
+            };
+            report.loss_free_pps.push((case.name(), loss_free));
+            rates.extend(shares.iter().map(|share| (Some(*share), loss_free * share / 100)));
+        }
+        for (share_percent, rate) in rates {
+            let (trial, _) = rig.trial(&case, Rate::Pps(rate), arguments.duration, true, stop)?;
+            report.points.push(PointReport { case: case.name(), share_percent, trial });
+        }
+    }
+    Ok(())
+}
+
+/// The rate without loss, roughly.
+fn find(rig: &mut Rig, case: &Case, stop: &Stop) -> Result<u64> {
+    let (most, _) = rig.trial(case, Rate::Max, SEARCH_NS, false, stop)?;
+    let max = (most.received_pps.saturating_mul(3) / 2).max(1000);
+    let method = Method::Mlr {
+        initial_ns: SEARCH_NS / 2,
+        final_ns: SEARCH_NS,
+        width_permille: SEARCH_WIDTH_PERMILLE,
+    };
+    let found = search(method, &[0], max, &mut |rate, duration| {
+        let (trial, valid) = rig.trial(case, Rate::Pps(rate), duration, false, stop)?;
+        Ok(Measured { loss_ppb: trial.loss_ppb, valid })
+    })?;
+    Ok(found.first().map_or(0, |found| found.rate_pps))
+}
+
+fn figures(points: &[PointReport]) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for point in points {
+        let at = match point.share_percent {
+            Some(share) => format!("{share} % of the loss-free rate"),
+            None => mpps(point.trial.rate_pps.unwrap_or_default()),
+        };
+        for stream in point.trial.streams.iter().filter(|stream| stream.received > 0) {
+            let latency = &stream.latency;
+            for (name, value) in [
+                ("p50", latency.p50_ns),
+                ("p90", latency.p90_ns),
+                ("p99", latency.p99_ns),
+                ("p99.9", latency.p99_9_ns),
+                ("p99.99", latency.p99_99_ns),
+                ("max", latency.max_ns),
+                ("jitter", latency.jitter_ns),
+            ] {
+                let name = format!("{name} {}, {}, {at}", stream.name, point.case);
+                figures.push(Figure::of(&name, "ns", &[value]));
+            }
+        }
+    }
+    figures
+}
+
+fn print(report: &LatencyReport) {
+    let mut table = comfy_table::Table::new();
+    let header =
+        ["case", "stream", "rate", "lost", "p50", "p90", "p99", "p99.9", "p99.99", "max", "jitter"];
+    table.set_header(header);
+    let us = |ns: u64| format!("{}.{:01} µs", ns / 1000, ns % 1000 / 100);
+    for point in &report.points {
+        let share = point.share_percent.map_or(String::new(), |share| format!(" ({share} %)"));
+        for stream in point.trial.streams.iter().filter(|stream| stream.offered > 0) {
+            let latency = &stream.latency;
+            let mut row = vec![
+                point.case.clone(),
+                stream.name.clone(),
+                format!("{}{share}", mpps(point.trial.offered_pps)),
+                stream.lost.to_string(),
+            ];
+            row.extend(
+                [
+                    latency.p50_ns,
+                    latency.p90_ns,
+                    latency.p99_ns,
+                    latency.p99_9_ns,
+                    latency.p99_99_ns,
+                    latency.max_ns,
+                    latency.jitter_ns,
+                ]
+                .map(us),
+            );
+            table.add_row(row);
+        }
+    }
+    println!("{table}");
+    for warning in &report.header.warnings {
+        println!("warning: {warning}");
+    }
+}

@@ -1,0 +1,461 @@
+//! The rig of a measurement: tester, target and sessions, ready for trials.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use adit_dpdk::{Port, WorkerIo};
+use adit_types::{MacAddr, PortId, VlanId};
+use adit_wire::PduSessionContainer;
+use anyhow::{Context, Result, anyhow, bail};
+
+use super::bench::{Bench, BenchArguments, on_core, wait_for_links};
+use super::progress::mpps;
+use super::report::{Recorder, TrialReport};
+use super::selftest;
+use super::target::{Kind, Running, TargetArguments};
+use super::traffic::{Direction, Size};
+use crate::control::{Control, ProcedureReport, SessionsConfig};
+use crate::engine::clock::TscClock;
+use crate::engine::frame::{Form, Template, Tunnel};
+use crate::engine::neighbor::{Addresses, Neighbors};
+use crate::engine::pacer::Rate;
+use crate::engine::plan::{Order, PlanConfig, draw};
+use crate::engine::stream::StreamConfig;
+use crate::engine::trial::{Engine, Live, StreamOutcome, TrialConfig, TrialOutcome};
+use crate::stop::{Interrupted, POLL, Stop, environment};
+
+/// First TEID at the gNBs.
+const GNB_TEID: u32 = 0x4000_0000;
+const LINK_TIMEOUT: Duration = Duration::from_secs(20);
+const ASSOCIATION_TIMEOUT: Duration = Duration::from_secs(20);
+const ARP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Trial that shows whether packets come back at all.
+const FIRST_PPS: u64 = 2000;
+const FIRST_NS: u64 = 500_000_000;
+const DRAIN_NS: u64 = 500_000_000;
+/// A packet later than this is given up: longer than a time slice that somebody else gets.
+const LATE_MAX_NS: u64 = 10_000_000;
+/// A result above this share of the tester's own ceiling is marked.
+const CEILING_SHARE_PERCENT: u64 = 90;
+
+/// What the trials of one case offer.
+#[derive(Debug, Clone)]
+pub struct Case {
+    /// Which streams run.
+    pub direction: Direction,
+    /// Sizes of the UEs' packets.
+    pub size: Size,
+    /// Sessions with traffic.
+    pub active: u32,
+    /// Their order.
+    pub order: Order,
+}
+
+impl Case {
+    /// The name of the case in reports.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("{} {} B, {} active", self.direction.name(), self.size.name, self.active)
+    }
+}
+
+/// Everything that a trial needs. Dropped in order: ports are left before they are closed.
+#[derive(Debug)]
+pub struct Rig {
+    engine: Engine<WorkerIo, TscClock>,
+    control: Option<Control>,
+    /// The target.
+    pub target: Running,
+    ports: Vec<Port>,
+    bench: Bench,
+    arguments: TargetArguments,
+    next_hops: [MacAddr; 2],
+    teids: Vec<u32>,
+    burst: usize,
+    /// How the sessions were established.
+    pub established: Option<ProcedureReport>,
+    /// The tester's own ceiling. Unit: packets per second.
+    pub ceiling: Option<TrialReport>,
+    live: Live,
+    cpu: Option<std::collections::BTreeMap<u16, u64>>,
+}
+
+impl Rig {
+    /// Measures the tester, starts the target, establishes the sessions, and sees packets come
+    /// back.
+    ///
+    /// # Errors
+    /// Any of that fails, with its reason; [`Interrupted`].
+    pub fn build(
+        measurement: &str,
+        bench_arguments: &BenchArguments,
+        arguments: &TargetArguments,
+        calibrate: Option<&Size>,
+        stop: &Stop,
+    ) -> Result<(Self, Recorder)> {
+        let devices = arguments.devices()?;
+        let names: Vec<&str> = devices.iter().map(String::as_str).collect();
+        let bench = Bench::start(bench_arguments, &names)?;
+        let mut recorder = Recorder::start(measurement, &bench);
+        let core = arguments.core(&bench)?;
+        let started =
+            arguments.start.is_some() || matches!(arguments.target, Kind::Adit | Kind::Testpmd);
+        if started || arguments.target_core.is_some() {
+            recorder.cores("target", &[core]);
+        } else {
+            recorder.warn(
+                "the target runs elsewhere: whether it shares the tester's core is not known",
+            );
+        }
+        if core == bench.core() && started {
+            recorder
+                .warn(format!("tester and target shared core {core}: the figures are of neither"));
+        }
+        let ceiling = match calibrate {
+            Some(size) => Some(selftest::ceiling(&bench, size, stop)?),
+            None => None,
+        };
+        let (mut ports, mut queues) = (Vec::new(), Vec::new());
+        for name in &names {
+            let (port, queue) = bench.open(name)?;
+            ports.push(port);
+            queues.push(queue);
+        }
+        let mut target = Running::start(arguments, &bench, core)?;
+        let named: Vec<(&str, &Port)> = names.iter().copied().zip(&ports).collect();
+        wait_for_links(&named, LINK_TIMEOUT, stop, || target.check())?;
+        let io = WorkerIo::new(queues, bench.pool());
+        let neighbors = Neighbors::new(addresses(arguments, &ports));
+        let engine = Engine::new(io, bench.clock(), neighbors, ports.len());
+        let mut rig = Self {
+            engine,
+            control: None,
+            target,
+            ports,
+            bench,
+            arguments: arguments.clone(),
+            next_hops: [MacAddr([2, 0, 0, 0, 0, 2]); 2],
+            teids: vec![1; usize::try_from(arguments.sessions).unwrap_or(1)],
+            burst: 32,
+            established: None,
+            ceiling,
+            live: Live::default(),
+            cpu: None,
+        };
+        if arguments.is_upf() {
+            rig.establish(stop)?;
+            rig.resolve(stop)?;
+        }
+        rig.first_packets(stop)?;
+        Ok((rig, recorder))
+    }
+
+    /// Association and sessions, while the tester's thread speaks for the ports: the UPF asks for
+    /// link-layer addresses meanwhile.
+    fn establish(&mut self, stop: &Stop) -> Result<()> {
+        let arguments = &self.arguments;
+        let mut control = Control::bind(arguments.smf, arguments.n4, arguments.window)?;
+        let config = SessionsConfig {
+            count: arguments.sessions,
+            endpoints: arguments.endpoints(),
+            ipv6: arguments.inner.is_ipv6(),
+            gnbs: arguments.gnb_addresses(),
+            gnb_teid: GNB_TEID,
+            upf: arguments.upf_n3,
+            teids: arguments.teid_choice(),
+            profile: arguments.profile(),
+            network_instances: [arguments.access_instance.clone(), arguments.core_instance.clone()],
+        };
+        let target = &mut self.target;
+        eprintln!("establishing {} sessions with {}", config.count, arguments.n4);
+        let (sessions, report) = serve_while(&self.bench, &mut self.engine, || {
+            let mut watch = || {
+                stop.check()?;
+                target.check()
+            };
+            control.associate(ASSOCIATION_TIMEOUT, &mut watch)?;
+            control.establish(&config, &mut watch)
+        })?;
+        control.answer_in_background()?;
+        self.teids = sessions.uplink_teids;
+        self.established = Some(report);
+        self.control = Some(control);
+        Ok(())
+    }
+
+    /// The link-layer addresses of the UPF on N3 and N6.
+    fn resolve(&mut self, stop: &Stop) -> Result<()> {
+        let wanted = [(PortId(0), self.arguments.upf_n3), (PortId(1), self.arguments.upf_n6)];
+        let engine = &mut self.engine;
+        let found = on_tester_quietly(&self.bench, || {
+            wanted
+                .iter()
+                .map(|(port, address)| engine.resolve(*port, *address, ARP_TIMEOUT, stop))
+                .collect::<Vec<_>>()
+        })?;
+        stop.check()?;
+        for ((slot, found), (_, address)) in self.next_hops.iter_mut().zip(found).zip(wanted) {
+            *slot = found.with_context(|| {
+                format!("nobody answered ARP requests for {address} within {ARP_TIMEOUT:?}")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Sees that packets come back before anything is measured.
+    fn first_packets(&mut self, stop: &Stop) -> Result<()> {
+        for direction in [Direction::Uplink, Direction::Downlink] {
+            let case = Case {
+                direction,
+                size: "128".parse().map_err(|error: String| anyhow!(error))?,
+                active: self.arguments.sessions.min(1000),
+                order: Order::Sequential,
+            };
+            self.set_case(&case)?;
+            let outcome =
+                self.run(&case, Rate::Pps(FIRST_PPS), FIRST_NS, false, "first packets", stop)?;
+            let sum = |figure: fn(&StreamOutcome) -> u64| outcome.sum(figure);
+            if sum(|stream| stream.arrivals.received) == 0 {
+                bail!(
+                    "of {} {} packets none came back ({} on a wrong port or in a wrong tunnel, {} \
+                     other frames): the target does not forward them",
+                    sum(|stream| stream.sending.sent),
+                    direction.name(),
+                    sum(|stream| stream.arrivals.misdelivered),
+                    outcome.other_frames
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes frames and plan of a case.
+    ///
+    /// # Errors
+    /// A size that cannot be, or more active sessions than there are.
+    pub fn set_case(&mut self, case: &Case) -> Result<()> {
+        let arguments = &self.arguments;
+        let active = usize::try_from(case.active).unwrap_or(usize::MAX);
+        let teids = self.teids.get(..active).ok_or_else(|| {
+            environment(format!(
+                "{} active sessions are more than there are ({}, --sessions)",
+                case.active,
+                self.teids.len()
+            ))
+        })?;
+        let plan: Arc<[_]> = draw(&PlanConfig {
+            teids,
+            gnbs: &arguments.gnb_addresses(),
+            source_ports: arguments.source_ports,
+            weights: &case.size.weights,
+            order: case.order,
+            seed: 1,
+        })
+        .into();
+        let is_upf = arguments.is_upf();
+        let stream = |uplink: bool| -> Result<StreamConfig> {
+            let psc = (!arguments.no_psc)
+                .then(|| arguments.qfi().map(PduSessionContainer::uplink))
+                .flatten();
+            let (tx, rx) = match (is_upf, uplink) {
+                (true, true) => (0, 1),
+                (true, false) => (1, 0),
+                (false, _) => (0, 0),
+            };
+            let port = self.ports.get(usize::from(tx == 1)).context("a port is missing")?;
+            let [n3, n6] = self.next_hops;
+            let form = Form {
+                src_mac: port.info().mac,
+                dst_mac: if uplink { n3 } else { n6 },
+                vlan: VlanId::UNTAGGED,
+                tunnel: uplink.then_some(Tunnel { upf: arguments.upf_n3, psc }),
+                uplink,
+                inner: arguments.inner,
+                endpoints: arguments.endpoints(),
+            };
+            let template = |len: &usize| {
+                Template::new(&form, *len)
+                    .map_err(|error| environment(format!("size {len}: {error}")))
+            };
+            let templates = case.size.lens.iter().map(template).collect::<Result<Vec<_>>>()?;
+            Ok(StreamConfig {
+                tx: PortId(tx),
+                rx: PortId(rx),
+                templates: templates.into(),
+                plan: Arc::clone(&plan),
+                rx_teid: (is_upf && !uplink).then_some(GNB_TEID),
+            })
+        };
+        let streams = vec![stream(true)?, stream(false)?];
+        self.engine.set_streams(streams);
+        Ok(())
+    }
+
+    fn run(
+        &mut self,
+        case: &Case,
+        rate: Rate,
+        duration_ns: u64,
+        timeline: bool,
+        what: &str,
+        stop: &Stop,
+    ) -> Result<TrialOutcome> {
+        let config = TrialConfig {
+            rates: case.direction.rates(rate),
+            duration_ns,
+            drain_ns: DRAIN_NS,
+            late_max_ns: LATE_MAX_NS,
+            burst: self.burst,
+            timeline,
+        };
+        let pps = if let Rate::Pps(pps) = rate { pps } else { 0 };
+        self.live.rate_pps.store(pps, Ordering::Relaxed);
+        let (engine, live) = (&mut self.engine, &self.live);
+        let outcome = self.bench.on_tester(live, what, || Ok(engine.run(&config, live, stop)))?;
+        self.target.check()?;
+        Ok(outcome)
+    }
+
+    /// Runs one trial of the case that was set.
+    ///
+    /// # Errors
+    /// The target has ended; [`Interrupted`].
+    pub fn trial(
+        &mut self,
+        case: &Case,
+        rate: Rate,
+        duration_ns: u64,
+        timeline: bool,
+        stop: &Stop,
+    ) -> Result<(TrialReport, bool)> {
+        self.cpu.get_or_insert_with(|| self.target.cpu_by_core());
+        let outcome = self.run(case, rate, duration_ns, timeline, &case.name(), stop)?;
+        let hz = self.engine.clock.hz;
+        let pps = if let Rate::Pps(pps) = rate { Some(pps) } else { None };
+        let report = TrialReport::new(pps, &["uplink", "downlink"], &outcome, hz);
+        if !outcome.complete {
+            return Err(Interrupted.into());
+        }
+        let valid = is_valid(&report);
+        Ok((report, valid))
+    }
+
+    /// Warns of results near the tester's ceiling, and of a shared core, where it was seen.
+    pub fn judge(&self, recorder: &mut Recorder, what: &str, pps: u64) {
+        let Some(ceiling) = self.ceiling.as_ref().map(|ceiling| ceiling.received_pps) else {
+            return;
+        };
+        if pps.saturating_mul(100) > ceiling.saturating_mul(CEILING_SHARE_PERCENT) {
+            recorder.warn(format!(
+                "{what}: {} is within 10 % of the tester's own ceiling ({}); the target may be faster",
+                mpps(pps),
+                mpps(ceiling)
+            ));
+        }
+    }
+
+    /// Warns when the target's threads used the tester's core since the first trial.
+    pub fn judge_cores(&self, recorder: &mut Recorder) {
+        let (Some(before), now) = (&self.cpu, self.target.cpu_by_core()) else { return };
+        let used = |core: u16| {
+            let before = before.get(&core).copied().unwrap_or(0);
+            now.get(&core).copied().unwrap_or(0).saturating_sub(before)
+        };
+        let total: u64 = now.keys().map(|core| used(*core)).sum();
+        let shared = used(self.bench.core());
+        if shared * 10 > total && total > 0 {
+            recorder.warn(format!(
+                "the target spent {shared} of {total} ticks of CPU time on the tester's core {}",
+                self.bench.core()
+            ));
+        }
+    }
+
+    /// What the target counted, and the end of its sessions where it goes on living.
+    ///
+    /// # Errors
+    /// The sessions cannot be deleted.
+    pub fn finish(&mut self, stop: &Stop) -> Result<Option<serde_json::Value>> {
+        let counters = self.target.counters(stop);
+        if let Some(control) = self.control.as_mut().filter(|_| self.arguments.target == Kind::Upf)
+        {
+            let engine = &mut self.engine;
+            serve_while(&self.bench, engine, || control.delete(|| Ok(())))?;
+        }
+        Ok(counters)
+    }
+}
+
+/// False when the tester failed: it could not keep the rate, or was away for so long that queues
+/// must have overflowed.
+fn is_valid(report: &TrialReport) -> bool {
+    const QUEUE_PKTS: u64 = 1024;
+    let away = crate::engine::clock::scaled(report.gap_ns_max, report.offered_pps, 1_000_000_000);
+    !report.tester_limited && (report.loss_ppb == 0 || away < QUEUE_PKTS)
+}
+
+fn addresses(arguments: &TargetArguments, ports: &[Port]) -> Vec<Addresses> {
+    let gnbs = arguments.gnb_addresses();
+    let own = [gnbs, vec![arguments.dn]];
+    ports
+        .iter()
+        .zip(own)
+        .zip([PortId(0), PortId(1)])
+        .map(|((port, ipv4), id)| Addresses { port: id, mac: port.info().mac, ipv4 })
+        .collect()
+}
+
+/// Runs `work` here while the tester's thread speaks for the ports.
+fn serve_while<T>(
+    bench: &Bench,
+    engine: &mut Engine<WorkerIo, TscClock>,
+    work: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let server = scope.spawn(|| {
+            on_core(bench.eal(), bench.core(), || {
+                while !done.load(Ordering::Acquire) {
+                    engine.serve();
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+                Ok(())
+            })
+        });
+        let result = work();
+        done.store(true, Ordering::Release);
+        server.join().map_err(|_| anyhow!("the tester's thread panicked"))??;
+        result
+    })
+}
+
+/// Runs `work` on a registered thread on the tester's core, without a line of progress.
+fn on_tester_quietly<T: Send>(bench: &Bench, work: impl FnOnce() -> T + Send) -> Result<T> {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| on_core(bench.eal(), bench.core(), || Ok(work())));
+        thread.join().map_err(|_| anyhow!("the tester's thread panicked"))?
+    })
+}
+
+impl Engine<WorkerIo, TscClock> {
+    /// Asks for the link-layer address of a neighbor until it is known.
+    fn resolve(
+        &mut self,
+        port: PortId,
+        address: std::net::Ipv4Addr,
+        timeout: Duration,
+        stop: &Stop,
+    ) -> Option<MacAddr> {
+        let start = Instant::now();
+        while start.elapsed() < timeout && !stop.is_raised() {
+            if self.neighbors.known(address).is_some() {
+                break;
+            }
+            self.neighbors.ask(&mut self.io, port, address);
+            std::thread::sleep(POLL);
+            self.serve();
+        }
+        self.neighbors.known(address)
+    }
+}

@@ -1,0 +1,522 @@
+//! The target of a measurement: started here or running already, reached through ports and, for a
+//! UPF, through PFCP.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use adit_types::Qfi;
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::bench::{Bench, memif_socket};
+use crate::adit_process::find_binary;
+use crate::control::{Profile, Teids};
+use crate::engine::frame::{Endpoints, Inner};
+use crate::process::{Process, Program, is_installed};
+use crate::stop::{Stop, environment};
+
+/// Where the tester listens for PFCP, and `adit` when it is started here.
+const SMF: &str = "127.77.0.1:8805";
+const ADIT_N4: &str = "127.77.0.2:8805";
+/// Lines of a target's log that are shown when it fails.
+const LOG_TAIL_LINES: usize = 12;
+const SHOW_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// `adit`, started here on memif.
+    Adit,
+    /// `dpdk-testpmd` in mode macswap, started here on memif.
+    Testpmd,
+    /// A UPF that runs already or that `--start` starts.
+    Upf,
+    /// Anything that sends back on `--port` what it receives there.
+    L2,
+}
+
+/// Rules of each session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rules {
+    /// Two PDRs with a FAR each.
+    Plain,
+    /// And a QER with the QFI.
+    Qos,
+    /// And a URR that measures volume.
+    Usage,
+}
+
+/// Who chooses uplink TEIDs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TeidChoice {
+    /// The tester.
+    Given,
+    /// The UPF.
+    Chosen,
+}
+
+/// Options that name the target.
+#[derive(Debug, Clone, clap::Args)]
+pub struct TargetArguments {
+    /// What is measured.
+    #[arg(long, value_enum, default_value_t = Kind::Adit)]
+    pub target: Kind,
+    /// Core of the target; by default the first that is not the tester's.
+    #[arg(long, value_name = "CPU")]
+    pub target_core: Option<u16>,
+    /// Measure although tester and target share a core; the report says so.
+    #[arg(long)]
+    pub allow_shared_core: bool,
+    /// The adit to start instead of the one beside this program.
+    #[arg(long, value_name = "PATH")]
+    pub adit: Option<PathBuf>,
+    /// Shell command that starts the target, once the tester's ports are open; it is ended with the
+    /// measurement.
+    #[arg(long, value_name = "COMMAND")]
+    pub start: Option<String>,
+    /// Port of an L2 target, as a DPDK device string.
+    #[arg(long, value_name = "DEVICE")]
+    pub port: Option<String>,
+    /// Port towards the UPF's N3, as a DPDK device string.
+    #[arg(long, value_name = "DEVICE")]
+    pub n3: Option<String>,
+    /// Port towards the UPF's N6, as a DPDK device string.
+    #[arg(long, value_name = "DEVICE")]
+    pub n6: Option<String>,
+    /// PFCP address of the UPF.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = ADIT_N4)]
+    pub n4: SocketAddr,
+    /// PFCP address of the tester, which is its Node ID too.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = SMF)]
+    pub smf: SocketAddr,
+    /// GTP-U address of the UPF.
+    #[arg(long, value_name = "ADDRESS", default_value = "172.30.3.2")]
+    pub upf_n3: Ipv4Addr,
+    /// Next hop of the downlink: the UPF's address on N6.
+    #[arg(long, value_name = "ADDRESS", default_value = "172.30.6.2")]
+    pub upf_n6: Ipv4Addr,
+    /// First gNB address, in the UPF's N3 network.
+    #[arg(long, value_name = "ADDRESS", default_value = "172.30.3.10")]
+    pub gnb: Ipv4Addr,
+    /// How many gNBs; their addresses follow each other.
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=200))]
+    pub gnbs: u32,
+    /// Source UDP ports of each gNB.
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u16).range(1..=60_000))]
+    pub source_ports: u16,
+    /// The data network's address on N6, the UPF's next hop.
+    #[arg(long, value_name = "ADDRESS", default_value = "172.30.6.1")]
+    pub dn: Ipv4Addr,
+    /// The server with which the UEs talk.
+    #[arg(long, value_name = "ADDRESS", default_value = "198.18.0.1")]
+    pub server: Ipv4Addr,
+    /// UE address of the first session; the others follow.
+    #[arg(long, value_name = "ADDRESS", default_value = "10.64.0.1")]
+    pub ue: Ipv4Addr,
+    /// UE prefix (/64) of the first session, with IPv6 packets.
+    #[arg(long, value_name = "PREFIX", default_value = "2001:db8:64::")]
+    pub ue6: Ipv6Addr,
+    /// The server with which the UEs talk over IPv6.
+    #[arg(long, value_name = "ADDRESS", default_value = "2001:db8:6::1")]
+    pub server6: Ipv6Addr,
+    /// Network instance of the access side, where the UPF wants one.
+    #[arg(long, value_name = "NAME")]
+    pub access_instance: Option<String>,
+    /// Network instance of the core side, where the UPF wants one.
+    #[arg(long, value_name = "NAME")]
+    pub core_instance: Option<String>,
+    /// Who chooses uplink TEIDs; by default adit, and otherwise the tester.
+    #[arg(long, value_enum)]
+    pub teids: Option<TeidChoice>,
+    /// Rules of each session.
+    #[arg(long, value_enum, default_value_t = Rules::Qos)]
+    pub rules: Rules,
+    /// QFI of QERs and uplink packets.
+    #[arg(long, value_name = "QFI", default_value_t = 9,
+        value_parser = clap::value_parser!(u8).range(0..=63))]
+    pub qfi: u8,
+    /// Send uplink packets without PDU Session Container.
+    #[arg(long)]
+    pub no_psc: bool,
+    /// PFCP requests in flight.
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub window: usize,
+    /// PFCP sessions.
+    #[arg(long, value_name = "N", default_value_t = 1000,
+        value_parser = clap::value_parser!(u32).range(1..=16_000_000))]
+    pub sessions: u32,
+    /// What the UEs' packets look like.
+    #[arg(long, value_enum, default_value_t = Inner::Udp4)]
+    pub inner: Inner,
+}
+
+impl TargetArguments {
+    /// True for a target that speaks PFCP.
+    #[must_use]
+    pub fn is_upf(&self) -> bool {
+        matches!(self.target, Kind::Adit | Kind::Upf)
+    }
+
+    /// Addresses of the UEs and their server.
+    #[must_use]
+    pub fn endpoints(&self) -> Endpoints {
+        Endpoints {
+            ue_v4: self.ue,
+            ue_v6: self.ue6,
+            server_v4: self.server,
+            server_v6: self.server6,
+        }
+    }
+
+    /// Addresses of the gNBs.
+    #[must_use]
+    pub fn gnb_addresses(&self) -> Vec<Ipv4Addr> {
+        (0..self.gnbs).map(|k| Ipv4Addr::from_bits(self.gnb.to_bits().wrapping_add(k))).collect()
+    }
+
+    /// The QFI.
+    #[must_use]
+    pub fn qfi(&self) -> Option<Qfi> {
+        Qfi::new(self.qfi)
+    }
+
+    /// The rules of each session.
+    #[must_use]
+    pub fn profile(&self) -> Profile {
+        let qfi = self.qfi().filter(|_| self.rules != Rules::Plain);
+        Profile { qfi, urr: self.rules == Rules::Usage }
+    }
+
+    /// Who chooses uplink TEIDs.
+    #[must_use]
+    pub fn teid_choice(&self) -> Teids {
+        let default =
+            if self.target == Kind::Adit { TeidChoice::Chosen } else { TeidChoice::Given };
+        match self.teids.unwrap_or(default) {
+            TeidChoice::Given => Teids::Given(1),
+            TeidChoice::Chosen => Teids::Chosen,
+        }
+    }
+
+    /// Device strings of the tester's ports: N3 and N6, or the one port of an L2 target.
+    ///
+    /// # Errors
+    /// An option is missing.
+    pub fn devices(&self) -> Result<Vec<String>> {
+        let memif = |index: u32, name: &str| {
+            format!("net_memif{index},role=server,id=0,socket={}", memif_socket(name))
+        };
+        let given = |option: &Option<String>, name: &str| {
+            option.clone().ok_or_else(|| {
+                environment(format!("this target needs {name} DEVICE, a DPDK device string"))
+            })
+        };
+        match self.target {
+            Kind::Adit => Ok(vec![memif(10, "n3"), memif(11, "n6")]),
+            Kind::Testpmd => Ok(vec![memif(10, "l2")]),
+            Kind::Upf => Ok(vec![given(&self.n3, "--n3")?, given(&self.n6, "--n6")?]),
+            Kind::L2 => Ok(vec![given(&self.port, "--port")?]),
+        }
+    }
+
+    /// The target's core, where it is started here.
+    ///
+    /// # Errors
+    /// It would be the tester's, and that was not allowed.
+    pub fn core(&self, bench: &Bench) -> Result<u16> {
+        let core = self.target_core.or_else(|| bench.other_core()).unwrap_or_else(|| bench.core());
+        if core == bench.core() && !self.allow_shared_core {
+            return Err(environment(format!(
+                "tester and target would share core {core}, which measures neither; name others \
+                 with --core and --target-core, or insist with --allow-shared-core"
+            )));
+        }
+        Ok(core)
+    }
+}
+
+/// A target that was started here, and a folder for its files; both gone when dropped.
+#[derive(Debug)]
+pub struct Running {
+    process: Option<Process>,
+    kind: Kind,
+    dir: PathBuf,
+    log: PathBuf,
+    adit: Option<PathBuf>,
+}
+
+impl Running {
+    /// Starts the target, or nothing where it runs already.
+    ///
+    /// # Errors
+    /// The program is missing or cannot be started.
+    pub fn start(arguments: &TargetArguments, bench: &Bench, core: u16) -> Result<Self> {
+        let dir = std::env::temp_dir().join(format!("adit-lab-{}", std::process::id()));
+        fs::create_dir_all(&dir).with_context(|| format!("create {}", dir.display()))?;
+        let log = dir.join("target.log");
+        let mut running = Self { process: None, kind: arguments.target, dir, log, adit: None };
+        let command = match (arguments.target, &arguments.start) {
+            (Kind::Adit, _) => {
+                let binary = find_binary(arguments.adit.as_deref())?;
+                let config = running.dir.join("adit.toml");
+                let text = adit_configuration(arguments, bench.core(), core, &running.dir);
+                fs::write(&config, text).context("write adit's configuration")?;
+                let mut command = Command::new(&binary);
+                command.args(["run", "--config"]).arg(&config).env("NO_COLOR", "1");
+                running.adit = Some(binary);
+                command
+            }
+            (Kind::Testpmd, _) => testpmd(bench, core)?,
+            (_, Some(line)) => {
+                let mut command = Command::new("sh");
+                command.args(["-c", line]);
+                command
+            }
+            (_, None) => return Ok(running),
+        };
+        let mut command = command;
+        command.process_group(0).stdin(Stdio::null());
+        let log = running.log.clone();
+        let process = bench.on_all_cores(|| Process::start("target", command, &log, &log))?;
+        running.process = Some(process);
+        Ok(running)
+    }
+
+    /// Errors once the target has ended.
+    ///
+    /// # Errors
+    /// It has ended; the text has the last lines of its log.
+    pub fn check(&mut self) -> Result<()> {
+        let Some(process) = &mut self.process else { return Ok(()) };
+        match process.poll()? {
+            None => Ok(()),
+            Some(status) => {
+                bail!("the target ended ({status}); its last words:\n{}", self.log_tail())
+            }
+        }
+    }
+
+    /// The last lines of its log.
+    #[must_use]
+    pub fn log_tail(&self) -> String {
+        let text = fs::read(&self.log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n")
+    }
+
+    /// CPU time of its threads by core, since the start. Unit: 10 ms.
+    #[must_use]
+    pub fn cpu_by_core(&self) -> BTreeMap<u16, u64> {
+        let pid = self.process.as_ref().map(Process::id);
+        pid.map_or_else(BTreeMap::new, cpu_by_core)
+    }
+
+    /// What the target itself counted, as far as it tells; ends a testpmd, which tells only then.
+    pub fn counters(&mut self, stop: &Stop) -> Option<Value> {
+        match self.kind {
+            Kind::Adit => {
+                let mut command = Command::new(self.adit.as_ref()?);
+                command.args(["show", "counters", "--json", "--socket"]);
+                command.arg(self.dir.join("admin.sock")).process_group(0);
+                let program = Program::start(&self.dir, "show", command, SHOW_TIMEOUT).ok()?;
+                let output = program.wait(stop).ok().filter(|output| output.success)?;
+                serde_json::from_str(&output.stdout).ok()
+            }
+            Kind::Testpmd => {
+                self.process.as_mut()?.terminate().ok()?;
+                let text = fs::read_to_string(&self.log).ok()?;
+                testpmd_counters(&text)
+            }
+            Kind::Upf | Kind::L2 => None,
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.process = None;
+        // Best effort: a left folder in the temporary one.
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// CPU time of a process's threads by the core on which each was last seen. Unit: 10 ms.
+fn cpu_by_core(pid: u32) -> BTreeMap<u16, u64> {
+    let mut cores = BTreeMap::new();
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    for task in tasks {
+        let text = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        // The name is in parentheses and may have blanks; state is the first field behind it.
+        let Some((_, rest)) = text.rsplit_once(") ") else { continue };
+        let fields: Vec<&str> = rest.split(' ').collect();
+        let field = |index: usize| fields.get(index).and_then(|text| text.parse::<u64>().ok());
+        let used = field(11).unwrap_or(0) + field(12).unwrap_or(0);
+        let core = field(36).and_then(|core| u16::try_from(core).ok());
+        if let Some(core) = core {
+            *cores.entry(core).or_insert(0) += used;
+        }
+    }
+    cores
+}
+
+fn testpmd(bench: &Bench, core: u16) -> Result<Command> {
+    let program = "dpdk-testpmd";
+    if !is_installed(program) {
+        return Err(environment(format!(
+            "{program} is not installed (Debian and Ubuntu: apt-get install dpdk-dev)"
+        )));
+    }
+    let mut command = Command::new(program);
+    command.args(["--lcores", &format!("0@{},1@{core}", bench.core())]);
+    command.args(["--no-pci", "--no-telemetry", "--file-prefix"]);
+    command.arg(format!("adit-lab-target-{}", std::process::id()));
+    if bench.eal().has_hugepages() {
+        command.args(["--in-memory", "--single-file-segments", "-m", "256"]);
+    } else {
+        command.args(["--no-huge", "-m", "256"]);
+    }
+    let socket = memif_socket("l2");
+    command.arg(format!("--vdev=net_memif0,role=client,id=0,socket={socket}"));
+    // Without a period of statistics it waits for a key and ends at once.
+    command.args(["--", "--forward-mode=macswap", "--nb-cores=1", "--stats-period=3600"]);
+    command.args(["--total-num-mbufs=16384", "--rxd=1024", "--txd=1024"]);
+    Ok(command)
+}
+
+/// The accumulated statistics that testpmd prints at its end.
+fn testpmd_counters(log: &str) -> Option<Value> {
+    let (_, end) = log.rsplit_once("Accumulated forward statistics")?;
+    let number = |name: &str| {
+        let (_, rest) = end.split_once(name)?;
+        rest.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    Some(serde_json::json!({
+        "rx_packets": number("RX-packets:")?,
+        "tx_packets": number("TX-packets:")?,
+        "tx_dropped": number("TX-dropped:"),
+    }))
+}
+
+/// adit's configuration: one worker on `core`, everything else with the tester.
+fn adit_configuration(
+    arguments: &TargetArguments,
+    main_core: u16,
+    core: u16,
+    dir: &Path,
+) -> String {
+    let TargetArguments { upf_n3, upf_n6, dn, n4, sessions, .. } = arguments;
+    let node = n4.ip();
+    let device = |index: u32, name: &str| {
+        format!("net_memif{index},role=client,id=0,socket={}", memif_socket(name))
+    };
+    let (n3, n6) = (device(0, "n3"), device(1, "n6"));
+    let socket = dir.join("admin.sock");
+    let socket = socket.display();
+    let sessions_max = sessions.saturating_add(16);
+    let (v6_address, v6_route) = if arguments.inner.is_ipv6() {
+        let route =
+            "\n[[route]]\ninterface = \"n6\"\nprefix = \"::/0\"\nnext_hop = \"2001:db8:6:f::1\"\n";
+        (", \"2001:db8:6:f::2/64\"", route)
+    } else {
+        ("", "")
+    };
+    format!(
+        r#"[node]
+id = "{node}"
+
+[n4]
+listen = "{n4}"
+connect = []
+heartbeat_interval_ms = 10000
+t1_ms = 3000
+n1_retries = 3
+peer_requests_per_s_max = 0
+
+[sessions]
+sessions_max = {sessions_max}
+
+[datapath]
+workers = [{core}]
+main_core = {main_core}
+burst_pkts = 32
+
+[dpdk]
+hugepages = "auto"
+memory_mib = 256
+mempool_mbufs = 16384
+mbuf_bytes = 2048
+rx_descriptors = 1024
+tx_descriptors = 1024
+eal_extra_args = []
+
+[[port]]
+name = "access"
+device = "{n3}"
+mtu_bytes = 1600
+
+[[port]]
+name = "core"
+device = "{n6}"
+mtu_bytes = 1500
+
+[[interface]]
+name = "n3"
+role = "n3"
+port = "access"
+addresses = ["{upf_n3}/24"]
+
+[[interface]]
+name = "n6"
+role = "n6"
+port = "core"
+addresses = ["{upf_n6}/24"{v6_address}]
+
+[[route]]
+interface = "n6"
+prefix = "0.0.0.0/0"
+next_hop = "{dn}"
+{v6_route}
+[admin]
+socket = "{socket}"
+"#
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics_of_testpmd_are_read_from_its_end() {
+        let log = "  RX-packets: 1 TX-packets: 1\n\
+            +++ Accumulated forward statistics for all ports+++\n  \
+            RX-packets: 1234           RX-dropped: 5             RX-total: 1239\n  \
+            TX-packets: 1200           TX-dropped: 34            TX-total: 1234\n";
+        let counters = testpmd_counters(log).unwrap();
+        assert_eq!((&counters["rx_packets"], &counters["tx_dropped"]), (&1234.into(), &34.into()));
+        assert_eq!(testpmd_counters("nothing"), None);
+    }
+
+    #[test]
+    fn own_cpu_time_is_seen_on_some_core() {
+        let start = std::time::Instant::now();
+        while start.elapsed() < Duration::from_millis(50) {
+            std::hint::spin_loop();
+        }
+        assert!(!cpu_by_core(std::process::id()).is_empty());
+        assert!(cpu_by_core(u32::MAX).is_empty());
+    }
+}

@@ -1,0 +1,324 @@
+//! `adit-lab throughput`: the highest rate without loss, the highest with half a percent lost, and
+//! the maximum, by size, direction and number of active sessions.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use super::bench::BenchArguments;
+use super::progress::mpps;
+use super::report::{Figure, Header, TrialReport, write};
+use super::rig::{Case, Rig};
+use super::search::{Found, Measured, Method, search};
+use super::target::TargetArguments;
+use super::traffic::{Direction, Size, order, rate_pps, span_ns};
+use crate::control::ProcedureReport;
+use crate::engine::pacer::Rate;
+use crate::engine::plan::Order;
+use crate::stop::{Interrupted, Stop};
+
+/// Loss of half a percent. Unit: parts per billion.
+const PARTIAL_LOSS_PPB: u64 = 5_000_000;
+
+/// How to search.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Search {
+    /// Short trials narrow, long ones confirm; after MLRsearch.
+    Mlr,
+    /// Trials of one length, halving; RFC 2544.
+    Binary,
+}
+
+/// Options of `adit-lab throughput`.
+#[derive(Debug, clap::Args)]
+pub struct ThroughputArguments {
+    #[command(flatten)]
+    bench: BenchArguments,
+    #[command(flatten)]
+    target: TargetArguments,
+    #[command(flatten)]
+    cases: CaseArguments,
+    /// How to search.
+    #[arg(long, value_enum, default_value_t = Search::Mlr)]
+    method: Search,
+    /// Length of a trial that counts.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = span_ns)]
+    trial: u64,
+    /// Length of the first trials of --method mlr, and of the trial at the maximum rate.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span_ns)]
+    short_trial: u64,
+    /// Width of the last interval of --method binary.
+    #[arg(long, value_name = "RATE", default_value = "10k", value_parser = rate_pps)]
+    precision: u64,
+    /// Width of the last interval of --method mlr, in parts per thousand of the rate.
+    #[arg(long, value_name = "N", default_value_t = 5,
+        value_parser = clap::value_parser!(u64).range(1..=200))]
+    width: u64,
+    /// Highest rate that is offered; by default half more than came back at the maximum.
+    #[arg(long, value_name = "RATE", value_parser = rate_pps)]
+    rate_max: Option<u64>,
+    /// Repetitions of each search; the report has median and spread.
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=100))]
+    runs: u32,
+}
+
+/// What is offered, and where the report goes.
+#[derive(Debug, Clone, clap::Args)]
+pub struct CaseArguments {
+    /// Lengths of the UEs' IP packets: bytes, `imix`, or `LENGTH:WEIGHT/…`.
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', default_value = "64")]
+    pub size: Vec<Size>,
+    /// Directions.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "DIRECTION,…",
+        value_delimiter = ',',
+        default_value = "uplink,downlink,duplex"
+    )]
+    pub direction: Vec<Direction>,
+    /// Sessions with traffic; by default all.
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    pub active: Vec<u32>,
+    /// Order of the sessions: `random`, `sequential`, or `zipf:EXPONENT`.
+    #[arg(long, value_name = "ORDER", default_value = "random", value_parser = order)]
+    pub order: Order,
+    /// Leave out the measurement of the tester's own ceiling.
+    #[arg(long)]
+    pub no_calibration: bool,
+    /// Print the report as JSON; progress goes to standard error.
+    #[arg(long)]
+    pub json: bool,
+    /// Write the report to this file too.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+impl CaseArguments {
+    /// Every combination.
+    #[must_use]
+    pub fn cases(&self, sessions: u32) -> Vec<Case> {
+        let all = [sessions];
+        let active = if self.active.is_empty() { &all[..] } else { &self.active };
+        let mut cases = Vec::new();
+        for size in &self.size {
+            for &direction in &self.direction {
+                for &active in active {
+                    cases.push(Case { direction, size: size.clone(), active, order: self.order });
+                }
+            }
+        }
+        cases
+    }
+
+    /// The size with which the tester's ceiling is measured, unless that is left out.
+    #[must_use]
+    pub fn calibration(&self) -> Option<&Size> {
+        self.size.first().filter(|_| !self.no_calibration)
+    }
+}
+
+/// One search of one case.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct RunReport {
+    /// Highest rate without loss. Unit: packets per second.
+    pub ndr_pps: Option<u64>,
+    /// Lowest rate that lost something.
+    pub ndr_upper_pps: Option<u64>,
+    /// Highest rate at which half a percent was lost at most.
+    pub plr_pps: Option<u64>,
+    /// What came back when as much as possible was offered.
+    pub mrr_pps: Option<u64>,
+    /// Every trial, in its order.
+    pub trials: Vec<TrialReport>,
+}
+
+/// One case.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CaseReport {
+    /// Direction, size, active sessions.
+    pub name: String,
+    /// Which streams ran.
+    pub direction: Direction,
+    /// Sizes.
+    pub size: Size,
+    /// Sessions with traffic.
+    pub active: u32,
+    /// The searches.
+    pub runs: Vec<RunReport>,
+}
+
+/// The report of `adit-lab throughput`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ThroughputReport {
+    /// Machine, time, warnings.
+    #[serde(flatten)]
+    pub header: Header,
+    /// What was measured.
+    pub target: String,
+    /// Sessions.
+    pub sessions: u32,
+    /// How they were established.
+    pub established: Option<ProcedureReport>,
+    /// How was searched.
+    pub method: Search,
+    /// The tester's own ceiling.
+    pub ceiling: Option<TrialReport>,
+    /// The cases.
+    pub cases: Vec<CaseReport>,
+    /// The figures to compare.
+    pub figures: Vec<Figure>,
+    /// What the target itself counted, in its own form.
+    pub target_counters: Option<serde_json::Value>,
+}
+
+/// Runs the measurement.
+///
+/// # Errors
+/// The rig cannot be built, the target ended; [`Interrupted`], after the report was written.
+pub fn run(arguments: &ThroughputArguments, stop: &Stop) -> Result<bool> {
+    let cases = arguments.cases.cases(arguments.target.sessions);
+    let calibration = arguments.cases.calibration();
+    let built = Rig::build("throughput", &arguments.bench, &arguments.target, calibration, stop)?;
+    let (mut rig, mut recorder) = built;
+    let mut report = ThroughputReport {
+        header: Header::default(),
+        target: format!("{:?}", arguments.target.target).to_lowercase(),
+        sessions: arguments.target.sessions,
+        established: rig.established.clone(),
+        method: arguments.method,
+        ceiling: rig.ceiling.clone(),
+        cases: Vec::new(),
+        figures: Vec::new(),
+        target_counters: None,
+    };
+    let result = measure(arguments, &cases, &mut rig, &mut report.cases, stop);
+    report.figures = figures(&report.cases);
+    for figure in &report.figures {
+        rig.judge(&mut recorder, &figure.name, figure.median);
+    }
+    rig.judge_cores(&mut recorder);
+    report.target_counters = rig.finish(&Stop::default())?;
+    if let Err(error) = &result
+        && !error.is::<Interrupted>()
+    {
+        recorder.warn(format!("the measurement ended early: {error:#}"));
+    }
+    report.header = recorder.finish(result.is_ok());
+    write(&report, arguments.cases.json, arguments.cases.out.as_deref())?;
+    if !arguments.cases.json {
+        print(&report);
+    }
+    result.map(|()| true)
+}
+
+fn measure(
+    arguments: &ThroughputArguments,
+    cases: &[Case],
+    rig: &mut Rig,
+    reports: &mut Vec<CaseReport>,
+    stop: &Stop,
+) -> Result<()> {
+    for case in cases {
+        rig.set_case(case)?;
+        reports.push(CaseReport {
+            name: case.name(),
+            direction: case.direction,
+            size: case.size.clone(),
+            active: case.active,
+            runs: Vec::new(),
+        });
+        let Some(report) = reports.last_mut() else { unreachable!("one was just pushed") };
+        for _ in 0..arguments.runs {
+            let mut run = RunReport::default();
+            let result = one_run(arguments, case, rig, &mut run, stop);
+            report.runs.push(run);
+            result?;
+        }
+    }
+    Ok(())
+}
+
+fn one_run(
+    arguments: &ThroughputArguments,
+    case: &Case,
+    rig: &mut Rig,
+    run: &mut RunReport,
+    stop: &Stop,
+) -> Result<()> {
+    let (most, _) = rig.trial(case, Rate::Max, arguments.short_trial, false, stop)?;
+    let received = most.received_pps;
+    run.mrr_pps = Some(received);
+    run.trials.push(most);
+    let max = arguments.rate_max.unwrap_or_else(|| received.saturating_mul(3) / 2).max(1000);
+    let method = match arguments.method {
+        Search::Binary => {
+            Method::Binary { trial_ns: arguments.trial, precision_pps: arguments.precision }
+        }
+        Search::Mlr => Method::Mlr {
+            initial_ns: arguments.short_trial,
+            final_ns: arguments.trial,
+            width_permille: arguments.width,
+        },
+    };
+    let found = search(method, &[0, PARTIAL_LOSS_PPB], max, &mut |rate, duration| {
+        let (trial, valid) = rig.trial(case, Rate::Pps(rate), duration, false, stop)?;
+        let loss_ppb = trial.loss_ppb;
+        eprintln!(
+            "{}: {} lost {} ppm{}",
+            case.name(),
+            mpps(rate),
+            loss_ppb / 1000,
+            if valid { "" } else { " (the tester was disturbed)" }
+        );
+        run.trials.push(trial);
+        Ok(Measured { loss_ppb, valid })
+    })?;
+    if let [ndr, plr] = found[..] {
+        let Found { rate_pps, upper_pps, .. } = ndr;
+        (run.ndr_pps, run.ndr_upper_pps, run.plr_pps) =
+            (Some(rate_pps), upper_pps, Some(plr.rate_pps));
+    }
+    Ok(())
+}
+
+fn figures(cases: &[CaseReport]) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for case in cases {
+        let mut add = |what: &str, figure: fn(&RunReport) -> Option<u64>| {
+            let values: Vec<u64> = case.runs.iter().filter_map(figure).collect();
+            if !values.is_empty() {
+                figures.push(Figure::of(&format!("{what}, {}", case.name), "pps", &values));
+            }
+        };
+        add("loss-free rate", |run| run.ndr_pps);
+        add("0.5 %-loss rate", |run| run.plr_pps);
+        add("maximum rate", |run| run.mrr_pps);
+    }
+    figures
+}
+
+fn print(report: &ThroughputReport) {
+    let mut table = comfy_table::Table::new();
+    table.set_header(["figure", "median", "lowest", "highest", "runs"]);
+    for figure in &report.figures {
+        table.add_row([
+            figure.name.clone(),
+            mpps(figure.median),
+            mpps(figure.min),
+            mpps(figure.max),
+            figure.runs.to_string(),
+        ]);
+    }
+    println!("{table}");
+    if let Some(ceiling) = &report.ceiling {
+        println!("tester's own ceiling: {}", mpps(ceiling.received_pps));
+    }
+    for warning in &report.header.warnings {
+        println!("warning: {warning}");
+    }
+}

@@ -1,0 +1,173 @@
+//! What traffic is offered: directions, sizes, order of the sessions.
+
+use std::str::FromStr;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::engine::pacer::Rate;
+use crate::engine::plan::Order;
+
+/// Which streams run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// G-PDUs from the gNBs.
+    Uplink,
+    /// IP packets from the data network.
+    Downlink,
+    /// Both, half of the rate each.
+    Duplex,
+}
+
+impl Direction {
+    /// The word of the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Uplink => "uplink",
+            Self::Downlink => "downlink",
+            Self::Duplex => "duplex",
+        }
+    }
+
+    /// The rates of the uplink and the downlink stream, for one over both.
+    #[must_use]
+    pub fn rates(self, rate: Rate) -> Vec<Rate> {
+        let half = match rate {
+            Rate::Max => Rate::Max,
+            Rate::Pps(pps) => Rate::Pps(pps / 2),
+        };
+        match self {
+            Self::Uplink => vec![rate, Rate::Pps(0)],
+            Self::Downlink => vec![Rate::Pps(0), rate],
+            Self::Duplex => vec![half, half],
+        }
+    }
+}
+
+/// Lengths of the UEs' IP packets with their weights.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Size {
+    /// As written.
+    pub name: String,
+    /// Octets of IP.
+    pub lens: Vec<usize>,
+    /// Weight of each length.
+    pub weights: Vec<u32>,
+}
+
+/// Frames of 86, 592 and 1522 bytes with FCS, the largest with a VLAN tag, as IP packets.
+const IMIX: &str = "68:7/574:4/1500:1";
+
+impl FromStr for Size {
+    type Err = String;
+
+    /// `64`, `imix`, or lengths with weights as `68:7/574:4/1500:1`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let list = if text == "imix" { IMIX } else { text };
+        let (mut lens, mut weights) = (Vec::new(), Vec::new());
+        for part in list.split('/') {
+            let (len, weight) = part.split_once(':').unwrap_or((part, "1"));
+            let wrong =
+                || format!("\"{part}\" is no size: a length in bytes, LENGTH:WEIGHT/…, or imix");
+            let len = len.parse().map_err(|_| wrong())?;
+            let weight = weight.parse().ok().filter(|weight| (1..=1000).contains(weight));
+            if !(28..=9000).contains(&len) {
+                return Err(wrong());
+            }
+            lens.push(len);
+            weights.push(weight.ok_or_else(wrong)?);
+        }
+        Ok(Self { name: text.to_owned(), lens, weights })
+    }
+}
+
+/// `random`, `sequential`, or `zipf` with an exponent, as `zipf:1.1`.
+///
+/// # Errors
+/// A sentence for any other text.
+pub fn order(text: &str) -> Result<Order, String> {
+    match text.split_once(':') {
+        None if text == "random" => Ok(Order::Random),
+        None if text == "sequential" => Ok(Order::Sequential),
+        None if text == "zipf" => Ok(Order::Zipf { s: 1.0 }),
+        Some(("zipf", s)) => match s.parse() {
+            Ok(s) if (0.01..=10.0).contains(&s) => Ok(Order::Zipf { s }),
+            _ => Err("the exponent of zipf is between 0.01 and 10".to_owned()),
+        },
+        _ => Err("an order is random, sequential, zipf or zipf:EXPONENT".to_owned()),
+    }
+}
+
+/// A rate in packets per second: a number with k or M behind it, and `pps` if wanted.
+///
+/// # Errors
+/// A sentence for any other text.
+pub fn rate_pps(text: &str) -> Result<u64, String> {
+    let wrong = || format!("\"{text}\" is no rate such as 1000000, 500k or 1.5Mpps");
+    let number = text.strip_suffix("pps").unwrap_or(text);
+    let (number, scale) = match (number.strip_suffix('k'), number.strip_suffix('M')) {
+        (Some(number), _) => (number, 1000u64),
+        (_, Some(number)) => (number, 1_000_000),
+        _ => (number, 1),
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let mut value = whole.parse::<u64>().ok().and_then(|whole| whole.checked_mul(scale));
+    let mut place = scale;
+    for digit in fraction.chars() {
+        let digit = digit.to_digit(10).map(u64::from);
+        place /= 10;
+        let more = digit.filter(|digit| *digit == 0 || place > 0).map(|digit| digit * place);
+        value = value.zip(more).and_then(|(value, more)| value.checked_add(more));
+    }
+    value.filter(|value| *value > 0).ok_or_else(wrong)
+}
+
+/// A span of time: a number with s or ms behind it. Returns ns.
+///
+/// # Errors
+/// A sentence for any other text.
+pub fn span_ns(text: &str) -> Result<u64, String> {
+    let (number, scale) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
+        (Some(number), _) => (number, 1_000_000u64),
+        (_, Some(number)) => (number, 1_000_000_000),
+        _ => (text, 1_000_000_000),
+    };
+    let value = number.parse::<u64>().ok().and_then(|number| number.checked_mul(scale));
+    value
+        .filter(|ns| (1_000_000..=86_400_000_000_000).contains(ns))
+        .ok_or_else(|| format!("\"{text}\" is no time such as 10s or 500ms, a day at most"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_times_and_sizes_are_read_as_people_write_them() {
+        assert_eq!(rate_pps("1.5Mpps"), Ok(1_500_000));
+        assert_eq!(rate_pps("100pps"), Ok(100));
+        assert_eq!(rate_pps("500k"), Ok(500_000));
+        for text in ["", "0", "x", "1.5", "-1", "1e6", "99999999999999999999", "1.x5k"] {
+            assert!(rate_pps(text).is_err(), "{text}");
+        }
+        assert_eq!(span_ns("500ms"), Ok(500_000_000));
+        assert_eq!(span_ns("10s"), Ok(10_000_000_000));
+        assert!(span_ns("0s").is_err() && span_ns("10m").is_err());
+        let imix: Size = "imix".parse().unwrap();
+        assert_eq!((imix.lens, imix.weights), (vec![68, 574, 1500], vec![7, 4, 1]));
+        assert_eq!("64".parse::<Size>().unwrap().weights, [1]);
+        for text in ["", "64:0", "10", "64/x", "70000"] {
+            assert!(text.parse::<Size>().is_err(), "{text}");
+        }
+        assert_eq!(order("zipf:1.1"), Ok(Order::Zipf { s: 1.1 }));
+        assert!(order("zipf:0").is_err() && order("sorted").is_err());
+    }
+
+    #[test]
+    fn duplex_halves_the_rate() {
+        assert_eq!(Direction::Duplex.rates(Rate::Pps(10)), [Rate::Pps(5), Rate::Pps(5)]);
+        assert_eq!(Direction::Downlink.rates(Rate::Max), [Rate::Pps(0), Rate::Max]);
+    }
+}
