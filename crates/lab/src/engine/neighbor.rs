@@ -1,8 +1,8 @@
 //! What a port must say besides probe packets, so that the target talks to it: ARP both ways, and
-//! answers to GTP-U Echo Requests.
+//! answers to Neighbor Solicitations and GTP-U Echo Requests.
 
 use std::collections::HashMap;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_types::{MacAddr, PortId};
@@ -11,7 +11,12 @@ use adit_wire::arp::{ArpOperation, ArpPacket};
 use adit_wire::checksum::ipv4_header;
 use adit_wire::ethernet::EthernetHeader;
 use adit_wire::gtpu::{ECHO_RESPONSE_LEN_MAX, MessageType, UDP_PORT, emit_echo_response};
-use adit_wire::parse_gtpu;
+use adit_wire::icmpv6::Pseudo;
+use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
+use adit_wire::neighbor::{
+    HOP_LIMIT, MESSAGE_LEN, NEIGHBOR_SOLICITATION, NeighborAdvertisement, NeighborSolicitation,
+};
+use adit_wire::{parse_gtpu, protocol};
 
 /// Octets of Ethernet, IPv4 without options and UDP.
 const HEADERS_LEN: usize = 14 + 20 + 8;
@@ -25,6 +30,8 @@ pub struct Addresses {
     pub mac: MacAddr,
     /// Its IPv4 addresses.
     pub ipv4: Vec<Ipv4Addr>,
+    /// Its IPv6 addresses.
+    pub ipv6: Vec<Ipv6Addr>,
 }
 
 /// Speaks for all ports of the engine.
@@ -88,6 +95,12 @@ impl Neighbors {
                     }
                 }
             }
+            EtherType::IPV6 => {
+                let reply = advertisement(buf.data(), own);
+                if reply.is_some_and(|reply| replace(&mut buf, &reply)) {
+                    send(io, port, buf);
+                }
+            }
             EtherType::IPV4
                 if is_echo_request(buf.data(), own)
                     && echo_response(&mut buf)
@@ -104,6 +117,57 @@ fn send<I: PacketIo>(io: &mut I, port: PortId, buf: I::Buf) -> bool {
     let mut burst = Burst::new();
     burst.push(buf);
     io.tx_burst(port, &mut burst) == 1
+}
+
+/// Makes `frame` the content of a buffer.
+fn replace<B: PacketBuf>(buf: &mut B, frame: &[u8]) -> bool {
+    let have = buf.data().len();
+    let fits = if have > frame.len() {
+        buf.truncate(frame.len())
+    } else {
+        have == frame.len() || buf.append(frame.len() - have).is_some()
+    };
+    if fits {
+        buf.data_mut().copy_from_slice(frame);
+    }
+    fits
+}
+
+/// The answer to a Neighbor Solicitation for one of our addresses. Spec: RFC 4861 §7.2.4.
+fn advertisement(frame: &[u8], own: &Addresses) -> Option<Vec<u8>> {
+    let (link, packet) = EthernetHeader::parse(frame).ok()?;
+    let (ip, message) = Ipv6Header::parse(packet).ok()?;
+    if ip.next_header() != protocol::ICMPV6 || message.first() != Some(&NEIGHBOR_SOLICITATION) {
+        return None;
+    }
+    let asked = Pseudo { src: ip.src(), dst: ip.dst() };
+    let target = NeighborSolicitation::parse(&asked, message).ok()?.target;
+    if !own.ipv6.contains(&target) || ip.src().is_unspecified() {
+        return None;
+    }
+    let mut reply = vec![0; EthernetHeader::LEN + Ipv6Header::LEN + MESSAGE_LEN];
+    EthernetHeader::new(link.src(), own.mac, EtherType::IPV6).emit(&mut reply).ok()?;
+    let fields = Ipv6Fields {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_len: u16::try_from(MESSAGE_LEN).ok()?,
+        next_header: protocol::ICMPV6,
+        hop_limit: HOP_LIMIT,
+        src: target,
+        dst: ip.src(),
+    };
+    let (_, rest) = reply.split_at_mut_checked(EthernetHeader::LEN)?;
+    Ipv6Header::new(&fields).emit(rest).ok()?;
+    let (_, rest) = rest.split_at_mut_checked(Ipv6Header::LEN)?;
+    let advertisement = NeighborAdvertisement {
+        target,
+        target_mac: Some(own.mac),
+        router: true,
+        solicited: true,
+        override_entry: true,
+    };
+    advertisement.emit(rest, &Pseudo { src: target, dst: ip.src() }).ok()?;
+    Some(reply)
 }
 
 fn is_echo_request(frame: &[u8], own: &Addresses) -> bool {
@@ -169,25 +233,29 @@ mod tests {
     use adit_pktio::mem::MemIo;
     use adit_wire::gtpu::emit_echo_request;
     use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
-    use adit_wire::{parse_ip, protocol};
+    use adit_wire::neighbor::{multicast_mac, solicited_node};
+    use adit_wire::parse_ip;
 
     use super::*;
 
     const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 1);
     const UPF: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 2);
+    const OWN_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+    const UPF_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2);
     const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
     const UPF_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
     const PORT: PortId = PortId(0);
 
     fn neighbors() -> (Neighbors, MemIo) {
-        let own = Addresses { port: PORT, mac: MAC, ipv4: vec![OWN] };
+        let own = Addresses { port: PORT, mac: MAC, ipv4: vec![OWN], ipv6: vec![OWN_V6] };
         (Neighbors::new(vec![own]), MemIo::new(&[MAC]))
     }
 
     #[test]
     fn arp_request_for_an_own_address_is_answered_and_its_sender_known() {
         let (mut upf_side, mut io) = neighbors();
-        upf_side.ports[0] = Addresses { port: PORT, mac: UPF_MAC, ipv4: vec![UPF] };
+        upf_side.ports[0] =
+            Addresses { port: PORT, mac: UPF_MAC, ipv4: vec![UPF], ipv6: Vec::new() };
         assert!(upf_side.ask(&mut io, PORT, OWN));
         let request = io.take_sent(PORT).remove(0);
         let (mut neighbors, mut io) = neighbors();
@@ -229,6 +297,39 @@ mod tests {
         assert_eq!(gtpu.message_type, MessageType::ECHO_RESPONSE);
         assert_eq!(gtpu.sequence, Some(0x1234));
         assert_eq!(neighbors.echoes_answered, 1);
+    }
+
+    #[test]
+    fn neighbor_solicitation_for_an_own_address_is_answered() {
+        for (target, wanted) in [(OWN_V6, 1), (UPF_V6, 0)] {
+            let (mut neighbors, mut io) = neighbors();
+            let dst = solicited_node(target);
+            let mut frame = vec![0; 14 + 40 + MESSAGE_LEN];
+            let link = EthernetHeader::new(multicast_mac(dst), UPF_MAC, EtherType::IPV6);
+            link.emit(&mut frame).unwrap();
+            let fields = Ipv6Fields {
+                traffic_class: 0,
+                flow_label: 0,
+                payload_len: 32,
+                next_header: protocol::ICMPV6,
+                hop_limit: HOP_LIMIT,
+                src: UPF_V6,
+                dst,
+            };
+            Ipv6Header::new(&fields).emit(&mut frame[14..]).unwrap();
+            let solicitation = NeighborSolicitation { target, source_mac: Some(UPF_MAC) };
+            solicitation.emit(&mut frame[54..], &Pseudo { src: UPF_V6, dst }).unwrap();
+            let mut buf = io.alloc().unwrap();
+            buf.append(frame.len()).unwrap().copy_from_slice(&frame);
+            neighbors.hear(&mut io, PORT, buf);
+            let sent = io.take_sent(PORT);
+            assert_eq!(sent.len(), wanted);
+            if let Some(reply) = sent.first() {
+                let pseudo = Pseudo { src: OWN_V6, dst: UPF_V6 };
+                let answer = NeighborAdvertisement::parse(&pseudo, &reply.data()[54..]).unwrap();
+                assert_eq!((answer.target, answer.target_mac), (OWN_V6, Some(MAC)));
+            }
+        }
     }
 
     #[test]

@@ -402,7 +402,12 @@ fn addresses(arguments: &TargetArguments, ports: &[Port]) -> Vec<Addresses> {
         .iter()
         .zip(own)
         .zip([PortId(0), PortId(1)])
-        .map(|((port, ipv4), id)| Addresses { port: id, mac: port.info().mac, ipv4 })
+        .map(|((port, ipv4), id)| Addresses {
+            port: id,
+            mac: port.info().mac,
+            ipv4,
+            ipv6: if id == PortId(1) { vec![arguments.dn6] } else { Vec::new() },
+        })
         .collect()
 }
 

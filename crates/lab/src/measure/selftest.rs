@@ -383,11 +383,15 @@ fn fault_name(fault: Option<Fault>) -> &'static str {
     }
 }
 
-/// Packets in which the figures show the fault.
+/// Packets in which the figures show the fault. What a forwarder without CPU time did not take was
+/// not forwarded and met no fault.
 fn found(fault: Option<Fault>, outcome: &TrialOutcome, hz: u64) -> u64 {
+    let vanished = |stream: &StreamOutcome| stream.lost().saturating_sub(stream.sending.refused);
     match fault {
-        None => outcome.sum(|s| s.lost() + s.arrivals.duplicates + s.arrivals.reordered),
-        Some(Fault::Drop) => outcome.sum(StreamOutcome::lost),
+        None => outcome.sum(|stream| {
+            vanished(stream) + stream.arrivals.duplicates + stream.arrivals.reordered
+        }),
+        Some(Fault::Drop) => outcome.sum(vanished),
         Some(Fault::Duplicate) => outcome.sum(|stream| stream.arrivals.duplicates),
         Some(Fault::Reorder) => outcome.sum(|stream| stream.arrivals.reordered),
         // The delayed packets are overtaken, and the longest latency shows the delay.

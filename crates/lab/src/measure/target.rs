@@ -119,6 +119,9 @@ pub struct TargetArguments {
     /// The data network's address on N6, the UPF's next hop.
     #[arg(long, value_name = "ADDRESS", default_value = "172.30.6.1")]
     pub dn: Ipv4Addr,
+    /// The data network's IPv6 address on N6, the UPF's next hop for IPv6.
+    #[arg(long, value_name = "ADDRESS", default_value = "2001:db8:6:f::1")]
+    pub dn6: Ipv6Addr,
     /// The server with which the UEs talk.
     #[arg(long, value_name = "ADDRESS", default_value = "198.18.0.1")]
     pub server: Ipv4Addr,
@@ -427,11 +430,15 @@ fn adit_configuration(
     let socket = socket.display();
     let sessions_max = sessions.saturating_add(16);
     let (v6_address, v6_route) = if arguments.inner.is_ipv6() {
-        let route =
-            "\n[[route]]\ninterface = \"n6\"\nprefix = \"::/0\"\nnext_hop = \"2001:db8:6:f::1\"\n";
-        (", \"2001:db8:6:f::2/64\"", route)
+        // Another address of the data network's /64.
+        let own = Ipv6Addr::from_bits(arguments.dn6.to_bits() ^ 3);
+        let route = format!(
+            "\n[[route]]\ninterface = \"n6\"\nprefix = \"::/0\"\nnext_hop = \"{}\"\n",
+            arguments.dn6
+        );
+        (format!(", \"{own}/64\""), route)
     } else {
-        ("", "")
+        Default::default()
     };
     format!(
         r#"[node]
