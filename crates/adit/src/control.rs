@@ -154,6 +154,11 @@ impl Control {
     /// Hands deltas to the workers and tells the node which of them all workers run.
     fn publish(&mut self, now: Nanos) {
         while let Some((id, delta)) = self.parts.node.poll_delta() {
+            while let Some(command) = self.parts.node.poll_command_before(id) {
+                for ring in &mut self.parts.commands {
+                    self.commands_lost += u64::from(ring.push(command).is_err());
+                }
+            }
             self.parts.publisher.apply(id, delta);
         }
         self.neighbours.handle_changes(now, &mut self.parts.publisher);

@@ -4,9 +4,11 @@ use std::net::IpAddr;
 
 use adit_dpdk::EalConfig;
 use adit_n4::{NodeConfig, PathConfig, PeerPolicy, PeerPrefix};
+use adit_rules::Steering;
 use adit_rules::sdf::AddrMatch;
 use adit_session::{
-    Application, LocalAddresses, LocalInterface, Provisioning, StoreConfig, UePool,
+    Application, ForwardingPolicy, LocalAddresses, LocalInterface, Provisioning, StoreConfig,
+    UePool,
 };
 use adit_tables::{Interface, IpPrefix, Route, TablesConfig};
 use adit_types::limits::NEXT_HOPS_MAX;
@@ -50,6 +52,12 @@ fn provisioning(config: &Config) -> Provisioning {
         id: application.id.as_str().into(),
         filters: application.filters.clone(),
     };
+    let policy = |policy: &crate::config::ForwardingPolicy| ForwardingPolicy {
+        id: policy.id.as_str().into(),
+        network_instance: policy.network_instance.as_deref().map(Box::from),
+        steering: Steering { v4: policy.next_hop_v4, v6: policy.next_hop_v6 },
+        dscp: policy.dscp,
+    };
     let ue_pool = |pool: &crate::config::UePool| {
         let prefix = match prefix(pool.prefix)? {
             IpPrefix::V4(prefix) => AddrMatch::V4(prefix),
@@ -65,6 +73,7 @@ fn provisioning(config: &Config) -> Provisioning {
         interfaces: config.interfaces.iter().map(interface).collect(),
         ue_pools: config.ue_pools.iter().filter_map(ue_pool).collect(),
         applications: config.applications.iter().map(application).collect(),
+        policies: config.forwarding_policies.iter().map(policy).collect(),
     }
 }
 

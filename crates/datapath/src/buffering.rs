@@ -443,6 +443,7 @@ fn treat<'v, Io: PacketIo, S: Side>(
         }
     }
     s4_enforce(env, lane, &mut out.events, &mut out.tally);
+    s5_account(env, lane, &mut out.events, &mut out.tally);
     for ((verdict, session), ip) in lane.verdicts.iter_mut().zip(&lane.sessions).zip(&lane.ips) {
         match verdict {
             Verdict::Divert(matched) if !matched.far.buffers() => {
@@ -454,7 +455,6 @@ fn treat<'v, Io: PacketIo, S: Side>(
             Verdict::Divert(_) | Verdict::Pass(_) | Verdict::Drop(_) => {}
         }
     }
-    s5_account(env, lane, &mut out.events, &mut out.tally);
     for verdict in &mut lane.verdicts {
         if let Verdict::Drop(reason) = verdict {
             *reason = DropReason::BufferDiscarded;

@@ -57,6 +57,8 @@ pub(crate) struct Arrival {
     pub interfaces: InterfaceSet,
     /// The tunnel it came in, zero without one.
     pub teid: Teid,
+    /// The copies that FARs asked for were made; a packet that waits is not copied again.
+    pub is_copied: bool,
     /// PDU Session Container of the outer header; names the QoS flow.
     pub container: Option<PduSessionContainer>,
 }

@@ -2,10 +2,11 @@
 
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::WorkerEvent;
+use adit_types::Nanos;
 use rtrb::Producer;
 
 use crate::buffering::Buffering;
-use crate::pending::Pending;
+use crate::pending::{ASK_INTERVAL, Pending};
 use crate::slow::SlowQueue;
 use crate::stage::egress::{Env, Way};
 pub(crate) use crate::stage::transmit::Origin;
@@ -45,6 +46,8 @@ pub(crate) struct Outbound<B> {
     pub events: Events,
     /// The step's counts.
     pub tally: Tally,
+    /// When a station was last asked for because of a copy.
+    asked_at: Option<Nanos>,
 }
 
 impl<B: PacketBuf> Outbound<B> {
@@ -57,6 +60,7 @@ impl<B: PacketBuf> Outbound<B> {
             slow: SlowQueue::new(),
             events: Events::new(events),
             tally: Tally::new(),
+            asked_at: None,
         }
     }
 
@@ -65,8 +69,18 @@ impl<B: PacketBuf> Outbound<B> {
         self.pending.len() + self.buffering.len()
     }
 
-    /// Sends the frame in `buf` on `way`, or holds it until the station's address is known. What
-    /// Adit made itself does not wait: whoever misses it asks again.
+    /// Asks for the station of `way`, one of all stations per [`ASK_INTERVAL`].
+    #[cold]
+    fn want(&mut self, now: Nanos, way: &Way<'_>) {
+        if self.asked_at.is_none_or(|at| now.since(at) >= ASK_INTERVAL) {
+            self.asked_at = Some(now);
+            let (interface, addr) = (way.interface.id, way.station);
+            self.events.push(&mut self.tally, WorkerEvent::NeighbourWanted { interface, addr });
+        }
+    }
+
+    /// Sends the frame in `buf` on `way`, or holds it until the station's address is known. Copies
+    /// and what Adit made itself do not wait: whoever misses the latter asks again.
     #[inline]
     pub fn send<Io: PacketIo<Buf = B>>(
         &mut self,
@@ -85,6 +99,10 @@ impl<B: PacketBuf> Outbound<B> {
             Origin::Received(direction) => {
                 let Self { pending, events, tally, .. } = self;
                 pending.hold(env.now, buf, way, direction, events, tally);
+            }
+            Origin::Copy => {
+                self.tally.lose_duplicate();
+                self.want(env.now, way);
             }
             Origin::Own => self.tally.lose_originated(),
         }

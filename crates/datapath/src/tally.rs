@@ -33,6 +33,8 @@ pub(crate) struct Tally {
     punts: [u64; PuntReason::COUNT],
     originated: u64,
     originated_lost: u64,
+    duplicated: u64,
+    duplicates_lost: u64,
     events_lost: u64,
     rx: [Traffic; INTERFACES_MAX],
     tx: [Traffic; INTERFACES_MAX],
@@ -52,6 +54,8 @@ impl Tally {
             punts: [0; PuntReason::COUNT],
             originated: 0,
             originated_lost: 0,
+            duplicated: 0,
+            duplicates_lost: 0,
             events_lost: 0,
             rx: [Traffic::default(); INTERFACES_MAX],
             tx: [Traffic::default(); INTERFACES_MAX],
@@ -110,6 +114,16 @@ impl Tally {
         self.originated_lost += 1;
     }
 
+    /// One copy of a packet was transmitted.
+    pub fn duplicate(&mut self) {
+        self.duplicated += 1;
+    }
+
+    /// One copy of a packet could not be made or transmitted.
+    pub fn lose_duplicate(&mut self) {
+        self.duplicates_lost += 1;
+    }
+
     /// One frame of any kind left through `interface`.
     #[inline]
     pub fn transmit_on(&mut self, interface: InterfaceId, bytes: usize) {
@@ -149,6 +163,8 @@ impl Tally {
         counters.received_bytes.add(self.received.bytes);
         counters.originated_pkts.add(self.originated);
         counters.originated_lost_pkts.add(self.originated_lost);
+        counters.duplicated_pkts.add(self.duplicated);
+        counters.duplicates_lost_pkts.add(self.duplicates_lost);
         counters.events_lost.add(self.events_lost);
         counters.count_transmitted(Direction::Uplink, self.uplink.pkts, self.uplink.bytes);
         counters.count_transmitted(Direction::Downlink, self.downlink.pkts, self.downlink.bytes);

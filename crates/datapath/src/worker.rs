@@ -163,6 +163,10 @@ fn command<Io: PacketIo>(
     out: &mut Outbound<Io::Buf>,
 ) -> bool {
     for done in 0..COMMANDS_PER_STEP_MAX {
+        let is_due = |command: &&WorkerCommand| slow::is_due(env, command);
+        if commands.peek().ok().filter(is_due).is_none() {
+            return done > 0;
+        }
         let Ok(command) = commands.pop() else { return done > 0 };
         slow::execute(env, io, out, &command);
     }

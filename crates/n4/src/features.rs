@@ -27,11 +27,13 @@ pub(crate) fn up_function_features(config: &NodeConfig) -> UpFunctionFeatures {
         | UpFunctionFeatures::UDBC
         | UpFunctionFeatures::DDDS
         | UpFunctionFeatures::EMPU
+        | UpFunctionFeatures::TREU
         | UpFunctionFeatures::MNOP
         | UpFunctionFeatures::VTIME
         | UpFunctionFeatures::QUOAC
         | UpFunctionFeatures::EPFAR
         | UpFunctionFeatures::GPQM;
+    features.set(UpFunctionFeatures::TRST, !config.store.provisioning.policies.is_empty());
     features.set(UpFunctionFeatures::UEIP, !config.store.provisioning.ue_pools.is_empty());
     features
 }

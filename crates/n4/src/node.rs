@@ -121,8 +121,6 @@ pub(crate) struct Answer {
 pub(crate) struct Pending {
     session: SessionIndex,
     pub answer: Option<Answer>,
-    /// Tunnels that no worker uses any more once the change is published.
-    pub end_markers: Vec<GtpuTunnel>,
     /// Usage that waited for a session report when the session was deleted.
     pub usage: Vec<UsageReport>,
     /// Usage that had no room in the answer; it is reported behind it.
@@ -180,6 +178,8 @@ pub struct Node {
     admission: Admission,
     last_delta: u64,
     commands: VecDeque<WorkerCommand>,
+    /// Commands that go before their change.
+    end_markers: VecDeque<(DeltaId, WorkerCommand)>,
     transmits: VecDeque<Transmit>,
     deltas: VecDeque<(DeltaId, RuleDelta)>,
     pub(crate) scratch: Vec<u8>,
@@ -221,6 +221,7 @@ impl Node {
             admission,
             last_delta: 0,
             commands: VecDeque::new(),
+            end_markers: VecDeque::new(),
             transmits: VecDeque::new(),
             deltas: VecDeque::new(),
             scratch: vec![0; OWN_MESSAGE_BYTES_MAX],
@@ -267,9 +268,9 @@ impl Node {
         let mut usage = pending.usage;
         usage.extend(self.store.final_reports(now, pending.session));
         self.store.reclaim(pending.session);
-        for tunnel in pending.end_markers {
-            self.counters.scalars.end_markers_commanded += 1;
-            self.commands.push_back(WorkerCommand::SendEndMarker { tunnel });
+        // Those that nobody asked for in time would come too late.
+        while self.end_markers.front().is_some_and(|(change, _)| *change <= id) {
+            self.end_markers.pop_front();
         }
         if let Some(up_seid) = pending.farewell {
             self.report_last_usage(now, up_seid, core::mem::take(&mut usage));
@@ -333,7 +334,14 @@ impl Node {
         own.or_else(|| self.path_qos.poll_command())
     }
 
-    /// The next change to publish, in order.
+    /// The next command that every worker must have before the change `id` is published.
+    pub fn poll_command_before(&mut self, id: DeltaId) -> Option<WorkerCommand> {
+        let (_, command) = self.end_markers.pop_front_if(|(change, _)| *change <= id)?;
+        self.counters.scalars.end_markers_commanded += 1;
+        Some(command)
+    }
+
+    /// The next change to publish, in order; [`Node::poll_command_before`] goes before it.
     pub fn poll_delta(&mut self) -> Option<(DeltaId, RuleDelta)> {
         self.deltas.pop_front()
     }
@@ -529,7 +537,6 @@ impl Node {
         let pending = Pending {
             session: delta.session,
             answer: None,
-            end_markers: Vec::new(),
             usage: Vec::new(),
             later: Vec::new(),
             rest: None,
@@ -541,11 +548,13 @@ impl Node {
         id
     }
 
-    /// Closes `tunnels` with End Markers when the change `id` is published: every worker has sent
-    /// its last packet through them by then. Spec: TS 29.244 §5.2.3.3; TS 23.501 §5.8.2.9.
-    pub(crate) fn send_end_markers_after(&mut self, id: DeltaId, tunnels: Vec<GtpuTunnel>) {
-        if let Some(pending) = self.pending.get_mut(&id) {
-            pending.end_markers = tunnels;
+    /// Closes `tunnels` with End Markers when workers see the change `id`.
+    /// Spec: TS 29.244 §5.2.3.3; TS 23.501 §5.8.2.9.
+    pub(crate) fn send_end_markers_with(&mut self, id: DeltaId, tunnels: Vec<GtpuTunnel>) {
+        let Some(session) = self.pending.get(&id).map(|pending| pending.session) else { return };
+        for tunnel in tunnels {
+            let command = WorkerCommand::SendEndMarker { tunnel, session, change: id };
+            self.end_markers.push_back((id, command));
         }
     }
 

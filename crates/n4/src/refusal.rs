@@ -172,6 +172,18 @@ fn cause_and_ie(refusal: &Refusal) -> (Cause, Option<IeType>) {
         Refusal::FarWithoutForwardingParameters { .. } => {
             (missing, Some(IeType::FORWARDING_PARAMETERS))
         }
+        Refusal::FarWithoutDuplicatingParameters { .. } => {
+            (missing, Some(IeType::DUPLICATING_PARAMETERS))
+        }
+        Refusal::TooManyDuplicates { .. } => {
+            (Cause::NoResourcesAvailable, Some(IeType::DUPLICATING_PARAMETERS))
+        }
+        Refusal::RedirectInvalid { .. } | Refusal::RedirectUnusable { .. } => {
+            (rule, Some(IeType::REDIRECT_INFORMATION))
+        }
+        Refusal::UnknownForwardingPolicy { .. } => {
+            (Cause::InvalidForwardingPolicy, Some(IeType::FORWARDING_POLICY))
+        }
         Refusal::FarWithoutDestination { .. } => (missing, Some(IeType::DESTINATION_INTERFACE)),
         Refusal::FarWithoutOuterHeader { .. } => (missing, Some(IeType::OUTER_HEADER_CREATION)),
         Refusal::TunnelInvalid { .. } | Refusal::TunnelFamilyUnavailable { .. } => {

@@ -55,6 +55,7 @@ fn setup_is_accepted_with_node_id_time_stamp_and_true_features() {
         | UpFunctionFeatures::UDBC
         | UpFunctionFeatures::DDDS
         | UpFunctionFeatures::EMPU
+        | UpFunctionFeatures::TREU
         | UpFunctionFeatures::MNOP
         | UpFunctionFeatures::VTIME
         | UpFunctionFeatures::QUOAC

@@ -372,7 +372,7 @@ fn drobu_of_a_modification_is_published() {
 }
 
 #[test]
-fn end_marker_is_commanded_when_all_workers_left_the_tunnel() {
+fn end_marker_is_commanded_before_the_change_that_leaves_the_tunnel() {
     let mut bench = Bench::associated();
     let script = SessionScript::new(0xc1, 1);
     let up_seid = bench.session(smf(10), 2, &script);
@@ -384,11 +384,13 @@ fn end_marker_is_commanded_when_all_workers_left_the_tunnel() {
     far.update_forwarding_parameters = Some(parameters);
     let request = modify_with(3, up_seid, |body| body.update_fars = list([far]).into());
     bench.node.handle_datagram(bench.now, smf(10), &request);
-    let (id, _) = bench.node.poll_delta().unwrap();
-    assert_eq!(bench.node.poll_command(), None, "workers may still use the tunnel");
-    bench.node.handle_published(bench.now, id);
+    let (id, delta) = bench.node.poll_delta().unwrap();
     let tunnel = GtpuTunnel { teid: script.gnb_teid, addr: IpAddr::V4(GNB) };
-    assert_eq!(bench.node.poll_command(), Some(WorkerCommand::SendEndMarker { tunnel }));
+    let (session, change) = (delta.session, id);
+    let command = WorkerCommand::SendEndMarker { tunnel, session, change };
+    assert_eq!(bench.node.poll_command_before(id), Some(command));
+    assert_eq!(bench.node.poll_command_before(id), None);
+    bench.node.handle_published(bench.now, id);
     assert_eq!(bench.node.poll_command(), None);
 }
 

@@ -2,6 +2,7 @@
 
 use core::net::IpAddr;
 
+use crate::delta::DeltaId;
 use crate::rule::GtpuTunnel;
 use adit_types::{InterfaceId, MacAddr, Nanos, PdrId, Qfi, Seid, SessionIndex, Teid, UsageSlot};
 
@@ -123,10 +124,17 @@ pub enum WorkerCommand {
         /// Ask this station only (a probe of a known neighbor) instead of everyone.
         unicast: Option<MacAddr>,
     },
-    /// Tell a GTP-U peer that nothing more comes through this tunnel. Spec: TS 29.281 §7.3.2.
+    /// Tell a GTP-U peer that nothing more comes through this tunnel. The command comes before the
+    /// change is published, and is carried out in the first step that sees it: behind the worker's
+    /// last packet of the old path, before its first one of the new path.
+    /// Spec: TS 29.281 §7.3.2.
     SendEndMarker {
         /// The tunnel.
         tunnel: GtpuTunnel,
+        /// The session that leaves it.
+        session: SessionIndex,
+        /// The change by which it does.
+        change: DeltaId,
     },
     /// Ask a GTP-U peer whether the path to it works. Spec: TS 29.281 §7.2.1.
     SendEchoRequest {

@@ -7,6 +7,7 @@
 
 pub mod delta;
 pub mod event;
+pub mod forwarding;
 pub mod rule;
 pub mod sdf;
 pub mod usage;
@@ -14,6 +15,7 @@ pub mod verdict;
 
 pub use delta::{DeltaId, KeyChange, RuleDelta, SessionKey};
 pub use event::{DataDelivery, WorkerCommand, WorkerEvent};
+pub use forwarding::{Redirect, Steering};
 pub use rule::{
     ApplyAction, DestinationInterface, FarEntry, Gate, GtpuTunnel, OuterHeaderCreation,
     OuterHeaderRemoval, PdrEntry, QerEntry, SessionRules, SourceInterface, UeAddresses,

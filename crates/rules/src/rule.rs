@@ -5,7 +5,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use adit_types::limits::{QERS_PER_PDR_MAX, URRS_PER_PDR_MAX};
+use adit_types::limits::{DUPLICATES_PER_FAR_MAX, QERS_PER_PDR_MAX, URRS_PER_PDR_MAX};
 use adit_types::{
     Direction, FarId, InterfaceSet, IpPrefix, Ipv6Prefix, NextHopIndex, PdrId, Precedence, QerId,
     Qfi, Seid, Teid,
@@ -14,6 +14,7 @@ use arrayvec::ArrayVec;
 use bitflags::bitflags;
 
 use crate::delta::DeltaId;
+use crate::forwarding::{Redirect, Steering};
 use crate::sdf::SdfFilter;
 use crate::usage::UrrEntry;
 
@@ -52,6 +53,8 @@ pub enum DestinationInterface {
     SgiLanN6Lan,
     /// Towards the control plane function.
     CpFunction,
+    /// Towards the lawful interception function, for copies only.
+    LiFunction,
 }
 
 /// A packet detection rule as a worker evaluates it. An absent condition matches everything.
@@ -182,6 +185,16 @@ pub struct FarEntry {
     pub next_hop: NextHopIndex,
     /// Packets that a worker holds for the session while this FAR buffers.
     pub buffer_pkts_max: u16,
+    /// Where packets without an outer header go instead of along the routes.
+    pub steering: Option<Box<Steering>>,
+    /// Differentiated services code point that packets without an outer header leave with; absent
+    /// leaves theirs. Range: 0..=63.
+    pub dscp: Option<u8>,
+    /// Where packets go instead of to their destination.
+    pub redirect: Option<Box<Redirect>>,
+    /// Positions in [`SessionRules::fars`]: each sends a copy of every packet, whatever becomes of
+    /// the packet.
+    pub duplicates: ArrayVec<u16, DUPLICATES_PER_FAR_MAX>,
 }
 
 impl FarEntry {
@@ -334,7 +347,7 @@ pub struct SessionRules {
     pub uplink: Vec<PdrEntry>,
     /// PDRs of packets towards the UE, by ascending precedence.
     pub downlink: Vec<PdrEntry>,
-    /// FARs, in the order that [`PdrEntry::far`] counts.
+    /// FARs, in the order that [`PdrEntry::far`] counts; behind them what they duplicate to.
     pub fars: Vec<FarEntry>,
     /// QERs, in the order that [`PdrEntry::qers`] counts.
     pub qers: Vec<QerEntry>,

@@ -81,7 +81,7 @@ pub struct SdfFilter {
     pub tos: Option<(u8, u8)>,
     /// Security parameter index.
     pub spi: Option<u32>,
-    /// IPv6 flow label, 20 bits.
+    /// IPv6 flow label, 20 bits. IPv4 packets have none, not even zero.
     pub flow_label: Option<u32>,
 }
 
@@ -112,7 +112,7 @@ impl SdfFilter {
             && port_matches(&self.local_ports, local_port)
             && self.tos.is_none_or(|(value, mask)| flow.tos & mask == value & mask)
             && self.spi.is_none_or(|spi| flow.spi == Some(spi))
-            && self.flow_label.is_none_or(|label| flow.flow_label == label)
+            && self.flow_label.is_none_or(|label| flow.src.is_ipv6() && flow.flow_label == label)
     }
 }
 
@@ -147,6 +147,14 @@ mod tests {
         };
         assert!(filter.matches(Direction::Uplink, &flow()));
         assert!(!filter.matches(Direction::Downlink, &flow()));
+    }
+
+    #[test]
+    fn flow_label_of_zero_matches_ipv6_only() {
+        let filter = SdfFilter { flow_label: Some(0), ..SdfFilter::ANY };
+        assert!(!filter.matches(Direction::Uplink, &flow()));
+        let (src, dst) = ("2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap());
+        assert!(filter.matches(Direction::Uplink, &FlowSelector { src, dst, ..flow() }));
     }
 
     #[test]

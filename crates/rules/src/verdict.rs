@@ -71,6 +71,8 @@ reasons! {
         BufferFull, "buffer_full", "The FAR buffers, but as many packets are held as its BAR or our limits allow.";
         BufferDiscarded, "buffer_discarded", "A buffered packet was discarded: its rules drop it now or are gone, the control plane said so, or it waited too long.";
         OuterHeaderMismatch, "outer_header_mismatch", "The PDR removes an outer header that the packet does not have.";
+        RedirectUnmatched, "redirect_unmatched", "The FAR redirects, but not such packets: another address family or, to a URL, no right TCP segment to port 80.";
+        RedirectLimited, "redirect_limited", "More packets to be redirected to a URL came than one worker answers.";
         TtlExceeded, "ttl_exceeded", "The inner TTL or hop limit ran out.";
         RouteUnknown, "route_unknown", "No route leads to the destination.";
         NeighbourUnresolved, "neighbour_unresolved", "The next hop's link-layer address could not be resolved in time.";
@@ -93,6 +95,7 @@ reasons! {
         GtpuErrorIndication, "gtpu_error_indication", "A GTP-U Error Indication from a peer.";
         GtpuEndMarker, "gtpu_end_marker", "A GTP-U End Marker.";
         GtpuExtensionNotification, "gtpu_extension_notification", "A GTP-U Supported Extension Headers Notification.";
+        HttpRedirect, "http_redirect", "A TCP segment of a UE that is redirected to a URL; we answer for the server.";
         LinkControl, "link_control", "Link housekeeping that needs no answer: router advertisements, multicast listener reports, LLDP, spanning tree.";
     }
 }

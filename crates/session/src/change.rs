@@ -7,7 +7,8 @@
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use adit_rules::{
-    ApplyAction, DestinationInterface, OuterHeaderCreation, OuterHeaderRemoval, SourceInterface,
+    ApplyAction, DestinationInterface, OuterHeaderCreation, OuterHeaderRemoval, Redirect,
+    SourceInterface,
 };
 use adit_types::{BarId, FarId, IpPrefix, Nanos, PdrId, Precedence, QerId, Qfi, Teid, UrrId};
 
@@ -237,9 +238,13 @@ pub struct FarUpdate {
     pub bar: Option<BarId>,
     /// Changes parts of the forwarding parameters, or provides them.
     pub forwarding: Option<ForwardingUpdate>,
+    /// Changes the sets of duplicating parameters in their order: they have no identifier. What is
+    /// beyond the last set provides a new one.
+    pub duplicating: Vec<ForwardingUpdate>,
 }
 
-/// Update Forwarding Parameters. Spec: TS 29.244 §7.5.4.3, table 2.
+/// Update Forwarding Parameters, or Update Duplicating Parameters, which have fewer parts.
+/// Spec: TS 29.244 §7.5.4.3, tables 2 and 3.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ForwardingUpdate {
     /// Replaces the destination; must be present when the FAR has no forwarding parameters yet.
@@ -258,6 +263,10 @@ pub struct ForwardingUpdate {
     pub interface_type: Option<InterfaceType>,
     /// Replaces the traffic endpoint of the other direction; `Some(None)` withdraws it.
     pub linked_endpoint: Option<Option<TrafficEndpointId>>,
+    /// Replaces the redirection; `Some(None)` ends it.
+    pub redirect: Option<Option<Redirect>>,
+    /// Replaces the forwarding policy; `Some(None)` withdraws it.
+    pub policy: Option<Option<Box<str>>>,
 }
 
 /// A QER to update. Spec: TS 29.244 §7.5.4.5.

@@ -124,7 +124,9 @@ impl FarEnds {
 /// The tunnels that the FARs of a session may send into.
 fn tunnels(records: &Records) -> BTreeSet<(GtpuTunnel, FarSide)> {
     let used = records.fars.iter().filter(|far| !far.action.contains(ApplyAction::DROP));
+    let copied = records.fars.iter().filter(|far| far.action.contains(ApplyAction::DUPL));
     let forwarding = used.filter_map(|far| far.forwarding.as_ref());
+    let forwarding = forwarding.chain(copied.flat_map(|far| &far.duplicating));
     let tunnels = forwarding.filter_map(|parts| {
         let side = match parts.destination {
             DestinationInterface::Access => FarSide::Access,

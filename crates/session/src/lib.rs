@@ -35,7 +35,7 @@ pub use far_ends::FarSide;
 pub use framed_route::{
     FramedRouteError, parse_ipv4 as parse_framed_route, parse_ipv6 as parse_framed_ipv6_route,
 };
-pub use provisioning::{Application, LocalInterface, Provisioning, UePool};
+pub use provisioning::{Application, ForwardingPolicy, LocalInterface, Provisioning, UePool};
 pub use record::{
     Bar, DroppedThreshold, FTeid, Far, Forwarding, GateStatus, InterfaceType,
     MeasurementInformation, MeasurementMethod, Monitoring, OwnParts, Pdi, Pdr, PdrTimes, Qer,

@@ -1,5 +1,6 @@
 //! What the operator configured for rules to refer to by name.
 
+use adit_rules::Steering;
 use adit_rules::sdf::{AddrMatch, SdfFilter};
 use adit_types::{InterfaceId, InterfaceRole, InterfaceSet};
 
@@ -13,6 +14,22 @@ pub struct Provisioning {
     pub ue_pools: Vec<UePool>,
     /// Applications that PDIs may name; identifiers differ.
     pub applications: Vec<Application>,
+    /// Forwarding policies that FARs may name; identifiers differ.
+    pub policies: Vec<ForwardingPolicy>,
+}
+
+/// A forwarding policy. Spec: TS 29.244 §5.4.8, §8.2.23.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForwardingPolicy {
+    /// Forwarding Policy Identifier.
+    pub id: Box<str>,
+    /// The network instance whose interfaces and routes are used, whatever the FAR names.
+    pub network_instance: Option<Box<str>>,
+    /// The station that packets without an outer header go to.
+    pub steering: Steering,
+    /// Differentiated services code point: of the outer header where the FAR demands none, of the
+    /// packet where it has no outer header. Range: 0..=63.
+    pub dscp: Option<u8>,
 }
 
 /// An application, detected by its service data flows. Spec: TS 29.244 §5.2.1A.2, §8.2.6.
@@ -71,6 +88,11 @@ impl Provisioning {
         found.map(|known| known.filters.as_slice())
     }
 
+    /// The forwarding policy of an identifier.
+    pub(crate) fn policy(&self, id: &str) -> Option<&ForwardingPolicy> {
+        self.policies.iter().find(|known| &*known.id == id)
+    }
+
     /// True when an interface of `role` serves the network instance.
     pub(crate) fn knows(&self, network_instance: &str, role: InterfaceRole) -> bool {
         let fits = |known: &LocalInterface| known.role == role && known.serves(network_instance);
@@ -90,6 +112,7 @@ mod tests {
         Provisioning {
             ue_pools: Vec::new(),
             applications: Vec::new(),
+            policies: Vec::new(),
             interfaces: vec![
                 interface(InterfaceRole::N3, None),
                 interface(InterfaceRole::N6, Some("internet")),

@@ -419,6 +419,32 @@ pub enum Refusal {
         /// The FAR.
         far: FarId,
     },
+    /// The FAR duplicates, but does not say where to.
+    FarWithoutDuplicatingParameters {
+        /// The FAR.
+        far: FarId,
+    },
+    /// More than `limits::DUPLICATES_PER_FAR_MAX` sets of duplicating parameters.
+    TooManyDuplicates {
+        /// The FAR.
+        far: FarId,
+    },
+    /// The redirect address is none of another host, the port is zero, or the URL is empty, too long
+    /// or not of printable ASCII.
+    RedirectInvalid {
+        /// The FAR.
+        far: FarId,
+    },
+    /// A PDR towards the UE has a FAR that redirects to a URL, which only requests can be.
+    RedirectUnusable {
+        /// The PDR.
+        pdr: PdrId,
+    },
+    /// The operator configured no such forwarding policy.
+    UnknownForwardingPolicy {
+        /// The FAR.
+        far: FarId,
+    },
 }
 
 impl Refusal {
@@ -484,6 +510,7 @@ impl Refusal {
             | Self::UnknownTrafficEndpointOfPdr { pdr }
             | Self::TrafficEndpointNotAlone { pdr }
             | Self::UnknownApplication { pdr }
+            | Self::RedirectUnusable { pdr }
             | Self::ApplicationNotAlone { pdr } => Some(RuleId::Pdr(pdr)),
             Self::UnsupportedAction { far, .. }
             | Self::UnknownBar { far, .. }
@@ -493,6 +520,10 @@ impl Refusal {
             | Self::FarWithoutDestination { far }
             | Self::FarWithoutOuterHeader { far }
             | Self::TunnelInvalid { far }
+            | Self::FarWithoutDuplicatingParameters { far }
+            | Self::TooManyDuplicates { far }
+            | Self::RedirectInvalid { far }
+            | Self::UnknownForwardingPolicy { far }
             | Self::TunnelFamilyUnavailable { far } => Some(RuleId::Far(far)),
         }
     }
@@ -574,6 +605,11 @@ impl Refusal {
             Self::FarWithoutOuterHeader { .. } => "FORW to Access without an outer header",
             Self::TunnelInvalid { .. } => "the outer header's TEID or address is invalid",
             Self::TunnelFamilyUnavailable { .. } => "no local address of the tunnel's family",
+            Self::FarWithoutDuplicatingParameters { .. } => "DUPL without duplicating parameters",
+            Self::TooManyDuplicates { .. } => "too many duplicating parameters in one FAR",
+            Self::RedirectInvalid { .. } => "the redirect address or URL is invalid",
+            Self::RedirectUnusable { .. } => "redirection to a URL towards the UE",
+            Self::UnknownForwardingPolicy { .. } => "no such forwarding policy",
         }
     }
 }

@@ -152,6 +152,8 @@ counters! {
     transmitted_downlink_bytes, "Octets of them as transmitted, from the Ethernet header on.";
     originated_pkts, "Packets that Adit made itself and transmitted: ARP, ICMP, GTP-U echo.";
     originated_lost_pkts, "Packets that Adit made itself and could not transmit.";
+    duplicated_pkts, "Copies of packets that FARs asked for, transmitted.";
+    duplicates_lost_pkts, "Copies that could not be made or transmitted: no buffer, no way out, too big.";
     buffered_pkts, "Packets held now, waiting for a link-layer address or other rules.";
     buffered_by_far_pkts, "Those of them that wait because their FAR buffers.";
     bursts, "Bursts received that held at least one packet.";

@@ -4,7 +4,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_rules::{
     ApplyAction, DestinationInterface, Gate, GtpuTunnel, OuterHeaderCreation, OuterHeaderRemoval,
-    SourceInterface, UeAddresses,
+    Redirect, SourceInterface, UeAddresses,
 };
 use adit_session::{
     Bar, BarUpdate, Change, ChooseUe, FTeidSpec, Far, FarUpdate, Forwarding, ForwardingUpdate,
@@ -168,16 +168,13 @@ pub fn plain_session(host: u8, peer: &str) -> Change {
         id: FarId(id),
         action: ApplyAction::FORW,
         forwarding: Some(Forwarding {
-            destination: match tunnel {
+            outer_header_creation: tunnel.map(OuterHeaderCreation::Gtpu),
+            ..Forwarding::new(match tunnel {
                 Some(_) => DestinationInterface::Access,
                 None => DestinationInterface::Core,
-            },
-            network_instance: None,
-            outer_header_creation: tunnel.map(OuterHeaderCreation::Gtpu),
-            transport_level_marking: None,
-            interface_type: None,
-            linked_endpoint: None,
+            })
         }),
+        duplicating: Vec::new(),
     };
     let gnb = GtpuTunnel { teid: Teid(0x100 + u32::from(host)), addr: addr(peer) };
     Change {
@@ -514,10 +511,12 @@ fn marking(rng: &mut StdRng) -> Option<u8> {
 
 fn far(rng: &mut StdRng, id: u32, is_uplink: bool) -> Far {
     if one_in(rng, 8) {
-        return Far { id: FarId(id), action: ApplyAction::DROP, bar: None, forwarding: None };
+        let (action, duplicating) = duplicating(rng, ApplyAction::DROP);
+        return Far { id: FarId(id), action, bar: None, forwarding: None, duplicating };
     }
     let to_n9 = is_uplink && one_in(rng, 5);
     let action = if one_in(rng, 6) { buffering(rng) } else { ApplyAction::FORW };
+    let (action, duplicating) = duplicating(rng, action);
     let n6 = [DestinationInterface::Core, DestinationInterface::SgiLanN6Lan];
     Far {
         bar: one_in(rng, 2).then_some(BarId(1)),
@@ -538,8 +537,54 @@ fn far(rng: &mut StdRng, id: u32, is_uplink: bool) -> Far {
             transport_level_marking: marking(rng),
             interface_type: None,
             linked_endpoint: None,
+            redirect: redirect(rng, is_uplink && id != 7),
+            policy: policy(rng),
         }),
+        duplicating,
     }
+}
+
+/// Sometimes an address, in uplink also a URL.
+fn redirect(rng: &mut StdRng, may_be_url: bool) -> Option<Redirect> {
+    let v4 = Some(Ipv4Addr::new(10, 0, 6, 77));
+    let v6 = Some(Ipv6Addr::new(0x2001, 0xdb8, 8, 0, 0, 0, 0, 8));
+    match rng.random_range(0..120) {
+        0 => Some(Redirect::Address { v4, v6: None, port: None }),
+        1 => Some(Redirect::Address { v4: None, v6, port: Some(8080) }),
+        2 => Some(Redirect::Address { v4, v6, port: None }),
+        3 => Some(Redirect::Address { v4: None, v6: None, port: Some(8080) }),
+        4 | 5 if may_be_url => Some(Redirect::Url("http://portal.example/".into())),
+        _ => None,
+    }
+}
+
+fn policy(rng: &mut StdRng) -> Option<Box<str>> {
+    one_in(rng, 24)
+        .then(|| Box::from(*["steer", "steer", "mark", "mark", "ims"].choose(rng).unwrap()))
+}
+
+/// Sometimes adds DUPL and its parameters: copies to peers, to data networks, to where the packet
+/// itself goes.
+fn duplicating(rng: &mut StdRng, action: ApplyAction) -> (ApplyAction, Vec<Forwarding>) {
+    if !one_in(rng, 5) {
+        return (action, Vec::new());
+    }
+    let count = rng.random_range(1..=2);
+    let copy = |rng: &mut StdRng| {
+        let (destination, outer_header_creation) = match rng.random_range(0..4) {
+            0 => (DestinationInterface::Core, None),
+            1 => (DestinationInterface::SgiLanN6Lan, Some(n6_tunnel(rng))),
+            2 => (DestinationInterface::LiFunction, Some(tunnel(rng))),
+            _ => (DestinationInterface::Access, Some(tunnel(rng))),
+        };
+        Forwarding {
+            outer_header_creation,
+            transport_level_marking: marking(rng),
+            policy: policy(rng),
+            ..Forwarding::new(destination)
+        }
+    };
+    (action | ApplyAction::DUPL, (0..count).map(|_| copy(rng)).collect())
 }
 
 /// An action that buffers, with or without notices.
@@ -668,8 +713,18 @@ fn far_update(rng: &mut StdRng) -> FarUpdate {
             withdraw_outer_header: one_in(rng, 3),
             send_end_marker: one_in(rng, 2),
             transport_level_marking: marking(rng),
+            redirect: one_in(rng, 4).then(|| redirect(rng, is_uplink)),
+            policy: one_in(rng, 4).then(|| policy(rng)),
             ..ForwardingUpdate::default()
         }),
+        duplicating: match one_in(rng, 5) {
+            true => vec![ForwardingUpdate {
+                destination: Some(access),
+                outer_header_creation: Some(tunnel(rng)),
+                ..ForwardingUpdate::default()
+            }],
+            false => Vec::new(),
+        },
     }
 }
 

@@ -12,10 +12,10 @@ use adit_datapath::{Worker, WorkerConfig};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
 use adit_rules::sdf::AddrMatch;
-use adit_rules::{DeltaId, DropReason, RuleDelta, WorkerCommand, WorkerEvent};
+use adit_rules::{DeltaId, DropReason, RuleDelta, Steering, WorkerCommand, WorkerEvent};
 use adit_session::{
-    Application, Change, CpFSeid, LocalAddresses, LocalInterface, OwnerId, Provisioning, Refusal,
-    SessionStore, StoreConfig, UePool, UsageReport,
+    Application, Change, CpFSeid, ForwardingPolicy, LocalAddresses, LocalInterface, OwnerId,
+    Provisioning, Refusal, SessionStore, StoreConfig, UePool, UsageReport,
 };
 use adit_tables::{Interface, IpPrefix, Publisher, Reader, Route, Snapshot, TablesConfig};
 use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN, NEIGHBOUR_PENDING_PER_HOP_MAX};
@@ -84,6 +84,8 @@ struct Buffered {
     arrival: Arrival,
     lane: Lane,
     since: Nanos,
+    /// It had copies already.
+    is_copied: bool,
 }
 
 /// Both sides.
@@ -111,6 +113,8 @@ pub struct World {
     /// The session whose packets wait and whose rules changed since the last step, and whether its
     /// packets are to be dropped.
     changed: Option<(Seid, bool)>,
+    /// Stations that copies would have gone to in this step.
+    copied: Vec<(usize, IpAddr)>,
     /// Limits that URRs reached, not handled yet.
     limits: VecDeque<(Seid, UsageSlot, u32)>,
 }
@@ -163,6 +167,7 @@ impl World {
             held: Vec::new(),
             buffered: Vec::new(),
             changed: None,
+            copied: Vec::new(),
             limits: VecDeque::new(),
         };
         for reader in readers {
@@ -376,9 +381,11 @@ impl World {
             for arrival in ordered.iter().filter(|arrival| arrival.worker == worker) {
                 let verdict = self.oracle.judge(arrival.port, &arrival.frame);
                 self.count(&verdict);
-                self.expect(expected, arrival, verdict.outcome, None);
+                let is_copied = expected.copy(&verdict);
+                self.expect(expected, arrival, verdict.outcome, None, is_copied);
             }
         }
+        self.copied = expected.iter().flat_map(|expected| expected.wanted.clone()).collect();
         let before = self.snapshots();
         self.settle();
         let after = self.snapshots();
@@ -425,10 +432,13 @@ impl World {
             }
         }
         again.sort_by_key(|packet| packet.lane);
-        for Buffered { seid, arrival, lane, .. } in again {
-            let verdict = self.oracle.judge_again(seid, arrival.port, &arrival.frame);
+        for Buffered { seid, arrival, lane, is_copied, .. } in again {
+            let waited = (seid, is_copied);
+            let verdict = self.oracle.judge_again(waited, arrival.port, &arrival.frame);
             self.count(&verdict);
-            self.expect(expected, &arrival, verdict.outcome, Some((seid.0, lane)));
+            let is_copied = expected.copy(&verdict) || is_copied;
+            let order = Some((seid.0, lane));
+            self.expect(expected, &arrival, verdict.outcome, order, is_copied);
         }
     }
 
@@ -496,13 +506,15 @@ impl World {
         self.events.iter_mut().for_each(|ring| while ring.pop().is_ok() {});
     }
 
-    /// `order` names what a packet that waited keeps its order with.
+    /// `order` names what a packet that waited keeps its order with; `is_copied` tells that its copies
+    /// were made.
     fn expect(
         &mut self,
         expected: &mut Expected,
         arrival: &Arrival,
         outcome: Outcome,
         order: Option<(u64, Lane)>,
+        is_copied: bool,
     ) {
         match outcome {
             Outcome::Forward { port, frame, lane } => {
@@ -515,7 +527,8 @@ impl World {
                 let of_session = |packet: &&Buffered| here(packet) && packet.seid == seid;
                 if self.buffered.iter().filter(of_session).count() < room && all < BUFFER_PKTS {
                     let arrival = arrival.clone();
-                    self.buffered.push(Buffered { seid, arrival, lane, since: self.now });
+                    let since = self.now;
+                    self.buffered.push(Buffered { seid, arrival, lane, since, is_copied });
                 } else {
                     expected.drops[DropReason::BufferFull.index()] += 1;
                 }
@@ -557,7 +570,9 @@ impl World {
                 }
                 if let WorkerEvent::NeighbourWanted { interface, addr } = event {
                     let key = (usize::from(interface.0), addr);
-                    if !self.held.iter().any(|held| (held.interface, held.station) == key) {
+                    let is_held =
+                        self.held.iter().any(|held| (held.interface, held.station) == key);
+                    if !is_held && !self.copied.contains(&key) {
                         return Err(format!("{addr} is wanted, but no packet waits for it"));
                     }
                 }
@@ -709,10 +724,17 @@ fn provisioning(layout: &Layout) -> Provisioning {
             .map(|text| adit_session::parse_flow_description(text).unwrap())
             .collect(),
     };
+    let policy = |policy: &oracle::Policy| ForwardingPolicy {
+        id: policy.id.into(),
+        network_instance: policy.network_instance.map(Box::from),
+        steering: Steering { v4: policy.next_hop, v6: None },
+        dscp: policy.dscp,
+    };
     Provisioning {
         interfaces,
         ue_pools: UE_POOLS.into_iter().map(pool).collect(),
         applications: APPLICATIONS.iter().map(application).collect(),
+        policies: oracle::POLICIES.iter().map(policy).collect(),
     }
 }
 

@@ -59,7 +59,7 @@ fn difference_between_the_sides_is_found() {
         world.exchange(&arrivals).err()
     });
     let difference = found.unwrap_or_default();
-    assert!(difference.contains("oracle: forward on"), "{difference}");
+    assert!(difference.contains("\noracle: "), "{difference}");
 }
 
 fn run(seed: u64, coverage: &mut Coverage) -> Result<(), String> {
@@ -160,8 +160,10 @@ fn add(sums: &mut Vec<u64>, counts: &[u64]) {
 
 fn check(coverage: &Coverage) {
     use adit_rules::{DropReason, PuntReason};
-    // What these worlds cannot cause: buffers in parts, short headroom, full queues.
+    // What these worlds cannot cause: buffers in parts, short headroom, full queues, too many requests
+    // to redirect.
     let absent = [
+        DropReason::RedirectLimited,
         DropReason::FrameSegmented,
         DropReason::HeadroomShort,
         DropReason::SlowQueueFull,
@@ -181,5 +183,5 @@ fn check(coverage: &Coverage) {
     println!("{coverage:?}");
     assert!(unseen.is_empty(), "never seen: {unseen:?}");
     assert!(coverage.accepted > coverage.refused, "{coverage:?}");
-    assert!(coverage.transmitted > 40_000, "{coverage:?}");
+    assert!(coverage.transmitted > 35_000, "{coverage:?}");
 }

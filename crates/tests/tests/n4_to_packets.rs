@@ -94,6 +94,9 @@ impl Control {
         }
         self.node.handle_timeout(now);
         while let Some((id, delta)) = self.node.poll_delta() {
+            while let Some(command) = self.node.poll_command_before(id) {
+                self.commands.iter_mut().for_each(|ring| ring.push(command).unwrap());
+            }
             self.publisher.apply(id, delta);
         }
         self.neighbours.handle_changes(now, &mut self.publisher);

@@ -25,6 +25,13 @@ pub const fn usage_slots_max(sessions_max: usize) -> usize {
     sessions_max.saturating_mul(2).saturating_add(RULES_PER_SESSION_MAX)
 }
 
+/// Copies of a packet that one FAR may ask for: a lawful interception function or two, and room.
+pub const DUPLICATES_PER_FAR_MAX: usize = 4;
+
+/// Octets of a URL that HTTP requests are redirected to. The whole answer fits the smallest segment
+/// of TCP over IPv6 (1220 octets) with it.
+pub const REDIRECT_URL_BYTES_MAX: usize = 1024;
+
 /// SDF filters that one PDR may carry.
 pub const SDF_FILTERS_PER_PDR_MAX: usize = 16;
 

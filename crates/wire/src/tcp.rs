@@ -1,9 +1,11 @@
-//! TCP header: ports and flags only; segments are not followed. Spec: RFC 9293 §3.1.
+//! TCP header: read as far as ports, flags and sequence numbers, and written for segments of our own.
+//! Connections are not followed. Spec: RFC 9293 §3.1.
 
 use zerocopy::byteorder::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::Malformed;
+use crate::checksum::Sum;
 use crate::view::{fixed_header, split};
 
 /// The fixed part of a TCP header.
@@ -98,10 +100,64 @@ impl TcpHeader {
         self.sequence.get()
     }
 
+    /// Acknowledgment number, of meaning with [`Self::ACK`].
+    #[must_use]
+    pub fn acknowledgment(&self) -> u32 {
+        self.acknowledgment.get()
+    }
+
     /// The eight flags.
     #[must_use]
     pub fn flags(&self) -> u8 {
         self.flags
+    }
+}
+
+/// What a segment of our own says. Spec: RFC 9293 §3.1, §3.7.1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TcpFields {
+    /// Source port.
+    pub src_port: u16,
+    /// Destination port.
+    pub dst_port: u16,
+    /// Sequence number.
+    pub sequence: u32,
+    /// Acknowledgment number.
+    pub acknowledgment: u32,
+    /// The eight flags.
+    pub flags: u8,
+    /// Window. Unit: octets.
+    pub window: u16,
+    /// Maximum segment size to announce. Unit: octets.
+    pub mss: Option<u16>,
+}
+
+impl TcpFields {
+    /// Octets of the header with its option.
+    #[must_use]
+    pub const fn header_len(&self) -> usize {
+        if self.mss.is_some() { TcpHeader::LEN + 4 } else { TcpHeader::LEN }
+    }
+
+    /// Writes the header in front of the data that `segment` holds behind it. `pseudo` is the sum of
+    /// the pseudo header of the whole segment.
+    ///
+    /// # Errors
+    /// `Truncated` when `segment` is shorter than the header.
+    pub fn emit(&self, segment: &mut [u8], pseudo: Sum) -> Result<(), Malformed> {
+        let mut header = TcpHeader::new(self.src_port, self.dst_port, self.sequence, self.flags);
+        header.acknowledgment = U32::new(self.acknowledgment);
+        header.window = U16::new(self.window);
+        if let Some(mss) = self.mss {
+            header.data_offset = 6 << 4;
+            let [high, low] = mss.to_be_bytes();
+            let have = segment.len();
+            let option = segment.get_mut(TcpHeader::LEN..).and_then(|rest| rest.first_chunk_mut());
+            *option.ok_or(Malformed::truncated(TcpHeader::LEN + 4, have))? = [2, 4, high, low];
+        }
+        header.emit(segment)?;
+        header.checksum = U16::new(pseudo.bytes(segment).checksum());
+        header.emit(segment)
     }
 }
 

@@ -156,13 +156,10 @@ fn change(ue: Ipv4Addr, gnb_teid: u32) -> Change {
         id: FarId(id),
         action: ApplyAction::FORW,
         forwarding: Some(Forwarding {
-            destination,
-            network_instance: None,
             outer_header_creation: tunnel.map(OuterHeaderCreation::Gtpu),
-            transport_level_marking: None,
-            interface_type: None,
-            linked_endpoint: None,
+            ..Forwarding::new(destination)
         }),
+        duplicating: Vec::new(),
     };
     let choose = FTeidSpec::Choose { v4: true, v6: false, choose_id: None };
     let removal = Some(OuterHeaderRemoval::GtpuUdpIpv4);

@@ -37,6 +37,8 @@ pub struct Config {
     pub ue_pools: Vec<UePool>,
     /// Applications; identifiers differ.
     pub applications: Vec<Application>,
+    /// Forwarding policies; identifiers differ.
+    pub forwarding_policies: Vec<ForwardingPolicy>,
     pub admin_socket: PathBuf,
 }
 
@@ -125,6 +127,18 @@ pub struct Application {
     pub id: String,
     /// Never empty.
     pub filters: Vec<adit_rules::SdfFilter>,
+}
+
+/// A forwarding policy that FARs may name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForwardingPolicy {
+    pub id: String,
+    pub network_instance: Option<String>,
+    /// Stations on the link of an N6 interface that serves the network instance.
+    pub next_hop_v4: Option<Ipv4Addr>,
+    pub next_hop_v6: Option<Ipv6Addr>,
+    /// 0 to 63.
+    pub dscp: Option<u8>,
 }
 
 /// Addresses to give to UEs.

@@ -1,13 +1,22 @@
 //! What rules may refer to by name: pools of UE addresses, applications.
 
+use std::net::IpAddr;
+
+use adit_types::InterfaceRole;
 use adit_types::limits::SDF_FILTERS_PER_PDR_MAX;
 
 use super::read::{network, read_network_instance};
 use super::section::Section;
-use super::{Application, Interface, IpNet, UePool};
+use super::{Application, ForwardingPolicy, Interface, IpNet, UePool};
 
 /// Applications at most.
 const APPLICATIONS_MAX: usize = 1024;
+
+/// Forwarding policies at most.
+const FORWARDING_POLICIES_MAX: usize = 1024;
+
+/// Octets of a Forwarding Policy Identifier, whose length is one octet. Spec: TS 29.244 §8.2.23.
+const POLICY_ID_BYTES_MAX: usize = 255;
 
 /// Pools of UE addresses at most.
 const UE_POOLS_MAX: usize = 1024;
@@ -50,6 +59,77 @@ pub fn read_applications(root: &mut Section<'_, '_>) -> Vec<Application> {
         applications.push(Application { id, filters });
     }
     applications
+}
+
+/// The `[[forwarding_policy]]` sections.
+pub fn read_forwarding_policies(
+    root: &mut Section<'_, '_>,
+    interfaces: &[Interface],
+) -> Vec<ForwardingPolicy> {
+    let sections = root.tables("forwarding_policy");
+    if sections.len() > FORWARDING_POLICIES_MAX {
+        let what = format!("write at most {FORWARDING_POLICIES_MAX} policies");
+        root.problem("forwarding_policy", what);
+    }
+    let mut policies: Vec<ForwardingPolicy> = Vec::new();
+    for mut section in sections {
+        let id: String = section.parsed("id", "a name").unwrap_or_default();
+        if id.is_empty() || id.len() > POLICY_ID_BYTES_MAX {
+            section.problem("id", format!("takes 1 to {POLICY_ID_BYTES_MAX} octets"));
+        }
+        if policies.iter().any(|known| known.id == id) {
+            section.problem("id", format!("\"{id}\" is taken already; identifiers must differ"));
+        }
+        let network_instance = read_network_instance(&mut section);
+        let next_hop_v4 = section.parsed_optional("next_hop_v4", "an IPv4 address");
+        let next_hop_v6 = section.parsed_optional("next_hop_v6", "an IPv6 address");
+        // The default is no code point.
+        let dscp = Some(section.integer("dscp", 0..=63, Some(u8::MAX))).filter(|dscp| *dscp < 64);
+        let policy = ForwardingPolicy { id, network_instance, next_hop_v4, next_hop_v6, dscp };
+        check_policy(&section, &policy, interfaces);
+        section.finish();
+        policies.push(policy);
+    }
+    policies
+}
+
+/// What a policy names must be there.
+fn check_policy(section: &Section<'_, '_>, policy: &ForwardingPolicy, interfaces: &[Interface]) {
+    let name = policy.network_instance.as_deref();
+    let serves = |interface: &&Interface| {
+        let own = interface.network_instance.as_deref();
+        interface.role == InterfaceRole::N6
+            && (own.is_none()
+                || name.is_none_or(|name| own.is_some_and(|own| own.eq_ignore_ascii_case(name))))
+    };
+    let is_known = interfaces.iter().any(|interface| {
+        let own = interface.network_instance.as_deref();
+        own.is_none()
+            || name.is_none_or(|name| own.is_some_and(|own| own.eq_ignore_ascii_case(name)))
+    });
+    if !is_known {
+        section.problem("network_instance", "is served by no interface");
+    }
+    let reaches = |addr: IpAddr| {
+        interfaces.iter().filter(serves).any(|interface| {
+            let v4 = interface.v4.map(|(own, len)| IpNet { addr: own.into(), len });
+            let v6 = interface.v6.map(|(own, len)| IpNet { addr: own.into(), len });
+            let mut links = v4.into_iter().chain(v6);
+            links.any(|link| link.addr != addr && overlap(link, IpNet { addr, len: width(addr) }))
+        })
+    };
+    for (key, addr) in [
+        ("next_hop_v4", policy.next_hop_v4.map(IpAddr::V4)),
+        ("next_hop_v6", policy.next_hop_v6.map(IpAddr::V6)),
+    ] {
+        if addr.is_some_and(|addr| !reaches(addr)) {
+            section.problem(key, "must be a station on the link of an N6 interface");
+        }
+    }
+}
+
+const fn width(addr: IpAddr) -> u8 {
+    if addr.is_ipv4() { 32 } else { 128 }
 }
 
 /// The section's `flow_descriptions`, at least one.

@@ -57,6 +57,7 @@ fn read(document: &Document<'_>, table: &DeTable<'_>) -> Config {
     let routes = read_routes(&mut root, &interfaces);
     let ue_pools = provisioning::read_ue_pools(&mut root, &interfaces);
     let applications = provisioning::read_applications(&mut root);
+    let forwarding_policies = provisioning::read_forwarding_policies(&mut root, &interfaces);
     let mut admin = root.table("admin");
     let admin_socket = admin
         .parsed_optional("socket", "a path such as \"/run/adit/admin.sock\"")
@@ -76,6 +77,7 @@ fn read(document: &Document<'_>, table: &DeTable<'_>) -> Config {
         routes,
         ue_pools,
         applications,
+        forwarding_policies,
         admin_socket,
     }
 }

@@ -221,3 +221,21 @@ fn prefixes_of_any_text_never_panic() {
         let _ = Config::parse(&EXAMPLE[..end]);
     }
 }
+
+#[test]
+fn forwarding_policy_is_read_and_must_lead_somewhere() {
+    let policies = Config::parse(EXAMPLE).unwrap().forwarding_policies;
+    assert_eq!((policies.len(), policies[0].id.as_str()), (1, "firewall"));
+    assert_eq!((policies[0].dscp, policies[0].next_hop_v6), (Some(18), None));
+    let without = Config::parse(&EXAMPLE.replace("dscp = 18", "")).unwrap();
+    assert_eq!(without.forwarding_policies[0].dscp, None);
+    for (from, to, key) in [
+        ("dscp = 18", "dscp = 64", "dscp"),
+        ("id = \"firewall\"", "id = \"\"", "id"),
+        ("next_hop_v4 = \"10.0.6.9\"", "next_hop_v4 = \"10.0.7.9\"", "next_hop_v4"),
+        ("next_hop_v4 = \"10.0.6.9\"", "next_hop_v4 = \"10.0.6.2\"", "next_hop_v4"),
+        ("next_hop_v4 = \"10.0.6.9\"", "next_hop_v6 = \"2001:db8:7::9\"", "next_hop_v6"),
+    ] {
+        assert_eq!(paths(&changed(from, to)), [format!("forwarding_policy[0].{key}")], "{to}");
+    }
+}

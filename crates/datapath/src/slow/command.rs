@@ -10,6 +10,17 @@ use crate::outbound::Outbound;
 use crate::slow::{arp, end_marker, gtpu_echo, neighbour_discovery};
 use crate::stage::egress::Env;
 
+/// True when the step sees the change that the command waits for. Commands behind it wait, too: the
+/// change is published right after the command was given.
+pub(crate) fn is_due(env: &Env<'_>, command: &WorkerCommand) -> bool {
+    match *command {
+        WorkerCommand::SendEndMarker { session, change, .. } => {
+            env.view.rules(session).is_none_or(|rules| rules.generation >= change)
+        }
+        _ => true,
+    }
+}
+
 /// Carries out one command. What cannot be sent is counted as lost; whoever asked asks again.
 #[cold]
 pub(crate) fn execute<Io: PacketIo>(
@@ -20,7 +31,7 @@ pub(crate) fn execute<Io: PacketIo>(
 ) {
     let interfaces = env.interfaces;
     match *command {
-        WorkerCommand::SendEndMarker { tunnel } => end_marker::send(env, io, out, tunnel),
+        WorkerCommand::SendEndMarker { tunnel, .. } => end_marker::send(env, io, out, tunnel),
         WorkerCommand::SendEchoRequest { peer, sequence, tos } => {
             gtpu_echo::request(env, io, out, gtpu_echo::Ask { peer, sequence, tos });
         }

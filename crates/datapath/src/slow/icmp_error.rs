@@ -196,7 +196,7 @@ fn emit_ip(
 
 /// Puts the IP packet in `buf` on the downlink path of the UE with `key`. `None` when the UE has no
 /// session, or its rules do not let the packet pass.
-fn deliver<'v, B: PacketBuf, S: Side>(
+pub(super) fn deliver<'v, B: PacketBuf, S: Side>(
     env: &Env<'v>,
     buf: &mut B,
     interfaces: InterfaceSet,
@@ -207,7 +207,8 @@ fn deliver<'v, B: PacketBuf, S: Side>(
     let rules = session.first().and_then(|session| env.view.rules(*session))?;
     let ip = parse_ip(buf.data(), false).ok()?;
     let (outer, teid) = (OuterHeader::None, Teid(0));
-    let arrival = Arrival { ip_offset: 0, outer, interfaces, teid, container: None };
+    let arrival =
+        Arrival { ip_offset: 0, outer, interfaces, teid, is_copied: false, container: None };
     let matched = find_pdr(rules, buf.data(), &arrival, &ip, Ingress::DataNetwork).ok()?;
     admit(&matched, matched.direction).ok()?;
     let outer = outer_header(&matched, None)?;

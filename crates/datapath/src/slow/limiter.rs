@@ -51,12 +51,19 @@ pub(crate) struct Limits {
     pub gtpu: TokenBucket,
     /// Reports of GTP-U signalling to the control thread.
     pub reports: TokenBucket,
+    /// Segments answered for servers that UEs are redirected from.
+    pub redirects: TokenBucket,
 }
 
 impl Limits {
     /// Full buckets.
     pub const fn new() -> Self {
-        Self { icmp: TokenBucket::new(), gtpu: TokenBucket::new(), reports: TokenBucket::new() }
+        Self {
+            icmp: TokenBucket::new(),
+            gtpu: TokenBucket::new(),
+            reports: TokenBucket::new(),
+            redirects: TokenBucket::new(),
+        }
     }
 }
 

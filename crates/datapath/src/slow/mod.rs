@@ -10,6 +10,7 @@ mod gtpu_echo;
 mod gtpu_error;
 mod gtpu_send;
 mod gtpu_signalling;
+mod http_redirect;
 mod icmp;
 mod icmp_error;
 mod limiter;
@@ -24,8 +25,9 @@ use adit_wire::gtpu::MessageType;
 use adit_wire::{GtpuPacket, IpPacket, parse_frame};
 use arrayvec::ArrayVec;
 
-pub(crate) use command::execute;
+pub(crate) use command::{execute, is_due};
 pub(crate) use gtpu_error::GtpuError;
+pub(crate) use http_redirect::Redirected;
 pub(crate) use icmp_error::{IcmpError, IcmpErrorKind};
 pub(crate) use limiter::Limits;
 use limiter::TokenBucket;
@@ -74,6 +76,7 @@ enum Work {
     Local(LinkId, Task),
     Error(IcmpError),
     GtpuError(GtpuError),
+    Redirected(Redirected),
 }
 
 struct SlowPacket<B> {
@@ -102,6 +105,16 @@ impl<B> SlowQueue<B> {
     #[cold]
     pub fn push(&mut self, buf: B, link: LinkId, task: Task, tally: &mut Tally) {
         if self.packets.try_push(SlowPacket { buf, work: Work::Local(link, task) }).is_err() {
+            tally.drop(DropReason::SlowQueueFull);
+        }
+    }
+
+    /// Queues a received packet to be answered for its destination; without room it is dropped as
+    /// `SlowQueueFull`.
+    #[cold]
+    pub fn push_redirected(&mut self, buf: B, redirected: Redirected, tally: &mut Tally) {
+        let work = Work::Redirected(redirected);
+        if self.packets.try_push(SlowPacket { buf, work }).is_err() {
             tally.drop(DropReason::SlowQueueFull);
         }
     }
@@ -137,18 +150,27 @@ pub(crate) fn run<Io: PacketIo>(
         match work {
             Work::Error(error) => icmp_error::send(env, io, &mut limits.icmp, out, buf, &error),
             Work::GtpuError(error) => gtpu_error::send(env, io, limits, out, buf, error),
+            Work::Redirected(redirected) => {
+                let limit = &mut limits.redirects;
+                let outcome = http_redirect::answer(env, io, limit, out, buf, &redirected);
+                settle(out, outcome);
+            }
             Work::Local(link, task) => {
                 let outcome = match env.interfaces.at(link) {
                     Some(link) => handle(env, io, limits, out, link, buf, &task),
                     // A link was found for every queued packet.
                     None => Err(DropReason::VlanUnknown),
                 };
-                match outcome {
-                    Ok(reason) => out.tally.punt(reason),
-                    Err(reason) => out.tally.drop(reason),
-                }
+                settle(out, outcome);
             }
         }
+    }
+}
+
+fn settle<B>(out: &mut Outbound<B>, outcome: Result<PuntReason, DropReason>) {
+    match outcome {
+        Ok(reason) => out.tally.punt(reason),
+        Err(reason) => out.tally.drop(reason),
     }
 }
 

@@ -1,8 +1,11 @@
 //! The stages of the pipeline, in the order in which a packet meets them.
 
+mod duplicate;
 pub(crate) mod egress;
+mod marking;
 pub(crate) mod outer;
 mod outer_ip;
+mod redirect;
 pub(crate) mod s1_parse;
 pub(crate) mod s2_lookup;
 pub(crate) mod s3_classify;

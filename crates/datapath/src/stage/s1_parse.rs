@@ -162,6 +162,7 @@ fn parse_ip_packet(
         outer: OuterHeader::None,
         interfaces: InterfaceSet::only(n6),
         teid: Teid(0),
+        is_copied: false,
         container: None,
     };
     Parsed::Plain(arrival, ip)
@@ -248,6 +249,7 @@ fn parse_udp(
         outer: if ip.is_ipv4() { OuterHeader::GtpuUdpIpv4 } else { OuterHeader::GtpuUdpIpv6 },
         interfaces: InterfaceSet::only(interface.id),
         teid: gtpu.teid,
+        is_copied: false,
         container: gtpu.psc,
     };
     Parsed::Tunneled(arrival, inner)

@@ -47,10 +47,10 @@ pub(crate) fn s4_enforce<B, S: Side>(
 
 /// The verdict on a packet that gates or FAR stop.
 #[inline]
-fn stopped(matched: Matched<'_>, reason: DropReason) -> Verdict<'_> {
-    const TOLD: ApplyAction = ApplyAction::BUFF.union(ApplyAction::DDPN);
+pub(crate) fn stopped(matched: Matched<'_>, reason: DropReason) -> Verdict<'_> {
+    const MORE: ApplyAction = ApplyAction::BUFF.union(ApplyAction::DDPN).union(ApplyAction::DUPL);
     match reason {
-        DropReason::FarDrop if matched.far.action.intersects(TOLD) => Verdict::Divert(matched),
+        DropReason::FarDrop if matched.far.action.intersects(MORE) => Verdict::Divert(matched),
         _ => Verdict::Drop(reason),
     }
 }

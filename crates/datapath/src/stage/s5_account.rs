@@ -7,14 +7,14 @@ use adit_types::{Direction, Nanos, Seid};
 use crate::columns::{Lane, Matched, Side, Verdict};
 use crate::outbound::Events;
 use crate::stage::egress::Env;
-use crate::stage::s4_enforce::admit_far;
+use crate::stage::s4_enforce::{admit_far, stopped};
 use crate::tally::Tally;
 
 /// Adds the packets that pass to their session's and their URRs' counters; packets beyond a quota
 /// take the URR's quota action or are dropped.
 ///
-/// Shape:   reads `sessions` and `ips[0..n]`; may turn `verdicts` from `Pass` to `Drop`, or to
-///          another FAR. n ≤ BURST_MAX.
+/// Shape:   reads `sessions` and `ips[0..n]`; may turn `verdicts` from `Pass` to `Drop`, to
+///          `Divert`, or to another FAR. n ≤ BURST_MAX.
 /// Cost:    one worker-owned cache line per packet and URR, asked for in `s2_lookup` and
 ///          `s4_enforce`; a URR with a limit reads the line of every other worker, too. No
 ///          allocation, no clock.
@@ -39,7 +39,7 @@ pub(crate) fn s5_account<B, S: Side>(
         if !matched.pdr.urrs.is_empty() {
             let meter = Meter::new(env, matched);
             if let Err(reason) = meter.pass(matched, direction, bytes, events, tally) {
-                *verdict = Verdict::Drop(reason);
+                *verdict = stopped(*matched, reason);
                 continue;
             }
         }
@@ -96,7 +96,10 @@ impl<'v> Meter<'v> {
                 None => Err(DropReason::QuotaExhausted),
             };
             if let Err(reason) = admitted {
-                self.count_dropped(matched, direction, bytes, events, tally);
+                // What is to be buffered counts when it is released.
+                if !matched.far.buffers() || reason != DropReason::FarDrop {
+                    self.count_dropped(matched, direction, bytes, events, tally);
+                }
                 return Err(reason);
             }
         }

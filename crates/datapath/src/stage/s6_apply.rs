@@ -1,5 +1,7 @@
 //! Sixth stage: carry out the FAR and consume the lane.
 
+use core::net::IpAddr;
+
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::{DestinationInterface, DropReason, OuterHeaderCreation, QerEntry};
 use adit_types::{Direction, InterfaceRole, InterfaceSet};
@@ -9,11 +11,14 @@ use crate::buffering;
 use crate::columns::{Arrival, Lane, Matched, Side, Verdict};
 use crate::outbound::{Origin, Outbound};
 use crate::slow::{GtpuError, IcmpError, IcmpErrorKind};
+use crate::stage::duplicate::duplicate;
 use crate::stage::egress::{Env, Way, ether_type_of, prepend_link, way_by_route, way_to_hop};
+use crate::stage::marking::mark;
 use crate::stage::outer::{Outer, encapsulate};
+use crate::stage::redirect::{self, Target};
 
 /// Why a packet that its rules let pass does not leave.
-struct Refused {
+pub(super) struct Refused {
     reason: DropReason,
     /// What the sender is told.
     error: Option<IcmpErrorKind>,
@@ -46,12 +51,21 @@ pub(crate) fn s6_apply<Io: PacketIo, S: Side>(
     }
     let Lane { bufs, arrivals, ips, verdicts, sessions, .. } = lane;
     for ((((mut buf, arrival), ip), verdict), session) in
-        bufs.drain(..).zip(&*arrivals).zip(&*ips).zip(&*verdicts).zip(&*sessions)
+        bufs.drain(..).zip(&mut *arrivals).zip(&*ips).zip(&*verdicts).zip(&*sessions)
     {
+        if let Verdict::Pass(matched) | Verdict::Divert(matched) = verdict
+            && !matched.far.duplicates.is_empty()
+        {
+            duplicate(env, io, out, &buf, (arrival, ip), matched);
+        }
         let matched = match verdict {
+            Verdict::Pass(matched) if redirect::is_answered(matched) => {
+                redirect::hand_over(out, buf, (*session, &*arrival, ip), matched);
+                continue;
+            }
             Verdict::Pass(matched) => matched,
             Verdict::Divert(matched) => {
-                buffering::divert::<_, S>(env, out, buf, (*session, arrival, ip), matched);
+                buffering::divert::<_, S>(env, out, buf, (*session, &*arrival, ip), matched);
                 continue;
             }
             Verdict::Drop(reason) => {
@@ -88,7 +102,7 @@ const fn other_side(matched: &Matched<'_>) -> InterfaceSet {
 
 /// Rewrites one packet; the frame that is left in `buf` takes the way returned.
 #[inline]
-fn apply<'v, B: PacketBuf>(
+pub(super) fn apply<'v, B: PacketBuf>(
     env: &Env<'v>,
     buf: &mut B,
     arrival: &Arrival,
@@ -100,13 +114,24 @@ fn apply<'v, B: PacketBuf>(
         return Err(Refused { reason: DropReason::TtlExceeded, error });
     }
     let outer = outer_header(matched, arrival.container);
-    let way = way_out(env, matched, ip).ok_or(DropReason::RouteUnknown)?;
+    let target = match &matched.far.redirect {
+        Some(redirect) => Some(Target::new(redirect, ip, matched.direction)?),
+        None => None,
+    };
+    let dst = target.as_ref().map_or(ip.addrs, |target| target.addrs).dst();
+    let way = way_out(env, matched, dst).ok_or(DropReason::RouteUnknown)?;
     check_mtu(way.interface.mtu_bytes, outer.as_ref(), ip)?;
     strip(buf, arrival, ip)?;
     decrement_ttl(buf, ip)?;
+    if let Some(target) = &target {
+        target.write(buf.data_mut(), ip);
+    }
     match outer {
         Some(outer) => encapsulate(buf, &outer, way.interface, way.mac_or_blank())?,
         None => {
+            if let Some(dscp) = matched.far.dscp {
+                mark(buf.data_mut(), dscp);
+            }
             let ether_type = ether_type_of(ip.addrs.dst());
             prepend_link(buf, way.interface, way.mac_or_blank(), ether_type)?;
         }
@@ -114,11 +139,11 @@ fn apply<'v, B: PacketBuf>(
     Ok(way)
 }
 
-/// The way of a packet: to the FAR's tunnel, or to a data network by the inner destination. A FAR
+/// The way of a packet: to the FAR's tunnel, or to a data network by its destination `dst`. A FAR
 /// that names neither leads nowhere. There is no shortcut between two UEs: their packets leave to
 /// the data network, which routes them back.
 #[inline]
-fn way_out<'v>(env: &Env<'v>, matched: &Matched<'_>, ip: &IpPacket) -> Option<Way<'v>> {
+fn way_out<'v>(env: &Env<'v>, matched: &Matched<'_>, dst: IpAddr) -> Option<Way<'v>> {
     let far = matched.far;
     match (far.outer_header_creation, far.destination) {
         (Some(OuterHeaderCreation::Gtpu(_)), _) => way_to_hop(env, far.next_hop),
@@ -126,9 +151,10 @@ fn way_out<'v>(env: &Env<'v>, matched: &Matched<'_>, ip: &IpPacket) -> Option<Wa
             way_by_route(env, InterfaceRole::N6, far.interfaces, addr)
         }
         (None, DestinationInterface::Core | DestinationInterface::SgiLanN6Lan) => {
-            way_by_route(env, InterfaceRole::N6, far.interfaces, ip.addrs.dst())
+            let station = far.steering.as_ref().map_or(dst, |steering| steering.towards(dst));
+            way_by_route(env, InterfaceRole::N6, far.interfaces, station)
         }
-        (None, DestinationInterface::Access | DestinationInterface::CpFunction) => None,
+        (None, _) => None,
     }
 }
 

@@ -12,6 +12,8 @@ use crate::tally::Tally;
 pub(crate) enum Origin {
     /// A user packet that was received.
     Received(Direction),
+    /// The copy of a user packet that its FAR asked for.
+    Copy,
     /// Adit made it: ARP, neighbor discovery, ICMP, GTP-U echo.
     Own,
 }
@@ -95,6 +97,7 @@ fn transmit<Io: PacketIo>(
         tally.transmit_on(label.interface, label.len);
         match label.origin {
             Origin::Received(direction) => tally.transmit(direction, label.len),
+            Origin::Copy => tally.duplicate(),
             Origin::Own => tally.originate(),
         }
     }
@@ -109,6 +112,7 @@ fn transmit<Io: PacketIo>(
 fn refuse(tally: &mut Tally, origin: Origin) {
     match origin {
         Origin::Received(_) => tally.drop(DropReason::TxQueueFull),
+        Origin::Copy => tally.lose_duplicate(),
         Origin::Own => tally.lose_originated(),
     }
 }

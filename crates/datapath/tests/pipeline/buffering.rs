@@ -1,7 +1,7 @@
 //! FARs that buffer: order, bounds, notices, what discards, End Markers.
 
 use adit_rules::{
-    ApplyAction, DataDelivery, DropReason, GtpuTunnel, KeyChange, RuleDelta, SessionKey,
+    ApplyAction, DataDelivery, DeltaId, DropReason, GtpuTunnel, KeyChange, RuleDelta, SessionKey,
     SessionRules, WorkerCommand, WorkerEvent,
 };
 use adit_testkit::packet::PacketBuilder;
@@ -261,7 +261,7 @@ fn end_marker_leaves_through_the_tunnel_that_was_named() {
     for addr in [GNB, GNB_V6] {
         let mut scene = Scene::new();
         let tunnel = GtpuTunnel { teid: Teid(0x0102_0304), addr: ip(addr) };
-        scene.commands.push(WorkerCommand::SendEndMarker { tunnel }).unwrap();
+        scene.commands.push(end_marker(tunnel, 0)).unwrap();
         scene.step();
         let sent = scene.sent(N3);
         assert_eq!(sent.len(), 1);
@@ -274,7 +274,53 @@ fn end_marker_leaves_through_the_tunnel_that_was_named() {
     }
     let mut scene = Scene::new();
     let tunnel = GtpuTunnel { teid: Teid(1), addr: ip("203.0.113.1") };
-    scene.commands.push(WorkerCommand::SendEndMarker { tunnel }).unwrap();
+    scene.commands.push(end_marker(tunnel, 0)).unwrap();
     scene.step();
     assert_eq!(scene.counts().originated_lost_pkts, 1, "no route on N3");
+}
+
+fn end_marker(tunnel: GtpuTunnel, change: u64) -> WorkerCommand {
+    WorkerCommand::SendEndMarker { tunnel, session: SESSION, change: DeltaId(change) }
+}
+
+/// The tunnel that the downlink packets of [`rules`] take.
+fn old_tunnel() -> GtpuTunnel {
+    GtpuTunnel { teid: Teid(GNB_TEID), addr: ip(GNB) }
+}
+
+fn teid_of(frame: &[u8]) -> u32 {
+    u32::from_be_bytes(frame[14 + 20 + 8 + 4..][..4].try_into().unwrap())
+}
+
+#[test]
+fn end_marker_leaves_between_the_old_path_and_the_new_one() {
+    const END_MARKER: u8 = 254;
+    let mut scene = Scene::new();
+    scene.step();
+    // The command is there before the change is published: packets still take the old path.
+    let change = scene.deltas + 1;
+    scene.commands.push(end_marker(old_tunnel(), change)).unwrap();
+    scene.io.inject(N6, &downlink().build());
+    scene.step();
+    let mut moved = rules();
+    moved.fars[1].outer_header_creation = Some(tunnel(0x77, GNB));
+    scene.install(moved);
+    scene.io.inject(N6, &downlink().build());
+    scene.step();
+    let seen: Vec<_> =
+        scene.sent(N3).iter().map(|frame| (frame[14 + 20 + 8 + 1], teid_of(frame))).collect();
+    assert_eq!(seen, [(255, GNB_TEID), (END_MARKER, GNB_TEID), (255, 0x77)]);
+}
+
+#[test]
+fn end_marker_goes_before_packets_that_waited_for_the_new_path() {
+    let mut scene = holding(ApplyAction::BUFF, 2);
+    let change = scene.deltas + 1;
+    scene.commands.push(end_marker(old_tunnel(), change)).unwrap();
+    let mut moved = rules();
+    moved.fars[1].outer_header_creation = Some(tunnel(0x77, GNB));
+    scene.install(moved);
+    scene.step();
+    let teids: Vec<_> = scene.sent(N3).iter().map(|frame| teid_of(frame)).collect();
+    assert_eq!(teids, [GNB_TEID, 0x77, 0x77]);
 }

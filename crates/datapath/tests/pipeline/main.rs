@@ -6,13 +6,16 @@
 
 mod buffering;
 mod downlink;
+mod duplicating;
 mod errors;
 mod frames;
 mod hostile;
 mod local;
 mod neighbours;
 mod network_instance;
+mod redirect;
 mod scene;
+mod sdf;
 mod segmented;
 mod tunnels;
 mod uplink;

@@ -152,6 +152,10 @@ pub fn rules() -> SessionRules {
         transport_level_marking: None,
         next_hop: NextHopIndex::NONE,
         buffer_pkts_max: 64,
+        steering: None,
+        dscp: None,
+        redirect: None,
+        duplicates: [].into_iter().collect(),
     };
     let to_gnb = FarEntry {
         id: FarId(2),

@@ -11,6 +11,7 @@ pub(crate) mod demand;
 pub(crate) mod drain;
 mod endpoint_decode;
 mod establish;
+mod far_decode;
 pub(crate) mod farewell;
 pub(crate) mod load;
 mod modify;

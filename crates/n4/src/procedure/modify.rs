@@ -156,7 +156,7 @@ impl Node {
         let later = reports.split_off(reports.len().min(USAGE_REPORTS_PER_RESPONSE_MAX));
         let after = delta.map(|delta| self.publish(delta));
         if let Some(id) = after {
-            self.send_end_markers_after(id, end_markers);
+            self.send_end_markers_with(id, end_markers);
         }
         self.fail_if_injected(FaultPoint::Answer);
         self.counters.scalars.sessions_modified += 1;

@@ -24,11 +24,11 @@ use adit_session::{
 };
 
 use crate::procedure::urr_decode::When;
-use crate::procedure::{endpoint_decode, name};
+use crate::procedure::{endpoint_decode, far_decode, name};
 use crate::refusal::Rejected;
 
 /// A value that is well-formed and not ours to act on: Cause 73.
-fn unusable(ie: IeType) -> Rejected {
+pub(super) fn unusable(ie: IeType) -> Rejected {
     Rejected::with_ie(Cause::RuleCreationModificationFailure, ie)
 }
 
@@ -177,7 +177,12 @@ pub(super) fn create_far(group: &CreateFar<'_>, local: LocalAddresses) -> Result
     let parameters = group.forwarding_parameters.as_ref();
     let forwarding = parameters.map(|parameters| forwarding(parameters, local)).transpose();
     let forwarding = forwarding.map_err(|rejected| rejected.in_rule(RuleId::Far(id)))?;
-    Ok(Far { id, action: action(group.apply_action), bar: group.bar_id, forwarding })
+    let duplicating = group.duplicating_parameters.iter();
+    let duplicating = duplicating.map(|parameters| far_decode::duplicating(&parameters, local));
+    let duplicating: Result<_, Rejected> = duplicating.collect();
+    let duplicating = duplicating.map_err(|rejected| rejected.in_rule(RuleId::Far(id)))?;
+    let action = action(group.apply_action);
+    Ok(Far { id, action, bar: group.bar_id, forwarding, duplicating })
 }
 
 pub(super) fn update_far(
@@ -188,8 +193,13 @@ pub(super) fn update_far(
     let parameters = group.update_forwarding_parameters.as_ref();
     let forwarding = parameters.map(|parameters| forwarding_update(parameters, local)).transpose();
     let forwarding = forwarding.map_err(|rejected| rejected.in_rule(RuleId::Far(id)))?;
+    let duplicating = group.update_duplicating_parameters.iter();
+    let duplicating =
+        duplicating.map(|parameters| far_decode::duplicating_update(&parameters, local));
+    let duplicating: Result<_, Rejected> = duplicating.collect();
+    let duplicating = duplicating.map_err(|rejected| rejected.in_rule(RuleId::Far(id)))?;
     let action = group.apply_action.map(action);
-    Ok(FarUpdate { id, action, bar: group.bar_id, forwarding })
+    Ok(FarUpdate { id, action, bar: group.bar_id, forwarding, duplicating })
 }
 
 /// The store refuses flags that it does not know.
@@ -212,6 +222,8 @@ fn forwarding(
         transport_level_marking: group.transport_level_marking.map(marking),
         interface_type: group.destination_interface_type.map(interface_type),
         linked_endpoint: linked.map(|id| TrafficEndpointId(id.0)),
+        redirect: group.redirect_information.map(far_decode::redirect).transpose()?,
+        policy: group.forwarding_policy.map(far_decode::policy),
     })
 }
 
@@ -236,25 +248,33 @@ fn forwarding_update(
             .map(|ie| ie.value().map_or(0, marking)),
         interface_type: group.destination_interface_type.map(interface_type),
         linked_endpoint: linked.map(|ie| ie.value().map(|id| TrafficEndpointId(id.0))),
+        redirect: group
+            .redirect_information
+            .map(|ie| ie.value().map(far_decode::redirect).transpose())
+            .transpose()?,
+        policy: group.forwarding_policy.map(|ie| ie.value().map(far_decode::policy)),
     })
 }
 
-fn destination(interface: ie::DestinationInterface) -> Result<DestinationInterface, Rejected> {
+pub(super) fn destination(
+    interface: ie::DestinationInterface,
+) -> Result<DestinationInterface, Rejected> {
     match interface {
         ie::DestinationInterface::Access => Ok(DestinationInterface::Access),
         ie::DestinationInterface::Core => Ok(DestinationInterface::Core),
         ie::DestinationInterface::SgiLanN6Lan => Ok(DestinationInterface::SgiLanN6Lan),
         ie::DestinationInterface::CpFunction => Ok(DestinationInterface::CpFunction),
-        ie::DestinationInterface::LiFunction
-        | ie::DestinationInterface::FivegVnInternal
-        | ie::DestinationInterface::Unknown(_) => Err(unusable(IeType::DESTINATION_INTERFACE)),
+        ie::DestinationInterface::LiFunction => Ok(DestinationInterface::LiFunction),
+        ie::DestinationInterface::FivegVnInternal | ie::DestinationInterface::Unknown(_) => {
+            Err(unusable(IeType::DESTINATION_INTERFACE))
+        }
     }
 }
 
 /// One kind of header is created: GTP-U, UDP or IP. VLAN tags and multicast transport are not.
 /// Where both families are offered, IPv4 is taken if we have it on N3.
 /// Spec: TS 29.244 §8.2.56.
-fn creation(
+pub(super) fn creation(
     ie: ie::OuterHeaderCreation,
     local: LocalAddresses,
 ) -> Result<OuterHeaderCreation, Rejected> {
@@ -280,7 +300,7 @@ fn creation(
 }
 
 /// The octet to write: the value where the mask allows it.
-fn marking(ie: ie::TransportLevelMarking) -> u8 {
+pub(super) fn marking(ie: ie::TransportLevelMarking) -> u8 {
     let [value, mask] = ie.0.to_be_bytes();
     value & mask
 }

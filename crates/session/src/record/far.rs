@@ -1,6 +1,6 @@
 //! Forwarding action rules.
 
-use adit_rules::{ApplyAction, DestinationInterface, GtpuTunnel, OuterHeaderCreation};
+use adit_rules::{ApplyAction, DestinationInterface, GtpuTunnel, OuterHeaderCreation, Redirect};
 use adit_types::{BarId, FarId};
 
 use crate::record::{InterfaceType, TrafficEndpointId};
@@ -11,15 +11,18 @@ pub struct Far {
     /// Identifier, unique within the session.
     pub id: FarId,
     /// What to do: exactly one of DROP, FORW and BUFF; NOCP and BDPN with BUFF, DDPN with DROP or
-    /// BUFF.
+    /// BUFF, DUPL with any.
     pub action: ApplyAction,
     /// How to buffer.
     pub bar: Option<BarId>,
     /// Where and how to forward; required while the action forwards.
     pub forwarding: Option<Forwarding>,
+    /// Where and how to send copies; at least one is required while the action duplicates.
+    pub duplicating: Vec<Forwarding>,
 }
 
-/// Forwarding Parameters. Spec: TS 29.244 §7.5.2.3, table 2.
+/// Forwarding Parameters, or one set of Duplicating Parameters, which have neither network instance
+/// nor redirection. Spec: TS 29.244 §7.5.2.3, tables 2 and 3.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forwarding {
     /// Where to send packets.
@@ -34,6 +37,27 @@ pub struct Forwarding {
     pub interface_type: Option<InterfaceType>,
     /// The traffic endpoint that receives the other direction of the traffic.
     pub linked_endpoint: Option<TrafficEndpointId>,
+    /// Where packets go instead of to their destination.
+    pub redirect: Option<Redirect>,
+    /// Identifier of the forwarding policy that the operator configured.
+    pub policy: Option<Box<str>>,
+}
+
+impl Forwarding {
+    /// Forwarding to `destination`, and nothing else.
+    #[must_use]
+    pub const fn new(destination: DestinationInterface) -> Self {
+        Self {
+            destination,
+            network_instance: None,
+            outer_header_creation: None,
+            transport_level_marking: None,
+            redirect: None,
+            policy: None,
+            interface_type: None,
+            linked_endpoint: None,
+        }
+    }
 }
 
 impl Far {

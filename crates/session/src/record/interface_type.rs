@@ -68,6 +68,8 @@ impl InterfaceType {
             DestinationInterface::Core => SourceInterface::Core,
             DestinationInterface::SgiLanN6Lan => SourceInterface::SgiLanN6Lan,
             DestinationInterface::CpFunction => SourceInterface::CpFunction,
+            // Lawful interception has reference points of its own.
+            DestinationInterface::LiFunction => return false,
         })
     }
 }

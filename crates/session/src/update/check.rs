@@ -1,12 +1,14 @@
 //! Checks of single rules: what a rule must carry to be carried out here.
 
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_rules::{
-    ApplyAction, DestinationInterface, OuterHeaderCreation, OuterHeaderRemoval, SourceInterface,
+    ApplyAction, DestinationInterface, OuterHeaderCreation, OuterHeaderRemoval, Redirect,
+    SourceInterface,
 };
 use adit_types::limits::{
-    QERS_PER_PDR_MAX, SDF_FILTERS_PER_PDR_MAX, UE_NETWORKS_PER_PDI_MAX, URRS_PER_PDR_MAX,
+    DUPLICATES_PER_FAR_MAX, QERS_PER_PDR_MAX, REDIRECT_URL_BYTES_MAX, SDF_FILTERS_PER_PDR_MAX,
+    UE_NETWORKS_PER_PDI_MAX, URRS_PER_PDR_MAX,
 };
 use adit_types::{Direction, FarId, IpPrefix, Ipv6Prefix, PdrId};
 
@@ -179,18 +181,23 @@ pub(super) fn far(local: &LocalAddresses, far: &Far) -> Result<(), Refusal> {
     let Far { id, action, .. } = *far;
     apply_action(id, action)?;
     let forwards = action.contains(ApplyAction::FORW);
+    duplicating(local, far)?;
     let Some(forwarding) = &far.forwarding else {
         return match forwards {
             true => Err(Refusal::FarWithoutForwardingParameters { far: id }),
             false => Ok(()),
         };
     };
-    if forwarding.destination == DestinationInterface::CpFunction {
+    use DestinationInterface::{CpFunction, LiFunction};
+    if matches!(forwarding.destination, CpFunction | LiFunction) {
         return Err(Refusal::UnsupportedInterface { rule: RuleId::Far(id) });
     }
     let fits = |reference: InterfaceType| reference.fits_destination(forwarding.destination);
     if forwarding.interface_type.is_some_and(|reference| !fits(reference)) {
         return Err(Refusal::InterfaceTypeContradicts { rule: RuleId::Far(id) });
+    }
+    if let Some(redirect) = &forwarding.redirect {
+        redirection(local, id, redirect)?;
     }
     match &forwarding.outer_header_creation {
         // INTEROP: pfcpsim 1.2.0, like SMFs of its family, gives a FAR that drops a tunnel of zeros.
@@ -203,10 +210,60 @@ pub(super) fn far(local: &LocalAddresses, far: &Far) -> Result<(), Refusal> {
     }
 }
 
-/// One of DROP, FORW and BUFF; NOCP and BDPN tell of buffering, DDPN of discarding.
-/// Spec: TS 29.244 §8.2.26.
+/// Checks where copies go: to a tunnel, or to a data network. While the action does not duplicate,
+/// the parameters are only kept.
+fn duplicating(local: &LocalAddresses, far: &Far) -> Result<(), Refusal> {
+    let id = far.id;
+    if far.duplicating.len() > DUPLICATES_PER_FAR_MAX {
+        return Err(Refusal::TooManyDuplicates { far: id });
+    }
+    if !far.action.contains(ApplyAction::DUPL) {
+        return Ok(());
+    }
+    if far.duplicating.is_empty() {
+        return Err(Refusal::FarWithoutDuplicatingParameters { far: id });
+    }
+    for copy in &far.duplicating {
+        use DestinationInterface::{Access, CpFunction, LiFunction};
+        match (copy.destination, &copy.outer_header_creation) {
+            (CpFunction, _) => {
+                return Err(Refusal::UnsupportedInterface { rule: RuleId::Far(id) });
+            }
+            (destination, Some(outer)) => outer_header_creation(local, id, destination, outer)?,
+            (Access | LiFunction, None) => {
+                return Err(Refusal::FarWithoutOuterHeader { far: id });
+            }
+            (_, None) => {}
+        }
+    }
+    Ok(())
+}
+
+/// A redirect server must be a host, and not we; a URL must fit a header field of HTTP.
+fn redirection(local: &LocalAddresses, far: FarId, redirect: &Redirect) -> Result<(), Refusal> {
+    let is_usable = match redirect {
+        Redirect::Address { v4, v6, port } => {
+            v4.is_none_or(|addr| is_host(addr) && local.v4 != Some(addr))
+                && v6.is_none_or(|addr| is_host_v6(addr) && local.v6 != Some(addr))
+                && *port != Some(0)
+                && (v4.is_some() || v6.is_some() || port.is_some())
+        }
+        Redirect::Url(url) => {
+            (1..=REDIRECT_URL_BYTES_MAX).contains(&url.len())
+                && url.bytes().all(|octet| octet.is_ascii_graphic())
+        }
+    };
+    if is_usable { Ok(()) } else { Err(Refusal::RedirectInvalid { far }) }
+}
+
+const fn is_host_v6(addr: Ipv6Addr) -> bool {
+    !(addr.is_unspecified() || addr.is_loopback() || addr.is_multicast())
+}
+
+/// One of DROP, FORW and BUFF; NOCP and BDPN tell of buffering, DDPN of discarding, DUPL goes with
+/// all. Spec: TS 29.244 §8.2.26.
 fn apply_action(far: FarId, action: ApplyAction) -> Result<(), Refusal> {
-    if action.bits() & !ApplyAction::all().difference(ApplyAction::DUPL).bits() != 0 {
+    if action.bits() & !ApplyAction::all().bits() != 0 {
         return Err(Refusal::UnsupportedAction { far, action });
     }
     let allowed = match action.intersection(ApplyAction::FATES) {
@@ -215,7 +272,8 @@ fn apply_action(far: FarId, action: ApplyAction) -> Result<(), Refusal> {
         ApplyAction::BUFF => ApplyAction::BUFF.union(ApplyAction::NOTICES),
         _ => ApplyAction::empty(),
     };
-    match allowed.contains(action) && !action.is_empty() {
+    let fate = action.difference(ApplyAction::DUPL);
+    match allowed.contains(fate) && !fate.is_empty() {
         true => Ok(()),
         false => Err(Refusal::ContradictoryAction { far, action }),
     }
@@ -231,10 +289,7 @@ fn outer_header_creation(
 ) -> Result<(), Refusal> {
     let (is_host, has_family) = match outer.addr() {
         IpAddr::V4(addr) => (is_host(addr), local.v4.is_some()),
-        IpAddr::V6(addr) => {
-            let is_host = !(addr.is_unspecified() || addr.is_loopback() || addr.is_multicast());
-            (is_host, local.v6.is_some())
-        }
+        IpAddr::V6(addr) => (is_host_v6(addr), local.v6.is_some()),
     };
     let (is_valid, has_source) = match *outer {
         OuterHeaderCreation::Gtpu(tunnel) => (tunnel.teid.0 != 0, has_family),

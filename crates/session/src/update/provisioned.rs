@@ -1,5 +1,6 @@
 //! Checks of what rules name and the operator configured.
 
+use adit_rules::OuterHeaderCreation;
 use adit_types::InterfaceRole;
 
 use crate::provisioning::Provisioning;
@@ -32,12 +33,18 @@ fn application(known: &Provisioning, pdr: &Pdr, id: &str) -> Result<(), Refusal>
     Ok(())
 }
 
-/// A FAR's packets must be able to leave: with an outer header on N3, without on N6.
+/// A FAR's policies must be known, and its packets must be able to leave: in GTP-U on N3, others on
+/// N6.
 pub(super) fn far(known: &Provisioning, far: &Far) -> Result<(), Refusal> {
+    for parts in far.forwarding.iter().chain(&far.duplicating) {
+        if parts.policy.as_deref().is_some_and(|id| known.policy(id).is_none()) {
+            return Err(Refusal::UnknownForwardingPolicy { far: far.id });
+        }
+    }
     let Some(forwarding) = &far.forwarding else { return Ok(()) };
     let role = match forwarding.outer_header_creation {
-        Some(_) => InterfaceRole::N3,
-        None => InterfaceRole::N6,
+        Some(OuterHeaderCreation::Gtpu(_)) => InterfaceRole::N3,
+        Some(_) | None => InterfaceRole::N6,
     };
     network_instance(known, forwarding.network_instance.as_deref(), role, RuleId::Far(far.id))
 }

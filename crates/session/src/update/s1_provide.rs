@@ -363,23 +363,24 @@ fn provide_sdf(pdr: PdrId, spec: SdfSpec) -> Result<Sdf, Refusal> {
 fn update_far(far: &mut Far, update: FarUpdate) -> Result<(), Refusal> {
     far.action = update.action.unwrap_or(far.action);
     far.bar = update.bar.or(far.bar);
+    let missing = Refusal::FarWithoutDestination { far: update.id };
+    for (at, parts) in update.duplicating.into_iter().enumerate() {
+        let updated = update_forwarding(far.duplicating.get(at).cloned(), parts).ok_or(missing)?;
+        match far.duplicating.get_mut(at) {
+            Some(known) => *known = updated,
+            None => far.duplicating.push(updated),
+        }
+    }
     let Some(parts) = update.forwarding else { return Ok(()) };
     let forwarding = update_forwarding(far.forwarding.take(), parts);
-    far.forwarding = Some(forwarding.ok_or(Refusal::FarWithoutDestination { far: update.id })?);
+    far.forwarding = Some(forwarding.ok_or(missing)?);
     Ok(())
 }
 
 /// `None` when neither side names the destination.
 fn update_forwarding(before: Option<Forwarding>, parts: ForwardingUpdate) -> Option<Forwarding> {
     let destination = parts.destination.or(before.as_ref().map(|before| before.destination))?;
-    let before = before.unwrap_or(Forwarding {
-        destination,
-        network_instance: None,
-        outer_header_creation: None,
-        transport_level_marking: None,
-        interface_type: None,
-        linked_endpoint: None,
-    });
+    let before = before.unwrap_or(Forwarding::new(destination));
     Some(Forwarding {
         destination,
         // An empty name withdraws the former one. Spec: TS 29.244 §7.5.4.3.
@@ -393,6 +394,8 @@ fn update_forwarding(before: Option<Forwarding>, parts: ForwardingUpdate) -> Opt
         transport_level_marking: parts.transport_level_marking.or(before.transport_level_marking),
         interface_type: parts.interface_type.or(before.interface_type),
         linked_endpoint: parts.linked_endpoint.unwrap_or(before.linked_endpoint),
+        redirect: parts.redirect.unwrap_or(before.redirect),
+        policy: parts.policy.unwrap_or(before.policy),
     })
 }
 

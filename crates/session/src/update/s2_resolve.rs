@@ -3,9 +3,9 @@
 //! Reads the store and writes nothing to it; TEIDs are only planned here. The checks of single
 //! rules are in `check`.
 
-use adit_rules::{SdfFilter, SessionKey, SourceInterface, UeAddresses};
+use adit_rules::{Redirect, SdfFilter, SessionKey, SourceInterface, UeAddresses};
 use adit_types::limits::{KEYS_PER_SESSION_MAX, RULES_PER_SESSION_MAX, framed_routes_max};
-use adit_types::{SessionIndex, Teid, UrrId};
+use adit_types::{Direction, SessionIndex, Teid, UrrId};
 
 use super::s1_provide::{Draft, Target, Wanted, WantedUe};
 use super::{check, choose_ue, endpoints, provisioned};
@@ -185,8 +185,14 @@ fn check_urrs(
 
 fn check_references(records: &Records, pdr: &Pdr) -> Result<(), Refusal> {
     let far = pdr.far.ok_or(Refusal::FarMissing { pdr: pdr.id })?;
-    if !records.fars.iter().any(|known| known.id == far) {
+    let Some(far) = records.fars.iter().find(|known| known.id == far) else {
         return Err(Refusal::UnknownFar { pdr: pdr.id, far });
+    };
+    let redirect = far.forwarding.as_ref().and_then(|parts| parts.redirect.as_ref());
+    if matches!(redirect, Some(Redirect::Url(_)))
+        && pdr.pdi.source.direction() == Direction::Downlink
+    {
+        return Err(Refusal::RedirectUnusable { pdr: pdr.id });
     }
     if let Some(&urr) = pdr.urrs.iter().find(|&&urr| !records.urrs.iter().any(|u| u.id == urr)) {
         return Err(Refusal::UnknownUrr { pdr: pdr.id, urr });

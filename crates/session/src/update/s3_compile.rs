@@ -2,21 +2,21 @@
 
 use adit_rules::{
     ApplyAction, DeltaId, DestinationInterface, FarEntry, PdrEntry, QerEntry, SdfFilter,
-    SessionRules, SourceInterface, UeAddresses,
+    SessionRules, SourceInterface, Steering, UeAddresses,
 };
 use adit_types::limits::{BUFFER_PKTS_DEFAULT, BUFFER_PKTS_PER_SESSION_MAX, URRS_PER_PDR_MAX};
-use adit_types::{Direction, IpPrefix, NextHopIndex, Seid, Teid};
+use adit_types::{Direction, FarId, IpPrefix, NextHopIndex, Seid, Teid};
 use arrayvec::ArrayVec;
 
 use crate::provisioning::Provisioning;
-use crate::record::{Far, Pdi, Pdr, Qer, Records};
+use crate::record::{Far, Forwarding, Pdi, Pdr, Qer, Records};
 use crate::session_usage::SessionUsage;
 
 /// The compiled form of resolved records.
 ///
 /// PDRs that match by now come out by direction, ascending precedence and identifier, one entry per
-/// traffic endpoint; FARs and QERs in the order of
-/// their records, which is what the positions in a [`PdrEntry`] count.
+/// traffic endpoint; FARs and QERs in the order of their records (what FARs duplicate to behind
+/// them), which is what the positions in a [`PdrEntry`] count.
 pub(crate) fn compile(
     known: &Provisioning,
     (up_seid, buffer_epoch): (Seid, u32),
@@ -33,7 +33,7 @@ pub(crate) fn compile(
         tunnel_sides: tunnel_sides(records),
         uplink: pdrs(Direction::Uplink),
         downlink: pdrs(Direction::Downlink),
-        fars: records.fars.iter().map(|record| far(known, records, record)).collect(),
+        fars: fars(known, records),
         qers: records.qers.iter().map(qer).collect(),
         urrs: usage.entries(records),
     }
@@ -147,25 +147,58 @@ fn resolved(position: Option<usize>) -> u16 {
     position
 }
 
-/// A FAR that drops needs no destination; it gets one that no stage looks at. Its tunnel was not
-/// judged and stays behind.
+/// The FARs in the order of their records, and behind them one entry for each copy.
+fn fars(known: &Provisioning, records: &Records) -> Vec<FarEntry> {
+    let mut entries: Vec<FarEntry> =
+        records.fars.iter().map(|record| far(known, records, record)).collect();
+    let duplicating = |(_, far): &(usize, &Far)| far.action.contains(ApplyAction::DUPL);
+    for (at, record) in records.fars.iter().enumerate().filter(duplicating) {
+        for parts in &record.duplicating {
+            let position = resolved(Some(entries.len()));
+            entries.push(forwarding(known, record.id, ApplyAction::FORW, Some(parts)));
+            entries[at].duplicates.push(position);
+        }
+    }
+    entries
+}
+
 fn far(known: &Provisioning, records: &Records, far: &Far) -> FarEntry {
     let bar = records.bars.iter().find(|bar| Some(bar.id) == far.bar);
     let suggested = bar.and_then(|bar| bar.suggested_pkts).unwrap_or(BUFFER_PKTS_DEFAULT);
-    let forwarding = far.forwarding.as_ref();
-    let network_instance = forwarding.and_then(|parts| parts.network_instance.as_deref());
-    let forwards = far.action.contains(ApplyAction::FORW);
+    let buffer_pkts_max = suggested.min(BUFFER_PKTS_PER_SESSION_MAX);
+    FarEntry { buffer_pkts_max, ..forwarding(known, far.id, far.action, far.forwarding.as_ref()) }
+}
+
+/// A FAR that drops needs no destination; it gets one that no stage looks at. Its tunnel was not
+/// judged and stays behind.
+fn forwarding(
+    known: &Provisioning,
+    id: FarId,
+    action: ApplyAction,
+    parts: Option<&Forwarding>,
+) -> FarEntry {
+    let policy = parts.and_then(|parts| parts.policy.as_deref()).and_then(|id| known.policy(id));
+    let network_instance = policy
+        .and_then(|policy| policy.network_instance.as_deref())
+        .or(parts.and_then(|parts| parts.network_instance.as_deref()));
+    let forwards = parts.filter(|_| action.contains(ApplyAction::FORW));
+    let dscp = policy.and_then(|policy| policy.dscp);
+    let steering = policy.map(|policy| policy.steering).unwrap_or_default();
     FarEntry {
-        id: far.id,
-        action: far.action,
-        destination: forwarding.map_or(DestinationInterface::Core, |parts| parts.destination),
+        id,
+        action,
+        destination: parts.map_or(DestinationInterface::Core, |parts| parts.destination),
         interfaces: known.interfaces_of(network_instance),
-        outer_header_creation: forwarding
-            .filter(|_| forwards)
-            .and_then(|parts| parts.outer_header_creation),
-        transport_level_marking: forwarding.and_then(|parts| parts.transport_level_marking),
+        outer_header_creation: forwards.and_then(|parts| parts.outer_header_creation),
+        transport_level_marking: parts
+            .and_then(|parts| parts.transport_level_marking)
+            .or(dscp.map(|dscp| dscp << 2)),
         next_hop: NextHopIndex::NONE,
-        buffer_pkts_max: suggested.min(BUFFER_PKTS_PER_SESSION_MAX),
+        buffer_pkts_max: 0,
+        steering: (steering != Steering::default()).then(|| Box::new(steering)),
+        dscp,
+        redirect: forwards.and_then(|parts| parts.redirect.clone()).map(Box::new),
+        duplicates: ArrayVec::new(),
     }
 }
 

@@ -100,14 +100,8 @@ pub fn far(id: u32, destination: DestinationInterface) -> Far {
         bar: None,
         id: FarId(id),
         action: ApplyAction::FORW,
-        forwarding: Some(Forwarding {
-            destination,
-            network_instance: None,
-            outer_header_creation,
-            transport_level_marking: None,
-            interface_type: None,
-            linked_endpoint: None,
-        }),
+        forwarding: Some(Forwarding { outer_header_creation, ..Forwarding::new(destination) }),
+        duplicating: Vec::new(),
     }
 }
 

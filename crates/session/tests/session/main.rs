@@ -5,6 +5,7 @@
 mod activation;
 mod builders;
 mod endpoints;
+mod forwarding;
 mod framed;
 mod interface_type;
 mod model;

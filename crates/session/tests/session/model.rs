@@ -340,7 +340,11 @@ fn pdr_spec() -> impl Strategy<Value = PdrSpec> {
 
 fn far_spec() -> impl Strategy<Value = Far> {
     (1..4u32, 0..4u8).prop_map(|(id, kind)| match kind {
-        0 => Far { id: FarId(id), action: ApplyAction::DROP, bar: None, forwarding: None },
+        0 => Far {
+            action: ApplyAction::DROP,
+            forwarding: None,
+            ..far(id, DestinationInterface::Core)
+        },
         1 => far(id, DestinationInterface::Access),
         _ => far(id, DestinationInterface::Core),
     })
@@ -395,6 +399,7 @@ fn far_update() -> impl Strategy<Value = FarUpdate> {
             outer_header_creation: Some(tunnel(3)),
             ..ForwardingUpdate::default()
         }),
+        duplicating: Vec::new(),
     })
 }
 

@@ -20,6 +20,7 @@ fn two_networks() -> Provisioning {
     Provisioning {
         ue_pools: Vec::new(),
         applications: Vec::new(),
+        policies: Vec::new(),
         interfaces: vec![
             interface(InterfaceRole::N3, None),
             interface(InterfaceRole::N6, Some("internet")),

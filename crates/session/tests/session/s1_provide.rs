@@ -38,6 +38,7 @@ fn far_update_switches_from_drop_to_forward_towards_the_gnb() {
             outer_header_creation: Some(tunnel(77)),
             ..ForwardingUpdate::default()
         }),
+        duplicating: Vec::new(),
     };
     let change = Change { update_fars: vec![update], ..Change::default() };
     let delta = store.modify(up_seid, change).unwrap().delta.unwrap();
@@ -53,7 +54,7 @@ fn far_update_of_the_tunnel_keeps_action_and_destination() {
     let up_seid = store.establish(OWNER, CP, session(1)).unwrap().up_seid;
     let parts =
         ForwardingUpdate { outer_header_creation: Some(tunnel(8)), ..ForwardingUpdate::default() };
-    let update = FarUpdate { id: FarId(2), action: None, bar: None, forwarding: Some(parts) };
+    let update = FarUpdate { id: FarId(2), forwarding: Some(parts), ..FarUpdate::default() };
     store.modify(up_seid, Change { update_fars: vec![update], ..Change::default() }).unwrap();
     let mut expected = far(2, DestinationInterface::Access);
     expected.forwarding.as_mut().unwrap().outer_header_creation = Some(tunnel(8));

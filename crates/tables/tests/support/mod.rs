@@ -74,6 +74,10 @@ pub fn rules(seid: u64, peers: &[&str]) -> SessionRules {
         transport_level_marking: None,
         next_hop: NextHopIndex::NONE,
         buffer_pkts_max: 64,
+        steering: None,
+        dscp: None,
+        redirect: None,
+        duplicates: [].into_iter().collect(),
     };
     SessionRules {
         generation: adit_rules::DeltaId::default(),

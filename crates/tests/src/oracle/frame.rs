@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use adit_rules::OuterHeaderCreation;
 
 use super::Interface;
-use super::packet::Container;
+use super::packet::{Container, Ip, u16_at};
 
 /// The Internet checksum over `bytes`, octet pair by octet pair. Spec: RFC 1071.
 #[must_use]
@@ -58,6 +58,86 @@ pub(super) fn next_hop_packet(packet: &[u8]) -> Vec<u8> {
     let sum = checksum(&packet[..header]);
     packet[10..12].copy_from_slice(&sum.to_be_bytes());
     packet
+}
+
+/// Writes a differentiated services code point. Spec: RFC 2474 §3.
+pub(super) fn mark(packet: &mut [u8], dscp: u8) {
+    if packet[0] >> 4 == 6 {
+        packet[0] = 0x60 | dscp >> 2;
+        packet[1] = dscp << 6 | packet[1] & 0x3f;
+        return;
+    }
+    packet[1] = dscp << 2 | packet[1] & 3;
+    packet[10..12].fill(0);
+    let header = usize::from(packet[0] & 15) * 4;
+    let sum = checksum(&packet[..header]);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// Replaces the far side's address and port. Checksums keep whatever error they had.
+pub(super) fn redirect(
+    packet: &mut [u8],
+    ip: &Ip,
+    is_uplink: bool,
+    (addr, port): (IpAddr, Option<u16>),
+) {
+    let before = packet.to_vec();
+    let octets = match addr {
+        IpAddr::V4(addr) => addr.octets().to_vec(),
+        IpAddr::V6(addr) => addr.octets().to_vec(),
+    };
+    let at = match (addr.is_ipv4(), is_uplink) {
+        (true, true) => 16,
+        (true, false) => 12,
+        (false, true) => 24,
+        (false, false) => 8,
+    };
+    packet[at..at + octets.len()].copy_from_slice(&octets);
+    let has_ports = [6, 17].contains(&ip.protocol) && !ip.is_later_fragment;
+    let port_at = ip.upper + if is_uplink { 2 } else { 0 };
+    if let Some(port) = port.filter(|_| has_ports && packet.len() >= port_at + 2) {
+        packet[port_at..port_at + 2].copy_from_slice(&port.to_be_bytes());
+    }
+    if addr.is_ipv4() {
+        correct(packet, &before[..ip.upper.min(before.len())], 10);
+    }
+    let sum_at = match ip.protocol {
+        _ if ip.is_later_fragment => return,
+        6 => ip.upper + 16,
+        17 => ip.upper + 6,
+        58 if addr.is_ipv6() => ip.upper + 2,
+        _ => return,
+    };
+    let has_sum = before.len() >= sum_at + 2;
+    let is_udp = ip.protocol == 17;
+    if !has_sum || is_udp && before[sum_at..sum_at + 2] == [0, 0] {
+        return;
+    }
+    // The header's own checksum is not part of what the upper layer's covers.
+    let mut covered = before.clone();
+    if addr.is_ipv4() {
+        covered[10..12].copy_from_slice(&packet[10..12]);
+    }
+    correct(packet, &covered, sum_at);
+    if is_udp && packet[sum_at..sum_at + 2] == [0, 0] {
+        packet[sum_at..sum_at + 2].fill(0xff);
+    }
+}
+
+/// Corrects the checksum at `at` for all words that are not as `before`. Spec: RFC 1624 §3.
+fn correct(packet: &mut [u8], before: &[u8], at: usize) {
+    let mut sum = u64::from(!u16_at(packet, at));
+    for word in (0..before.len() & !1).step_by(2).filter(|word| *word != at) {
+        let (old, new) = (u16_at(before, word), u16_at(packet, word));
+        if old != new {
+            sum += u64::from(!old) + u64::from(new);
+        }
+    }
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    let sum = !u16::try_from(sum).unwrap();
+    packet[at..at + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
 /// The frame around `packet`.

@@ -4,16 +4,16 @@ use core::net::{IpAddr, Ipv6Addr};
 use std::collections::HashMap;
 
 use adit_rules::{
-    ApplyAction, DestinationInterface, DropReason, Gate, OuterHeaderRemoval, PuntReason,
+    ApplyAction, DestinationInterface, DropReason, Gate, OuterHeaderRemoval, PuntReason, Redirect,
     SourceInterface, UeAddresses,
 };
-use adit_session::{FTeidSpec, Far, PdrSpec, Qer, SdfSpec, Urr};
+use adit_session::{FTeidSpec, Far, Forwarding, PdrSpec, Qer, SdfSpec, Urr};
 use adit_types::{IpPrefix, Seid, UrrId};
 
-use super::frame::{Outer, checksum, link, next_hop_packet, tunnel, udp_sum};
+use super::frame::{Outer, checksum, link, mark, next_hop_packet, redirect, tunnel, udp_sum};
 use super::packet::{BadIp, Container, Gtpu, Ip, gtpu, ip, is_forwardable, u16_at};
 use super::records::Session;
-use super::{Interface, Oracle, in_prefix, sdf};
+use super::{Interface, Oracle, POLICIES, in_prefix, sdf};
 
 /// Hardware addresses by interface position and station.
 pub type Neighbours = HashMap<(usize, IpAddr), [u8; 6]>;
@@ -29,6 +29,8 @@ pub struct Verdict {
     pub measured: Vec<(usize, UrrId, bool, u64)>,
     /// The way it took, if it was looked up.
     pub lane: Option<Lane>,
+    /// Its copies: those that leave, and others that are lost.
+    pub copies: Vec<Exit>,
 }
 
 /// What a verdict says besides the outcome.
@@ -37,12 +39,15 @@ struct Notes {
     counted: Option<(usize, bool, u64)>,
     measured: Vec<(usize, UrrId, bool, u64)>,
     lane: Option<Lane>,
+    copies: Vec<Exit>,
+    /// Copies were made before.
+    is_copied: bool,
 }
 
 impl Notes {
     fn verdict(self, outcome: Outcome) -> Verdict {
-        let Self { counted, measured, lane } = self;
-        Verdict { outcome, counted, measured, lane }
+        let Self { counted, measured, lane, copies, .. } = self;
+        Verdict { outcome, counted, measured, lane, copies }
     }
 }
 
@@ -114,7 +119,8 @@ struct Tunnel {
     container: Option<Container>,
 }
 
-type Exit = Result<Outcome, DropReason>;
+/// What becomes of a packet, or why it is dropped.
+pub type Exit = Result<Outcome, DropReason>;
 
 impl Oracle {
     /// Says what becomes of `frame`, received on `port`.
@@ -125,17 +131,19 @@ impl Oracle {
         notes.verdict(outcome)
     }
 
-    /// Says what becomes of `frame`, which waited for the session `seid`, now that rules changed.
+    /// Says what becomes of `frame`, which waited for the session `seid`, now that rules changed;
+    /// with `is_copied`, copies were made before.
     #[must_use]
-    pub fn judge_again(&self, seid: Seid, port: u16, frame: &[u8]) -> Verdict {
-        let mut notes = Notes::default();
+    pub fn judge_again(&self, (seid, is_copied): (Seid, bool), port: u16, frame: &[u8]) -> Verdict {
+        let mut notes = Notes { is_copied, ..Notes::default() };
         let outcome = self.frame(port, frame, Some(seid), &mut notes);
         let outcome = outcome.unwrap_or_else(|reason| {
             // What rules stop; what lies on the way out has its own names.
             Outcome::Drop(match reason {
-                DropReason::TtlExceeded | DropReason::RouteUnknown | DropReason::PacketTooBig => {
-                    reason
-                }
+                DropReason::TtlExceeded
+                | DropReason::RedirectUnmatched
+                | DropReason::RouteUnknown
+                | DropReason::PacketTooBig => reason,
                 _ => DropReason::BufferDiscarded,
             })
         });
@@ -396,15 +404,28 @@ impl Oracle {
             }
             return Err(DropReason::GateClosed);
         }
-        if far.action.contains(ApplyAction::BUFF) {
+        let buffer = |far: &Far| {
             let bar = session.bars.iter().find(|bar| Some(bar.id) == far.bar);
             let room = bar.and_then(|bar| bar.suggested_pkts).unwrap_or(64);
             let room = usize::from(room.min(1024));
-            let seid = self.sessions[owner].0;
-            return Ok(Outcome::Buffer { seid, room, lane: came_in });
-        }
-        if far.action != ApplyAction::FORW {
-            return Err(DropReason::FarDrop);
+            Outcome::Buffer { seid: self.sessions[owner].0, room, lane: came_in }
+        };
+        let is_again = waited_for.is_some();
+        let copy = |notes: &mut Notes, far: &Far| {
+            // What waited and is dropped now leaves no copy.
+            let is_discarded = is_again && far.action.contains(ApplyAction::DROP);
+            if far.action.contains(ApplyAction::DUPL) && !notes.is_copied && !is_discarded {
+                let copies = far.duplicating.iter();
+                notes.copies =
+                    copies.map(|parts| self.forward(arrival, pdr, from_ue, parts, &qers)).collect();
+            }
+        };
+        if !far.action.contains(ApplyAction::FORW) {
+            copy(notes, far);
+            return match far.action.contains(ApplyAction::BUFF) {
+                true => Ok(buffer(far)),
+                false => Err(DropReason::FarDrop),
+            };
         }
         // The first URR in the order of identifiers whose quota is used up decides.
         let mut stopping: Vec<&&Urr> = urrs.iter().filter(exhausted).collect();
@@ -414,8 +435,12 @@ impl Oracle {
             Some(urr) => {
                 let action = urr.settings.quota_far.ok_or(DropReason::QuotaExhausted)?;
                 let far = session.fars.iter().find(|far| far.id == action).unwrap();
-                if far.action != ApplyAction::FORW {
-                    return Err(DropReason::FarDrop);
+                if !far.action.contains(ApplyAction::FORW) {
+                    copy(notes, far);
+                    return match far.action.contains(ApplyAction::BUFF) {
+                        true => Ok(buffer(far)),
+                        false => Err(DropReason::FarDrop),
+                    };
                 }
                 far
             }
@@ -424,23 +449,50 @@ impl Oracle {
             notes.measured.push((owner, urr.id, from_ue, octets));
         }
         notes.counted = Some((owner, from_ue, octets));
-        self.forward(arrival, pdr, from_ue, far, &qers)
+        copy(notes, far);
+        if let Some(Redirect::Url(_)) = &far.forwarding.as_ref().unwrap().redirect {
+            let segment = &arrival.packet[ip.upper.min(ip.len)..ip.len];
+            let offset = |segment: &[u8]| usize::from(segment[12] >> 4) * 4;
+            let is_request = from_ue
+                && ip.protocol == 6
+                && !ip.is_fragment
+                && segment.len() >= 20
+                && (20..=segment.len()).contains(&offset(segment))
+                && u16_at(segment, 2) == 80;
+            // How many of them are answered is a question of time.
+            return is_request.then_some(Outcome::Consumed).ok_or(DropReason::RedirectUnmatched);
+        }
+        self.forward(arrival, pdr, from_ue, far.forwarding.as_ref().unwrap(), &qers)
     }
 
-    /// Carries out a FAR that forwards.
+    /// Carries out forwarding parameters.
     fn forward(
         &self,
         arrival: &Arrival<'_>,
         pdr: &PdrSpec,
         from_ue: bool,
-        far: &Far,
+        forwarding: &Forwarding,
         qers: &[&Qer],
     ) -> Exit {
         let Arrival { packet, ip, tunnel: from, .. } = arrival;
         if ip.ttl <= 1 {
             return Err(DropReason::TtlExceeded);
         }
-        let forwarding = far.forwarding.as_ref().unwrap();
+        let redirected = match &forwarding.redirect {
+            Some(Redirect::Address { v4, v6, port }) => {
+                let far_side = if from_ue { ip.dst } else { ip.src };
+                let addr = match (far_side, v4, v6) {
+                    (addr, None, None) => Some(addr),
+                    (IpAddr::V4(_), v4, _) => v4.map(IpAddr::V4),
+                    (IpAddr::V6(_), _, v6) => v6.map(IpAddr::V6),
+                };
+                Some((addr.ok_or(DropReason::RedirectUnmatched)?, *port))
+            }
+            _ => None,
+        };
+        let policy = forwarding.policy.as_deref();
+        let policy = policy.map(|id| POLICIES.iter().find(|policy| policy.id == id).unwrap());
+        let dscp = policy.and_then(|policy| policy.dscp);
         let to_ran = forwarding.destination == DestinationInterface::Access;
         let outer = forwarding.outer_header_creation.map(|header| {
             let arrived = from.and_then(|from| from.container);
@@ -466,20 +518,28 @@ impl Oracle {
                 (true, None) => marked.map(uplink),
             };
             let is_gtpu = header.tunnel().is_some();
-            let tos = forwarding.transport_level_marking.unwrap_or(0);
+            let tos = forwarding.transport_level_marking.or(dscp.map(|dscp| dscp * 4));
+            let tos = tos.unwrap_or(0);
             Outer { header, tos, container: container.filter(|_| is_gtpu) }
         });
         let to_data_network = matches!(
             forwarding.destination,
             DestinationInterface::Core | DestinationInterface::SgiLanN6Lan
         );
-        let network_instance = forwarding.network_instance.as_deref();
+        let network_instance = policy
+            .and_then(|policy| policy.network_instance)
+            .or(forwarding.network_instance.as_deref());
         let (at, station) = match outer {
             Some(outer) => {
                 let is_gtpu = outer.header.tunnel().is_some();
                 self.route(is_gtpu, network_instance, outer.header.addr())
             }
-            None if to_data_network => self.route(false, network_instance, ip.dst),
+            None if to_data_network => {
+                let dst = redirected.map_or(ip.dst, |(dst, _)| if from_ue { dst } else { ip.dst });
+                let next_hop = policy.and_then(|policy| policy.next_hop);
+                let next_hop = next_hop.filter(|_| ip.dst.is_ipv4()).map(IpAddr::V4);
+                self.route(false, network_instance, next_hop.unwrap_or(dst))
+            }
             None => None,
         }
         .ok_or(DropReason::RouteUnknown)?;
@@ -487,7 +547,13 @@ impl Oracle {
         if ip.len + outer.map_or(0, |outer| outer.len()) > interface.mtu_bytes {
             return Err(DropReason::PacketTooBig);
         }
-        let inner = next_hop_packet(&packet[..ip.len]);
+        let mut inner = next_hop_packet(&packet[..ip.len]);
+        if let Some(target) = redirected {
+            redirect(&mut inner, ip, from_ue, target);
+        }
+        if let Some(dscp) = dscp.filter(|_| outer.is_none()) {
+            mark(&mut inner, dscp);
+        }
         let leaving = outer.map_or(inner.clone(), |outer| tunnel(interface, &outer, &inner));
         Ok(self.leave(at, station, &leaving, lane(arrival)))
     }

@@ -98,6 +98,31 @@ pub struct Route {
     pub gateway: IpAddr,
 }
 
+/// A forwarding policy as the operator configured it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Policy {
+    /// Its identifier.
+    pub id: &'static str,
+    /// The network instance that packets leave through.
+    pub network_instance: Option<&'static str>,
+    /// The station that IPv4 packets without an outer header go to.
+    pub next_hop: Option<Ipv4Addr>,
+    /// The code point that packets leave with.
+    pub dscp: Option<u8>,
+}
+
+/// The policies of every world.
+pub const POLICIES: [Policy; 3] = [
+    Policy {
+        id: "steer",
+        network_instance: None,
+        next_hop: Some(Ipv4Addr::new(10, 0, 6, 77)),
+        dscp: None,
+    },
+    Policy { id: "ims", network_instance: Some("ims"), next_hop: None, dscp: None },
+    Policy { id: "mark", network_instance: None, next_hop: None, dscp: Some(46) },
+];
+
 /// The UPF.
 #[derive(Debug, Clone)]
 pub struct Oracle {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use adit_rules::UeAddresses;
 use adit_session::{
     Bar, Change, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, FTeid, FTeidSpec, Far, FarUpdate,
-    Forwarding, PdrSpec, PdrUpdate, Qer, QerUpdate, SdfSpec, TrafficEndpointSpec, UeMatch, UeSide,
-    Urr, Volumes,
+    Forwarding, ForwardingUpdate, PdrSpec, PdrUpdate, Qer, QerUpdate, SdfSpec, TrafficEndpointSpec,
+    UeMatch, UeSide, Urr, Volumes,
 };
 use adit_types::{Seid, UrrId};
 
@@ -230,25 +230,38 @@ fn update_pdr(pdr: &mut PdrSpec, update: &PdrUpdate) {
 fn update_far(far: &mut Far, update: &FarUpdate) {
     far.action = update.action.unwrap_or(far.action);
     far.bar = update.bar.or(far.bar);
-    let Some(parts) = update.forwarding.clone() else { return };
-    let before = far.forwarding.clone();
-    far.forwarding = Some(Forwarding {
-        destination: parts.destination.or(before.as_ref().map(|b| b.destination)).unwrap(),
+    for (at, parts) in update.duplicating.iter().enumerate() {
+        let updated = update_forwarding(far.duplicating.get(at), parts);
+        match far.duplicating.get_mut(at) {
+            Some(known) => *known = updated,
+            None => far.duplicating.push(updated),
+        }
+    }
+    if let Some(parts) = &update.forwarding {
+        far.forwarding = Some(update_forwarding(far.forwarding.as_ref(), parts));
+    }
+}
+
+fn update_forwarding(before: Option<&Forwarding>, parts: &ForwardingUpdate) -> Forwarding {
+    let parts = parts.clone();
+    let destination = parts.destination.or(before.map(|b| b.destination)).unwrap();
+    let before = before.cloned().unwrap_or(Forwarding::new(destination));
+    Forwarding {
+        destination,
         network_instance: parts
             .network_instance
-            .or(before.as_ref().and_then(|b| b.network_instance.clone()))
+            .or(before.network_instance)
             .filter(|name| !name.is_empty()),
-        outer_header_creation: parts.outer_header_creation.or(before
-            .as_ref()
-            .filter(|_| !parts.withdraw_outer_header)
-            .and_then(|b| b.outer_header_creation)),
-        transport_level_marking: parts
-            .transport_level_marking
-            .or(before.as_ref().and_then(|b| b.transport_level_marking)),
+        outer_header_creation: parts
+            .outer_header_creation
+            .or(before.outer_header_creation.filter(|_| !parts.withdraw_outer_header)),
+        transport_level_marking: parts.transport_level_marking.or(before.transport_level_marking),
+        redirect: parts.redirect.unwrap_or(before.redirect),
+        policy: parts.policy.unwrap_or(before.policy),
         // Neither decides what becomes of a packet.
         interface_type: None,
         linked_endpoint: None,
-    });
+    }
 }
 
 fn update_qer(qer: &mut Qer, update: &QerUpdate) {

@@ -1,12 +1,13 @@
 //! What one worker's step must do, and the comparison with what it did.
 
+use core::net::IpAddr;
 use std::collections::HashMap;
 
 use adit_rules::{DropReason, PuntReason};
 use adit_tables::Snapshot;
 
 use super::hex;
-use crate::oracle::Lane;
+use crate::oracle::{Lane, Outcome, Verdict};
 
 /// Port, order that is kept (`None` for packets that waited), octets.
 pub(super) type Departure = (u16, Option<Order>, Vec<u8>);
@@ -22,6 +23,11 @@ pub(super) struct Expected {
     pub drops: [u64; DropReason::COUNT],
     pub punts: [u64; PuntReason::COUNT],
     pub consumed: u64,
+    /// Copies: port and octets.
+    pub copies: Vec<(u16, Vec<u8>)>,
+    pub copies_lost: u64,
+    /// Interface and unknown station of copies that are lost.
+    pub wanted: Vec<(usize, IpAddr)>,
 }
 
 impl Default for Expected {
@@ -31,11 +37,31 @@ impl Default for Expected {
             drops: [0; DropReason::COUNT],
             punts: [0; PuntReason::COUNT],
             consumed: 0,
+            copies: Vec::new(),
+            copies_lost: 0,
+            wanted: Vec::new(),
         }
     }
 }
 
 impl Expected {
+    /// Takes the copies of a packet; tells whether there were any.
+    pub fn copy(&mut self, verdict: &Verdict) -> bool {
+        for copy in &verdict.copies {
+            match copy {
+                Ok(Outcome::Forward { port, frame, .. }) => {
+                    self.copies.push((*port, frame.clone()));
+                }
+                Ok(Outcome::Hold { interface, station, .. }) => {
+                    self.copies_lost += 1;
+                    self.wanted.push((*interface, *station));
+                }
+                _ => self.copies_lost += 1,
+            }
+        }
+        !verdict.copies.is_empty()
+    }
+
     /// Compares with the counters before and after, and with the frames that left by port.
     pub fn compare(
         &self,
@@ -76,6 +102,16 @@ impl Expected {
             ),
             ("originated", after.originated_pkts - before.originated_pkts, own),
             ("buffered", after.buffered_pkts, buffered as u64),
+            (
+                "duplicated",
+                after.duplicated_pkts - before.duplicated_pkts,
+                self.copies.len() as u64,
+            ),
+            (
+                "duplicates lost",
+                after.duplicates_lost_pkts - before.duplicates_lost_pkts,
+                self.copies_lost,
+            ),
         ];
         if let Some((name, got, want)) = counts.into_iter().find(|(_, got, want)| got != want) {
             return Err(format!("{name} is {got}, oracle {want}"));
@@ -106,6 +142,13 @@ impl Expected {
             };
             taken[at] = true;
             last.insert(*lane, at);
+        }
+        for (_, frame) in self.copies.iter().filter(|(out, _)| *out == port) {
+            let mut left = frames.iter().zip(&mut taken).filter(|(_, taken)| !**taken);
+            match left.find(|(known, _)| *known == frame) {
+                Some((_, taken)) => *taken = true,
+                None => return Err(format!("port {port} misses the copy {}", hex(frame))),
+            }
         }
         Ok(taken.iter().filter(|taken| !**taken).count() as u64)
     }

@@ -1,0 +1,334 @@
+//! The HTTP server that stands in for all servers of a UE that is redirected to a URL.
+//!
+//! It keeps no connections. Its initial sequence number is a hash of the session and of the
+//! connection's addresses and ports, so that any worker recognizes any segment of a handshake that
+//! it answered; segments of other connections are reset, and the UE tries again. A request gets a
+//! redirection and the end of the connection in one segment, again for every retransmission.
+//! Answers take the UE's own downlink path.
+//! Spec: TS 29.244 §8.2.20; RFC 9293 §3.5.2, §3.10; RFC 9110 §15.4.3; RFC 9112.
+
+use core::hash::{Hash, Hasher};
+use core::net::IpAddr;
+use std::hash::DefaultHasher;
+
+use adit_pktio::{PacketBuf, PacketIo};
+use adit_rules::rule::ue_ipv6_key;
+use adit_rules::{DropReason, FarEntry, PuntReason, Redirect};
+use adit_types::{Seid, SessionIndex};
+use adit_wire::checksum::{Sum, pseudo_ipv4, pseudo_ipv6};
+use adit_wire::encapsulate::OUTER_TTL;
+use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
+use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
+use adit_wire::tcp::{TcpFields, TcpHeader};
+use adit_wire::{IpPacket, Malformed, protocol};
+
+use crate::columns::{DownlinkV4, DownlinkV6};
+use crate::outbound::{Origin, Outbound};
+use crate::slow::icmp_error::deliver;
+use crate::slow::{TokenBucket, resize};
+use crate::stage::egress::Env;
+
+/// What we announce: no segment of the smallest IPv6 link is longer.
+const MSS: u16 = 1220;
+
+/// Requests are read at once, and never filled up to this.
+const WINDOW: u16 = 16_384;
+
+/// What is in front of and behind the URL in an answer.
+const PAGE: [&[u8]; 2] = [
+    b"HTTP/1.1 302 Found\r\nLocation: ",
+    b"\r\nCache-Control: no-store\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+];
+const _: () = assert!(
+    PAGE[0].len() + PAGE[1].len() + adit_types::limits::REDIRECT_URL_BYTES_MAX <= MSS as usize
+);
+
+/// A segment that a UE sent to somebody who is not to be reached.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Redirected {
+    /// The UE's session.
+    pub session: SessionIndex,
+    /// Position of the FAR that redirects in the session's rules.
+    pub far: usize,
+    /// Where the packet begins in its buffer.
+    pub ip_offset: u16,
+    /// Its header.
+    pub ip: IpPacket,
+}
+
+/// What matters of a segment.
+#[derive(Debug, Clone, Copy)]
+struct Segment {
+    sequence: u32,
+    acknowledgment: u32,
+    flags: u8,
+    data_len: u32,
+}
+
+/// What an answer carries besides its header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Content {
+    Nothing,
+    Mss,
+    Page,
+}
+
+/// What is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Reply {
+    sequence: u32,
+    acknowledgment: u32,
+    flags: u8,
+    content: Content,
+}
+
+/// Answers one segment in the name of its destination.
+///
+/// # Errors
+/// `RedirectLimited` beyond the rate; `RedirectUnmatched` for a segment with a wrong checksum. An
+/// answer that the session's rules do not let pass is counted as lost.
+pub(super) fn answer<Io: PacketIo>(
+    env: &Env<'_>,
+    io: &mut Io,
+    limit: &mut TokenBucket,
+    out: &mut Outbound<Io::Buf>,
+    mut buf: Io::Buf,
+    redirected: &Redirected,
+) -> Result<PuntReason, DropReason> {
+    let Redirected { session, far, ip_offset, ip } = redirected;
+    if !limit.take(env.now) {
+        return Err(DropReason::RedirectLimited);
+    }
+    // The rules are those of this step.
+    let rules = env.view.rules(*session).ok_or(DropReason::RedirectUnmatched)?;
+    let far = rules.fars.get(*far).ok_or(DropReason::RedirectUnmatched)?;
+    let Some(Redirect::Url(url)) = far.redirect.as_deref() else {
+        return Err(DropReason::RedirectUnmatched);
+    };
+    let packet = buf.data().get(usize::from(*ip_offset)..).unwrap_or_default();
+    let upper = ip.payload(packet);
+    let (tcp, data) = TcpHeader::parse(upper).map_err(|_| DropReason::RedirectUnmatched)?;
+    if pseudo(ip.addrs.src(), ip.addrs.dst(), upper.len())?.bytes(upper).checksum() != 0 {
+        return Err(DropReason::RedirectUnmatched);
+    }
+    let ports = (tcp.src_port(), tcp.dst_port());
+    let segment = Segment {
+        sequence: tcp.sequence(),
+        acknowledgment: tcp.acknowledgment(),
+        flags: tcp.flags(),
+        data_len: u32::try_from(data.len()).unwrap_or(0),
+    };
+    let first = initial_sequence(rules.up_seid, ip, ports);
+    if let Some(reply) = respond(segment, first, page_len(url)) {
+        match write(&mut buf, ip, ports, reply, url).and_then(|()| way(env, &mut buf, far, ip)) {
+            Some(way) => out.send(env, io, buf, &way, Origin::Own),
+            None => out.tally.lose_originated(),
+        }
+    }
+    Ok(PuntReason::HttpRedirect)
+}
+
+/// Puts the answer in `buf` on the UE's downlink path.
+fn way<'v, B: PacketBuf>(
+    env: &Env<'v>,
+    buf: &mut B,
+    far: &FarEntry,
+    ip: &IpPacket,
+) -> Option<crate::stage::egress::Way<'v>> {
+    match ip.addrs.src() {
+        IpAddr::V4(ue) => deliver::<_, DownlinkV4>(env, buf, far.interfaces, ue.to_bits()),
+        IpAddr::V6(ue) => deliver::<_, DownlinkV6>(env, buf, far.interfaces, ue_ipv6_key(ue)),
+    }
+}
+
+/// Our first sequence number of a connection. Nobody but the UE can send into it, so that a hash
+/// that depends on the session is secret enough. Spec: RFC 6528 §3.
+fn initial_sequence(session: Seid, ip: &IpPacket, ports: (u16, u16)) -> u32 {
+    let mut hash = DefaultHasher::new();
+    (session.0, ip.addrs.src(), ip.addrs.dst(), ports).hash(&mut hash);
+    let hash = hash.finish().to_be_bytes();
+    hash.first_chunk().map_or(0, |chunk| u32::from_be_bytes(*chunk))
+}
+
+fn page_len(url: &str) -> u32 {
+    u32::try_from(PAGE[0].len() + url.len() + PAGE[1].len()).unwrap_or(0)
+}
+
+/// What a server answers whose first sequence number is `first` and whose page has `page_len`
+/// octets. `None` where silence is right.
+fn respond(segment: Segment, first: u32, page_len: u32) -> Option<Reply> {
+    const ACK: u8 = TcpHeader::ACK;
+    let has = |flag| segment.flags & flag != 0;
+    if has(TcpHeader::RST) {
+        return None;
+    }
+    let reset = Reply {
+        sequence: segment.acknowledgment,
+        acknowledgment: 0,
+        flags: TcpHeader::RST,
+        content: Content::Nothing,
+    };
+    if has(TcpHeader::SYN) {
+        return Some(match has(ACK) {
+            true => reset,
+            false => Reply {
+                sequence: first,
+                acknowledgment: segment.sequence.wrapping_add(1),
+                flags: TcpHeader::SYN | ACK,
+                content: Content::Mss,
+            },
+        });
+    }
+    if !has(ACK) {
+        return None;
+    }
+    let is_asking = segment.data_len > 0 || has(TcpHeader::FIN);
+    let end = segment.sequence.wrapping_add(segment.data_len);
+    let acknowledgment = end.wrapping_add(u32::from(has(TcpHeader::FIN)));
+    let known = Reply {
+        sequence: segment.acknowledgment,
+        acknowledgment,
+        flags: ACK,
+        content: Content::Nothing,
+    };
+    // The client has seen this much of us: the handshake counts one, the end another.
+    match segment.acknowledgment.wrapping_sub(first) {
+        1 if segment.data_len > 0 => {
+            let flags = ACK | TcpHeader::PSH | TcpHeader::FIN;
+            Some(Reply { flags, content: Content::Page, ..known })
+        }
+        1 if has(TcpHeader::FIN) => Some(Reply { flags: ACK | TcpHeader::FIN, ..known }),
+        seen if (1..=page_len.saturating_add(2)).contains(&seen) => is_asking.then_some(known),
+        _ => Some(reset),
+    }
+}
+
+/// Writes the answer to the packet with header `ip` into `buf`, whatever that held.
+fn write<B: PacketBuf>(
+    buf: &mut B,
+    ip: &IpPacket,
+    (client, server): (u16, u16),
+    reply: Reply,
+    url: &str,
+) -> Option<()> {
+    let fields = TcpFields {
+        src_port: server,
+        dst_port: client,
+        sequence: reply.sequence,
+        acknowledgment: reply.acknowledgment,
+        flags: reply.flags,
+        window: if reply.flags & TcpHeader::RST == 0 { WINDOW } else { 0 },
+        mss: (reply.content == Content::Mss).then_some(MSS),
+    };
+    let page: [&[u8]; 3] = match reply.content {
+        Content::Page => [PAGE[0], url.as_bytes(), PAGE[1]],
+        Content::Nothing | Content::Mss => [&[]; 3],
+    };
+    let page_len: usize = page.iter().map(|part| part.len()).sum();
+    let (src, dst) = (ip.addrs.dst(), ip.addrs.src());
+    let header_len = if dst.is_ipv4() { Ipv4Header::LEN } else { Ipv6Header::LEN };
+    let segment_len = fields.header_len() + page_len;
+    let packet = resize(buf, header_len + segment_len)?;
+    let (header, segment) = packet.split_at_mut_checked(header_len)?;
+    let mut room = segment.get_mut(fields.header_len()..)?;
+    for part in page {
+        let (front, rest) = room.split_at_mut_checked(part.len())?;
+        front.copy_from_slice(part);
+        room = rest;
+    }
+    fields.emit(segment, pseudo(src, dst, segment_len).ok()?).ok()?;
+    emit_ip(header, (src, dst), u16::try_from(segment_len).ok()?).ok()
+}
+
+/// The sum of the pseudo header of a TCP segment.
+fn pseudo(src: IpAddr, dst: IpAddr, len: usize) -> Result<Sum, DropReason> {
+    let len = u16::try_from(len).map_err(|_| DropReason::RedirectUnmatched)?;
+    match (src, dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => Ok(pseudo_ipv4(src, dst, protocol::TCP, len)),
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            Ok(pseudo_ipv6(src, dst, protocol::TCP, u32::from(len)))
+        }
+        _ => Err(DropReason::RedirectUnmatched),
+    }
+}
+
+fn emit_ip(header: &mut [u8], addrs: (IpAddr, IpAddr), len: u16) -> Result<(), Malformed> {
+    match addrs {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => Ipv4Header::new(&Ipv4Fields {
+            tos: 0,
+            total_len: len.saturating_add(20),
+            identification: 0,
+            dont_fragment: true,
+            ttl: OUTER_TTL,
+            protocol: protocol::TCP,
+            src,
+            dst,
+        })
+        .emit(header),
+        (IpAddr::V6(src), IpAddr::V6(dst)) => Ipv6Header::new(&Ipv6Fields {
+            traffic_class: 0,
+            flow_label: 0,
+            payload_len: len,
+            next_header: protocol::TCP,
+            hop_limit: OUTER_TTL,
+            src,
+            dst,
+        })
+        .emit(header),
+        _ => Err(Malformed::BadVersion(0)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: u32 = u32::MAX - 3;
+    const LEN: u32 = 100;
+    const ACK: u8 = TcpHeader::ACK;
+
+    fn segment(flags: u8, seen: u32, data_len: u32) -> Segment {
+        Segment { sequence: 5000, acknowledgment: FIRST.wrapping_add(seen), flags, data_len }
+    }
+
+    fn answered(segment: Segment) -> Option<(u32, u32, u8, Content)> {
+        let reply = respond(segment, FIRST, LEN)?;
+        let sent = reply.sequence.wrapping_sub(FIRST);
+        Some((sent, reply.acknowledgment, reply.flags, reply.content))
+    }
+
+    #[test]
+    fn handshake_request_and_close_are_answered_as_a_server_does() {
+        let (syn, fin, psh) = (TcpHeader::SYN, TcpHeader::FIN, TcpHeader::PSH);
+        assert_eq!(answered(segment(syn, 77, 0)), Some((0, 5001, syn | ACK, Content::Mss)));
+        assert_eq!(answered(segment(ACK, 1, 0)), None, "the end of the handshake");
+        let page = Some((1, 5040, ACK | psh | fin, Content::Page));
+        assert_eq!(answered(segment(ACK | psh, 1, 40)), page);
+        let with_fin = Some((1, 5041, ACK | psh | fin, Content::Page));
+        assert_eq!(answered(segment(ACK | fin, 1, 40)), with_fin);
+        assert_eq!(answered(segment(ACK, LEN + 2, 0)), None, "all was received");
+        let last = Some((LEN + 2, 5001, ACK, Content::Nothing));
+        assert_eq!(answered(segment(ACK | fin, LEN + 2, 0)), last);
+    }
+
+    #[test]
+    fn connection_closed_without_a_request_is_closed_by_us_too() {
+        let fin = TcpHeader::FIN;
+        let closed = Some((1, 5001, ACK | fin, Content::Nothing));
+        assert_eq!(answered(segment(ACK | fin, 1, 0)), closed);
+        assert_eq!(answered(segment(ACK, 2, 0)), None);
+    }
+
+    #[test]
+    fn segment_of_another_connection_is_reset() {
+        for (flags, seen, data_len) in
+            [(ACK, 0, 10), (ACK, LEN + 3, 0), (ACK, 1 << 31, 10), (TcpHeader::SYN | ACK, 9, 0)]
+        {
+            let reset = Some((seen, 0, TcpHeader::RST, Content::Nothing));
+            assert_eq!(answered(segment(flags, seen, data_len)), reset);
+        }
+        assert_eq!(answered(segment(TcpHeader::RST, 1, 0)), None);
+        assert_eq!(answered(segment(TcpHeader::RST | TcpHeader::SYN, 1, 0)), None);
+        assert_eq!(answered(segment(0, 1, 10)), None);
+    }
+}

@@ -1,0 +1,173 @@
+//! FARs that redirect: packets get another far side, or are answered by the slow path.
+//!
+//! Nothing is remembered. An address replaces the destination in uplink and the source in downlink:
+//! a connection works when the FAR of the answers names the address that the UE sent to.
+//! Spec: TS 29.244 §7.5.2.3, §8.2.20; RFC 1624.
+
+use core::net::IpAddr;
+
+use adit_pktio::PacketBuf;
+use adit_rules::{DropReason, Redirect};
+use adit_types::{Direction, SessionIndex};
+use adit_wire::tcp::TcpHeader;
+use adit_wire::{Fragment, IpAddrs, IpPacket, checksum, protocol};
+
+use crate::columns::{Arrival, Matched};
+use crate::outbound::Outbound;
+use crate::slow::Redirected;
+
+/// The port that is answered for.
+const HTTP: u16 = 80;
+
+/// The other addresses and port that a packet gets.
+#[derive(Debug)]
+pub(super) struct Target {
+    /// Its addresses.
+    pub addrs: IpAddrs,
+    port: Option<u16>,
+    direction: Direction,
+}
+
+impl Target {
+    /// What becomes of the addresses of a packet in `direction`.
+    ///
+    /// # Errors
+    /// `RedirectUnmatched` without an address of the packet's family.
+    #[cold]
+    pub fn new(
+        redirect: &Redirect,
+        ip: &IpPacket,
+        direction: Direction,
+    ) -> Result<Self, DropReason> {
+        let Redirect::Address { v4, v6, port } = *redirect else {
+            return Err(DropReason::RedirectUnmatched);
+        };
+        let is_port_only = v4.is_none() && v6.is_none();
+        let addrs = match (ip.addrs, direction, v4, v6) {
+            (addrs, _, None, None) if is_port_only => addrs,
+            (IpAddrs::V4 { src, .. }, Direction::Uplink, Some(dst), _) => IpAddrs::V4 { src, dst },
+            (IpAddrs::V4 { dst, .. }, Direction::Downlink, Some(src), _) => {
+                IpAddrs::V4 { src, dst }
+            }
+            (IpAddrs::V6 { src, .. }, Direction::Uplink, _, Some(dst)) => IpAddrs::V6 { src, dst },
+            (IpAddrs::V6 { dst, .. }, Direction::Downlink, _, Some(src)) => {
+                IpAddrs::V6 { src, dst }
+            }
+            _ => return Err(DropReason::RedirectUnmatched),
+        };
+        Ok(Self { addrs, port, direction })
+    }
+
+    /// Writes them into `packet`, whose header was `ip`, and corrects the checksums.
+    #[cold]
+    pub fn write(&self, packet: &mut [u8], ip: &IpPacket) {
+        let (addr, at_v4, at_v6) = match self.direction {
+            Direction::Uplink => (self.addrs.dst(), 16, 24),
+            Direction::Downlink => (self.addrs.src(), 12, 8),
+        };
+        let upper = usize::from(ip.payload_offset);
+        // Later fragments have no upper-layer header.
+        let sum_at = match ip.protocol {
+            _ if ip.fragment == Fragment::Later => None,
+            protocol::TCP => Some(16),
+            protocol::UDP => Some(6),
+            protocol::ICMPV6 if !ip.is_ipv4() => Some(2),
+            _ => None,
+        };
+        let mut changes = Changes { packet, upper: sum_at.map(|at| upper + at), is_udp: false };
+        changes.is_udp = ip.protocol == protocol::UDP;
+        match addr {
+            IpAddr::V4(addr) => changes.words(at_v4, &addr.octets(), Some(10)),
+            IpAddr::V6(addr) => changes.words(at_v6, &addr.octets(), None),
+        }
+        let has_ports = matches!(ip.protocol, protocol::TCP | protocol::UDP) && sum_at.is_some();
+        if let Some(port) = self.port.filter(|_| has_ports) {
+            let at = if self.direction == Direction::Uplink { upper + 2 } else { upper };
+            changes.words(at, &port.to_be_bytes(), None);
+        }
+    }
+}
+
+/// Words of a packet that change along with the checksums over them.
+struct Changes<'a> {
+    packet: &'a mut [u8],
+    /// Where the checksum of the upper layer is.
+    upper: Option<usize>,
+    /// Zero means that there is no checksum.
+    is_udp: bool,
+}
+
+impl Changes<'_> {
+    /// Replaces the octets at `at`; the checksum at `header` covers them, too.
+    fn words(&mut self, at: usize, octets: &[u8], header: Option<usize>) {
+        for (at, new) in (at..).step_by(2).zip(octets.as_chunks::<2>().0) {
+            let new = u16::from_be_bytes(*new);
+            let Some(old) = self.replace(at, new) else { return };
+            if let Some(sum_at) = header {
+                self.correct(sum_at, old, new);
+            }
+            if let Some(sum_at) = self.upper {
+                self.correct_upper(sum_at, old, new);
+            }
+        }
+    }
+
+    fn word(&mut self, at: usize) -> Option<&mut [u8; 2]> {
+        self.packet.get_mut(at..)?.first_chunk_mut()
+    }
+
+    /// Writes a word; returns what it was.
+    fn replace(&mut self, at: usize, new: u16) -> Option<u16> {
+        let word = self.word(at)?;
+        Some(u16::from_be_bytes(core::mem::replace(word, new.to_be_bytes())))
+    }
+
+    fn correct(&mut self, at: usize, old: u16, new: u16) {
+        if let Some(sum) = self.word(at) {
+            *sum = checksum::update(u16::from_be_bytes(*sum), old, new).to_be_bytes();
+        }
+    }
+
+    fn correct_upper(&mut self, at: usize, old: u16, new: u16) {
+        let is_udp = self.is_udp;
+        let Some(sum) = self.word(at) else { return };
+        if is_udp && *sum == [0, 0] {
+            return;
+        }
+        let updated = checksum::update(u16::from_be_bytes(*sum), old, new);
+        // RFC 768: a computed zero is sent as ones.
+        let updated = if is_udp && updated == 0 { u16::MAX } else { updated };
+        *sum = updated.to_be_bytes();
+    }
+}
+
+/// True when packets are answered instead of forwarded.
+#[inline]
+pub(super) fn is_answered(matched: &Matched<'_>) -> bool {
+    matches!(matched.far.redirect.as_deref(), Some(Redirect::Url(_)))
+}
+
+/// Gives a packet that is redirected to a URL to the slow path, or drops it as `RedirectUnmatched`
+/// when it is no whole TCP segment of the UE to port 80.
+#[cold]
+pub(super) fn hand_over<B: PacketBuf>(
+    out: &mut Outbound<B>,
+    buf: B,
+    (session, arrival, ip): (SessionIndex, &Arrival, &IpPacket),
+    matched: &Matched<'_>,
+) {
+    let packet = buf.data().get(usize::from(arrival.ip_offset)..).unwrap_or_default();
+    let is_request = ip.protocol == protocol::TCP
+        && !ip.is_fragment()
+        && matched.direction == Direction::Uplink
+        && TcpHeader::parse(ip.payload(packet)).is_ok_and(|(tcp, _)| tcp.dst_port() == HTTP);
+    let fars = &matched.rules.fars;
+    let far = fars.iter().position(|far| core::ptr::eq(far, matched.far));
+    match far.filter(|_| is_request) {
+        Some(far) => {
+            let redirected = Redirected { session, far, ip_offset: arrival.ip_offset, ip: *ip };
+            out.slow.push_redirected(buf, redirected, &mut out.tally);
+        }
+        None => out.tally.drop(DropReason::RedirectUnmatched),
+    }
+}

@@ -1,0 +1,135 @@
+//! Service data flow filters on packets: traffic class, SPI, flow label, both directions.
+
+use adit_rules::sdf::{AddrMatch, PortRange};
+use adit_rules::{DropReason, SdfFilter, SessionRules};
+use adit_testkit::packet::PacketBuilder;
+use adit_types::PortId;
+
+use crate::scene::*;
+
+/// The rules of every scene with `filter` in both PDRs.
+fn filtering(filter: SdfFilter) -> SessionRules {
+    let mut rules = rules();
+    rules.uplink[0].sdf = vec![filter.clone()];
+    rules.downlink[0].sdf = vec![filter];
+    rules
+}
+
+/// The packet passes uplink and, with its addresses the other way round, downlink; or neither does.
+#[track_caller]
+fn assert_matches(
+    filter: &SdfFilter,
+    inner: impl Fn(PacketBuilder, bool) -> Vec<u8>,
+    passes: bool,
+) {
+    let mut scene = Scene::with(filtering(filter.clone()));
+    let ways: [(PortId, PacketBuilder, bool, PortId); 2] =
+        [(N3, tunneled(), true, N6), (N6, from_gateway(), false, N3)];
+    for (from, outer, is_uplink, to) in ways {
+        let frame = inner(outer, is_uplink);
+        if passes {
+            assert_eq!(scene.pass(from, &frame, to).len(), 1, "uplink {is_uplink}");
+        } else {
+            scene.assert_drops(from, &frame, DropReason::PdrUnmatched);
+        }
+    }
+}
+
+fn v4(outer: PacketBuilder, is_uplink: bool) -> PacketBuilder {
+    if is_uplink { outer.ipv4(UE, SERVER) } else { outer.ipv4(SERVER, UE) }
+}
+
+fn v6(outer: PacketBuilder, is_uplink: bool) -> PacketBuilder {
+    if is_uplink { outer.ipv6(UE_V6, SERVER_V6) } else { outer.ipv6(SERVER_V6, UE_V6) }
+}
+
+/// Spec: TS 29.244 §8.2.5 (TTC).
+#[test]
+fn traffic_class_is_compared_under_its_mask() {
+    let filter = SdfFilter { tos: Some((0xb8, 0xfc)), ..SdfFilter::ANY };
+    for (tos, passes) in [(0xb8, true), (0xbb, true), (0xb4, false), (0, false)] {
+        assert_matches(&filter, |outer, up| v4(outer, up).tos(tos).udp(1, 2).build(), passes);
+        assert_matches(&filter, |outer, up| v6(outer, up).tos(tos).udp(1, 2).build(), passes);
+    }
+    let any = SdfFilter { tos: Some((0xff, 0)), ..SdfFilter::ANY };
+    assert_matches(&any, |outer, up| v4(outer, up).tos(1).udp(1, 2).build(), true);
+}
+
+/// Spec: TS 29.244 §8.2.5 (SPI); RFC 4303 §2.1; RFC 4302 §2.4.
+#[test]
+fn security_parameter_index_is_found_in_esp_and_ah_of_both_families() {
+    const ESP: [u8; 12] = [0, 0, 0x12, 0x34, 0, 0, 0, 1, 9, 9, 9, 9];
+    const AH: [u8; 16] = [59, 2, 0, 0, 0, 0, 0x12, 0x34, 0, 0, 0, 1, 9, 9, 9, 9];
+    let filter = SdfFilter { spi: Some(0x1234), ..SdfFilter::ANY };
+    let other = SdfFilter { spi: Some(0x1235), ..SdfFilter::ANY };
+    for (protocol, payload) in [(50, &ESP[..]), (51, &AH[..])] {
+        let v4 = |outer, up| v4(outer, up).protocol(protocol).payload(payload).build();
+        let v6 = |outer, up| v6(outer, up).protocol(protocol).payload(payload).build();
+        assert_matches(&filter, v4, true);
+        assert_matches(&filter, v6, true);
+        assert_matches(&other, v4, false);
+        assert_matches(&other, v6, false);
+    }
+    let udp = |outer, up| v4(outer, up).udp(0, 0x1234).build();
+    assert_matches(&filter, udp, false);
+    let short = |outer, up| v4(outer, up).protocol(50).payload(&[0, 0, 0x12]).build();
+    assert_matches(&filter, short, false);
+}
+
+/// Spec: TS 29.244 §8.2.5 (FL).
+#[test]
+fn flow_label_is_compared_in_ipv6_only() {
+    let labelled = |label| SdfFilter { flow_label: Some(label), ..SdfFilter::ANY };
+    let frame = |outer, up| v6(outer, up).flow_label(0x12345).udp(1, 2).build();
+    assert_matches(&labelled(0x12345), frame, true);
+    assert_matches(&labelled(0x12344), frame, false);
+    assert_matches(&labelled(0), |outer, up| v6(outer, up).udp(1, 2).build(), true);
+    assert_matches(&labelled(0), |outer, up| v4(outer, up).udp(1, 2).build(), false);
+}
+
+/// A flow description speaks of downlink: its source is the destination of uplink packets.
+/// Spec: TS 29.244 §8.2.5 (BID); TS 29.212 §5.4.2.
+#[test]
+fn sides_of_a_filter_change_places_with_the_direction() {
+    let range = |first, last| vec![PortRange { first, last }];
+    let filter = SdfFilter {
+        protocol: Some(17),
+        remote: AddrMatch::V4("8.8.8.0/24".parse().unwrap()),
+        remote_ports: [range(50, 53), range(80, 80)].concat(),
+        local: AddrMatch::V4("10.45.0.0/24".parse().unwrap()),
+        local_ports: range(4000, 4001),
+        ..SdfFilter::ANY
+    };
+    let flow = |far: u16, ue: u16| {
+        move |outer: PacketBuilder, is_uplink: bool| {
+            let ip = v4(outer, is_uplink);
+            if is_uplink { ip.udp(ue, far).build() } else { ip.udp(far, ue).build() }
+        }
+    };
+    for (far, ue, passes) in
+        [(53, 4000, true), (50, 4001, true), (80, 4000, true), (54, 4000, false), (53, 3999, false)]
+    {
+        assert_matches(&filter, flow(far, ue), passes);
+    }
+    let swapped = |outer, is_uplink| v4(outer, is_uplink).udp(4000, 53).build();
+    let mut scene = Scene::with(filtering(filter));
+    assert_eq!(scene.pass(N3, &swapped(tunneled(), true), N6).len(), 1);
+    scene.assert_drops(N6, &swapped(from_gateway(), false), DropReason::PdrUnmatched);
+}
+
+#[test]
+fn all_parts_of_a_filter_must_match_at_once() {
+    let filter = SdfFilter {
+        protocol: Some(17),
+        tos: Some((0x20, 0x20)),
+        flow_label: Some(7),
+        ..SdfFilter::ANY
+    };
+    let frame =
+        |tos, label| move |outer, up| v6(outer, up).tos(tos).flow_label(label).udp(1, 2).build();
+    assert_matches(&filter, frame(0x20, 7), true);
+    assert_matches(&filter, frame(0, 7), false);
+    assert_matches(&filter, frame(0x20, 8), false);
+    let tcp = |outer, up| v6(outer, up).tos(0x20).flow_label(7).tcp(1, 2, 2).build();
+    assert_matches(&filter, tcp, false);
+}
