@@ -65,6 +65,8 @@ pub enum Topic {
     Neighbours,
     /// GTP-U paths to the peers that sessions send to.
     Paths,
+    /// Applications, configured and by PFDs, and which of them packets are compared with.
+    Applications,
 }
 
 impl Topic {
@@ -77,6 +79,7 @@ impl Topic {
             Self::Ports => "ports",
             Self::Neighbours => "neighbours",
             Self::Paths => "paths",
+            Self::Applications => "applications",
         }
     }
 }

@@ -50,6 +50,9 @@ pub fn render(topic: Topic, document: &Value) -> String {
             list(document, "neighbours", &["interface", "addr", "mac", "state", "pinned"])
         }
         Topic::Paths => list(document, "paths", &["peer", "state", "requests", "responses"]),
+        Topic::Applications => {
+            list(document, "applications", &["id", "source", "flow_descriptions", "in_effect"])
+        }
         Topic::Counters => counters(document),
     }
 }
@@ -127,6 +130,15 @@ mod tests {
         let line = |peer: &str| text.lines().find(|line| line.contains(peer)).unwrap_or_default();
         assert!(line("10.0.3.1").contains("up") && line("2001:db8::9").contains("down"), "{text}");
         assert!(text.ends_with("2 paths"));
+    }
+
+    #[test]
+    fn applications_show_where_they_come_from() {
+        let document = json!({ "applications": [
+            { "id": "web", "source": "smf", "flow_descriptions": 2, "in_effect": true },
+        ]});
+        let text = render(Topic::Applications, &document);
+        assert!(text.contains("flow descriptions") && text.contains("smf"), "{text}");
     }
 
     #[test]

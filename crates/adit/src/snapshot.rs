@@ -21,6 +21,7 @@ pub fn document(control: &Control, topic: Topic) -> Value {
         Topic::Ports => ports(control),
         Topic::Neighbours => neighbours(control),
         Topic::Paths => paths(control),
+        Topic::Applications => applications(control),
     }
 }
 
@@ -99,6 +100,8 @@ fn pdr(pdr: &adit_session::Pdr) -> Value {
         "network_instance": pdr.pdi.network_instance.as_deref(),
         "qfis": pdr.pdi.qfis.iter().map(|qfi| qfi.value()).collect::<Vec<_>>(),
         "sdf_filters": pdr.pdi.sdf.len(),
+        "application": pdr.pdi.application.as_deref(),
+        "predefined_rules": pdr.predefined.iter().map(|name| &**name).collect::<Vec<_>>(),
         "far": pdr.far.map(|id| id.0),
         "qers": pdr.qers.iter().map(|id| id.0).collect::<Vec<_>>(),
         "urrs": pdr.urrs.iter().map(|id| id.0).collect::<Vec<_>>(),
@@ -281,6 +284,34 @@ fn paths(control: &Control) -> Value {
         })
     };
     json!({ "paths": control.parts.node.paths().map(row).collect::<Vec<_>>() })
+}
+
+/// Configured applications, and those that control planes describe by PFDs: they take precedence.
+fn applications(control: &Control) -> Value {
+    let node = &control.parts.node;
+    let store = node.store();
+    let source = |owner| {
+        let association = node.associations().find(|association| association.owner == owner);
+        association.map(|association| association.node_id.to_string())
+    };
+    let row = |id: &str, source: Option<String>, count: usize, in_effect: bool| {
+        json!({
+            "id": id,
+            "source": source,
+            "flow_descriptions": count,
+            "in_effect": in_effect,
+        })
+    };
+    let configured = node.config().store.provisioning.applications.iter().map(|application| {
+        let id = &*application.id;
+        let is_replaced = store.provided_applications().any(|provided| provided.id == id);
+        row(id, Some("configuration".to_owned()), application.filters.len(), !is_replaced)
+    });
+    let provided = store.provided_applications().map(|provided| {
+        let count = provided.flow_descriptions;
+        row(provided.id, source(provided.owner), count, provided.in_effect)
+    });
+    json!({ "applications": configured.chain(provided).collect::<Vec<_>>() })
 }
 
 const fn state_name(state: NeighbourState) -> &'static str {

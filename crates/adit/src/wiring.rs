@@ -74,6 +74,7 @@ fn provisioning(config: &Config) -> Provisioning {
         ue_pools: config.ue_pools.iter().filter_map(ue_pool).collect(),
         applications: config.applications.iter().map(application).collect(),
         policies: config.forwarding_policies.iter().map(policy).collect(),
+        predefined_rules: config.predefined_rules.clone(),
     }
 }
 

@@ -418,6 +418,7 @@ impl Node {
         } else {
             self.delete_sessions_of(owner)
         };
+        let last = self.withdraw_pfds_of(owner).or(last);
         let association = self.disassociate(address)?;
         self.refresh_aliases();
         self.setups.disconnected(now, address);

@@ -36,7 +36,8 @@ scalars! {
     discarded_malformed_response,
     /// Requests discarded: undecodable and without a response that could say so.
     discarded_malformed_request,
-    /// Requests refused: too many requests, of this peer or of all, wait for publication.
+    /// Requests refused: too many requests, of this peer or of all, or too many changes by PFDs
+    /// wait for publication.
     refused_pending_full,
     /// Datagrams discarded: their source is not in the allow-list.
     discarded_peer_not_allowed,
@@ -88,6 +89,8 @@ scalars! {
     associations_down,
     /// Peers seen with a new Recovery Time Stamp.
     peers_restarted,
+    /// PFD Management Requests carried out.
+    pfd_requests_accepted,
     /// Sessions established.
     sessions_established,
     /// Session modifications carried out.
@@ -140,9 +143,11 @@ scalars! {
 }
 
 /// Types that get a counter of their own by name, received and sent.
-const TYPES: [(MessageType, &str); 23] = [
+const TYPES: [(MessageType, &str); 25] = [
     (MessageType::HEARTBEAT_REQUEST, "heartbeat_request"),
     (MessageType::HEARTBEAT_RESPONSE, "heartbeat_response"),
+    (MessageType::PFD_MANAGEMENT_REQUEST, "pfd_management_request"),
+    (MessageType::PFD_MANAGEMENT_RESPONSE, "pfd_management_response"),
     (MessageType::ASSOCIATION_SETUP_REQUEST, "association_setup_request"),
     (MessageType::ASSOCIATION_SETUP_RESPONSE, "association_setup_response"),
     (MessageType::ASSOCIATION_UPDATE_REQUEST, "association_update_request"),

@@ -34,6 +34,10 @@ pub(crate) fn up_function_features(config: &NodeConfig) -> UpFunctionFeatures {
         | UpFunctionFeatures::EPFAR
         | UpFunctionFeatures::GPQM;
     features.set(UpFunctionFeatures::TRST, !config.store.provisioning.policies.is_empty());
+    // PFD management, with several flow descriptions in one PFD.
+    features |= UpFunctionFeatures::PFDM | UpFunctionFeatures::PFDE;
+    let predefined_rules = &config.store.provisioning.predefined_rules;
+    features.set(UpFunctionFeatures::ADPDP, !predefined_rules.is_empty());
     features.set(UpFunctionFeatures::UEIP, !config.store.provisioning.ue_pools.is_empty());
     features
 }

@@ -463,6 +463,9 @@ impl Node {
             MessageType::ASSOCIATION_RELEASE_REQUEST => {
                 self.once(request, Self::handle_association_release);
             }
+            MessageType::PFD_MANAGEMENT_REQUEST => {
+                self.once(request, Self::handle_pfd_management);
+            }
             MessageType::SESSION_SET_DELETION_REQUEST => {
                 self.once(request, Self::handle_session_set_deletion);
             }

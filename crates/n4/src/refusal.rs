@@ -105,6 +105,7 @@ fn cause_and_ie(refusal: &Refusal) -> (Cause, Option<IeType>) {
         | Refusal::TooManyRules { .. }
         | Refusal::TooManyTrafficEndpoints
         | Refusal::UsageSlotsExhausted
+        | Refusal::TooManyPredefinedRules
         | Refusal::TooManyKeys => (Cause::NoResourcesAvailable, None),
         Refusal::DuplicateRule { rule: id } | Refusal::UnknownRule { rule: id } => {
             (rule, Some(rule_id_ie(*id)))
@@ -146,6 +147,13 @@ fn cause_and_ie(refusal: &Refusal) -> (Cause, Option<IeType>) {
         Refusal::UnknownApplication { .. } => {
             (Cause::UnknownApplicationId, Some(IeType::APPLICATION_ID))
         }
+        Refusal::UnknownPredefinedRule { .. } => {
+            (Cause::UnknownPredefinedRule, Some(IeType::ACTIVATE_PREDEFINED_RULES))
+        }
+        Refusal::InactivePredefinedRule { .. } => {
+            (Cause::UnknownPredefinedRule, Some(IeType::DEACTIVATE_PREDEFINED_RULES))
+        }
+        Refusal::PredefinedRuleNotAlone { .. } => (rule, Some(IeType::ACTIVATE_PREDEFINED_RULES)),
         Refusal::ApplicationNotAlone { .. } => (rule, Some(IeType::APPLICATION_ID)),
         Refusal::NoUePool { .. } => (rule, Some(IeType::UE_IP_ADDRESS)),
         Refusal::UnknownUePool { .. } => (rule, Some(IeType::UE_IP_ADDRESS_POOL_IDENTITY)),

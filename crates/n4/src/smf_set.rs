@@ -77,7 +77,7 @@ impl Node {
         self.aliases = aliases.collect();
     }
 
-    /// Gives the sessions of an association that ends to another one of its SMF set. False when
+    /// Gives the sessions and PFDs of an association that ends to another one of its SMF set. False when
     /// there is none.
     pub(crate) fn hand_over_sessions(&mut self, owner: OwnerId) -> bool {
         let inherits =
@@ -87,6 +87,7 @@ impl Node {
         self.remember_control(owner);
         self.reports.hand_over(owner, to);
         let sessions = self.store.hand_over(owner, to, address);
+        self.hand_over_pfds(owner, to);
         self.counters.scalars.sessions_moved += as_count(sessions);
         self.events.push_back(NodeEvent::SessionsHandedOver { to: address, sessions });
         true

@@ -28,8 +28,7 @@ const L2TP: &str = "L2TP";
 
 /// Messages that do not act wholly. All others do.
 const MESSAGES: &[(MessageType, Acts)] = &[
-    (MessageType::PFD_MANAGEMENT_REQUEST, Acts::No("")),
-    (MessageType::PFD_MANAGEMENT_RESPONSE, Acts::No("")),
+    (MessageType::PFD_MANAGEMENT_REQUEST, Acts::Partly("see PFD contents")),
     (
         MessageType::ASSOCIATION_UPDATE_REQUEST,
         Acts::Partly("release, its preparation and its end; received: features, SMF set"),
@@ -84,7 +83,15 @@ const IES: &[(IeType, Acts)] = &[
     (IeType::F_TEID, Acts::Yes),
     (IeType::NETWORK_INSTANCE, Acts::Yes),
     (IeType::SDF_FILTER, Acts::Partly("no options and no negated addresses")),
-    (IeType::APPLICATION_ID, Acts::Partly("configured applications; no PFDs")),
+    (IeType::APPLICATION_ID, Acts::Yes),
+    (IeType::ACTIVATE_PREDEFINED_RULES, Acts::Yes),
+    (IeType::DEACTIVATE_PREDEFINED_RULES, Acts::Yes),
+    (IeType::APPLICATION_IDS_PFDS, Acts::Yes),
+    (IeType::PFD_CONTEXT, Acts::Yes),
+    (
+        IeType::PFD_CONTENTS,
+        Acts::Partly("flow descriptions; URLs, domain names and custom contents are refused"),
+    ),
     (IeType::GATE_STATUS, Acts::Yes),
     (IeType::MBR, Acts::Partly("stored; rates are not enforced")),
     (IeType::GBR, Acts::Partly("stored; rates are not enforced")),
@@ -190,6 +197,10 @@ const IES: &[(IeType, Acts)] = &[
     (IeType::USAGE_REPORT_SESSION_MODIFICATION_RESPONSE, Acts::Yes),
     (IeType::USAGE_REPORT_SESSION_DELETION_RESPONSE, Acts::Yes),
     (IeType::USAGE_REPORT_SESSION_REPORT_REQUEST, Acts::Yes),
+    (
+        IeType::APPLICATION_DETECTION_INFORMATION,
+        Acts::Partly("Application ID; flows of an application are not told apart"),
+    ),
     (IeType::UR_SEQN, Acts::Yes),
     (IeType::USAGE_REPORT_TRIGGER, Acts::Partly("as the reporting triggers")),
     (IeType::START_TIME, Acts::Yes),

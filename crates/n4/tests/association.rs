@@ -61,6 +61,7 @@ fn setup_is_accepted_with_node_id_time_stamp_and_true_features() {
         | UpFunctionFeatures::QUOAC
         | UpFunctionFeatures::EPFAR
         | UpFunctionFeatures::GPQM;
+    let features = features | UpFunctionFeatures::PFDM | UpFunctionFeatures::PFDE;
     assert_eq!(body.up_function_features, Some(features));
     let association = bench.node.association(IpAddr::V4(TEN)).unwrap();
     assert_eq!(association.node_id, NodeId::Ipv4(TEN));

@@ -309,12 +309,9 @@ fn demands_inside_a_rule_name_the_rule() {
     let refusal = refused_pdr(|pdr| pdr.pdi.framed_routing = Some(FramedRouting(1)));
     assert_eq!(refusal, (Cause::ServiceNotSupported, Some(IeType::FRAMED_ROUTING), pdr));
     let rules = list([ActivatePredefinedRules(b"rule")]);
-    let mut pdr_3 = CreatePdr::new(PdrId(3), Precedence(1), Pdi::new(SourceInterface::Core));
-    pdr_3.activate_predefined_rules = rules.into();
-    let pdrs = list([pdr_3]);
-    let request = establish_with(2, &script(), |body| body.create_pdrs = pdrs.into());
-    let expected = (Cause::ServiceNotSupported, Some(IeType::ACTIVATE_PREDEFINED_RULES), pdr);
-    assert_eq!(refused_establishment(&request), expected);
+    let refusal = refused_pdr(|pdr| pdr.activate_predefined_rules = rules.into());
+    let ie = Some(IeType::ACTIVATE_PREDEFINED_RULES);
+    assert_eq!(refusal, (Cause::UnknownPredefinedRule, ie, pdr));
 }
 
 #[test]

@@ -54,6 +54,8 @@ pub enum WorkerEvent {
         generation: u32,
         /// When the packet came.
         at: Nanos,
+        /// The PDR that it matched.
+        pdr: PdrId,
     },
     /// A GTP-U peer announced the end of a tunnel's traffic. Spec: TS 29.281 §7.3.2.
     EndMarker {

@@ -86,7 +86,7 @@ pub struct PdrSpec {
     pub outer_header_removal: Option<OuterHeaderRemoval>,
     /// The PDU Session Container goes with the outer header, instead of being carried on.
     pub container_deletion: bool,
-    /// The FAR to apply; its absence is refused.
+    /// The FAR to apply; its absence is refused unless predefined rules drop all packets.
     pub far: Option<FarId>,
     /// The QERs to enforce; a set, the order does not matter.
     pub qers: Vec<QerId>,
@@ -94,6 +94,9 @@ pub struct PdrSpec {
     pub urrs: Vec<UrrId>,
     /// When it begins and ceases to match.
     pub times: PdrTimes,
+    /// Names of the predefined rules, or of groups of them, to activate; a set. With any, there must
+    /// be neither filters nor an application.
+    pub predefined: Vec<Box<str>>,
 }
 
 /// Packet Detection Information as requested. Spec: TS 29.244 §7.5.2.2, table 2.
@@ -225,6 +228,10 @@ pub struct PdrUpdate {
     pub urrs: Option<Vec<UrrId>>,
     /// Replaces the times that are present.
     pub times: PdrTimes,
+    /// Names of predefined rules or groups to deactivate, as they were activated.
+    pub deactivate: Vec<Box<str>>,
+    /// Names of predefined rules or groups to activate, after others were deactivated.
+    pub activate: Vec<Box<str>>,
 }
 
 /// A FAR to update. Spec: TS 29.244 §7.5.4.3.

@@ -15,6 +15,7 @@ mod far_ends;
 mod fill;
 mod framed_route;
 mod keys;
+mod pfd;
 mod provisioning;
 mod record;
 mod recovery;
@@ -35,7 +36,11 @@ pub use far_ends::FarSide;
 pub use framed_route::{
     FramedRouteError, parse_ipv4 as parse_framed_route, parse_ipv6 as parse_framed_ipv6_route,
 };
-pub use provisioning::{Application, ForwardingPolicy, LocalInterface, Provisioning, UePool};
+pub use pfd::{PfdApplication, PfdProvision, PfdRefusal, ProvidedApplication};
+pub use provisioning::{
+    Application, ForwardingPolicy, LocalInterface, PredefinedAction, PredefinedDetection,
+    PredefinedRule, Provisioning, UePool,
+};
 pub use record::{
     Bar, DroppedThreshold, FTeid, Far, Forwarding, GateStatus, InterfaceType,
     MeasurementInformation, MeasurementMethod, Monitoring, OwnParts, Pdi, Pdr, PdrTimes, Qer,
@@ -45,7 +50,7 @@ pub use record::{
 pub use refusal::{Refusal, RuleId, RuleKind};
 pub use sdf_text::{PORT_RANGES_MAX, SdfTextError, parse as parse_flow_description};
 pub use session::{CpFSeid, OwnerId, Session};
-pub use session_usage::{UsageOutcome, UsageSoFar};
+pub use session_usage::{TrafficStart, UsageOutcome, UsageSoFar};
 pub use store::{
     CreatedPdr, CreatedTrafficEndpoint, CreatedUe, Established, LocalAddresses, Modified, Reserved,
     SessionStore, StoreConfig,

@@ -2,7 +2,9 @@
 
 use adit_rules::Steering;
 use adit_rules::sdf::{AddrMatch, SdfFilter};
-use adit_types::{InterfaceId, InterfaceRole, InterfaceSet};
+use adit_types::{InterfaceId, InterfaceRole, InterfaceSet, Precedence, Qfi};
+
+use crate::pfd::Pfds;
 
 /// Everything that rules may name and that the control plane does not provide.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -16,6 +18,8 @@ pub struct Provisioning {
     pub applications: Vec<Application>,
     /// Forwarding policies that FARs may name; identifiers differ.
     pub policies: Vec<ForwardingPolicy>,
+    /// Rules that PDRs may activate; names differ from each other and from those of groups.
+    pub predefined_rules: Vec<PredefinedRule>,
 }
 
 /// A forwarding policy. Spec: TS 29.244 §5.4.8, §8.2.23.
@@ -30,6 +34,58 @@ pub struct ForwardingPolicy {
     /// Differentiated services code point: of the outer header where the FAR demands none, of the
     /// packet where it has no outer header. Range: 0..=63.
     pub dscp: Option<u8>,
+}
+
+/// A rule that PDRs activate by its name or its group's. The PDR says whose packets it is about
+/// (tunnel, UE, network instance, QoS flows) and has the FAR, QERs and URRs; the rule says which of
+/// them. Spec: TS 29.244 §7.5.2.2, §8.2.72, §8.2.73; TS 23.503 §6.3.1.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PredefinedRule {
+    /// Its name.
+    pub name: Box<str>,
+    /// Name of the group that it is activated with.
+    pub group: Option<Box<str>>,
+    /// Counts among the session's PDRs instead of that of the PDR that activates the rule.
+    pub precedence: Option<Precedence>,
+    /// What packets must look like.
+    pub detection: PredefinedDetection,
+    /// What is done with them.
+    pub action: PredefinedAction,
+    /// QoS flow that downlink packets are marked with, whatever the PDR's QERs say.
+    pub qfi: Option<Qfi>,
+}
+
+/// How a predefined rule detects packets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PredefinedDetection {
+    /// At least one must match a packet; never empty.
+    Filters(Vec<SdfFilter>),
+    /// As this configured application, or its PFDs.
+    Application(Box<str>),
+}
+
+/// What a predefined rule does with packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PredefinedAction {
+    /// As the FAR of the PDR says.
+    Forward,
+    /// Drops them.
+    Drop,
+}
+
+impl PredefinedRule {
+    /// The application by which it detects packets, if it does.
+    #[must_use]
+    pub fn application(&self) -> Option<&str> {
+        match &self.detection {
+            PredefinedDetection::Application(id) => Some(id),
+            PredefinedDetection::Filters(_) => None,
+        }
+    }
+
+    fn is_called(&self, name: &str) -> bool {
+        *self.name == *name || self.group.as_deref() == Some(name)
+    }
 }
 
 /// An application, detected by its service data flows. Spec: TS 29.244 §5.2.1A.2, §8.2.6.
@@ -70,6 +126,30 @@ impl LocalInterface {
     }
 }
 
+/// What rules may name: what the operator configured, and applications of control planes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Known<'a> {
+    pub configured: &'a Provisioning,
+    pub pfds: &'a Pfds,
+}
+
+impl<'a> Known<'a> {
+    /// The filters of an application, if it is known. PFDs take precedence over the configuration.
+    pub fn application(&self, id: &str) -> Option<&'a [SdfFilter]> {
+        self.pfds.filters(id).or_else(|| self.configured.application(id))
+    }
+
+    /// The predefined rules of these names and groups, each once, in the order of the
+    /// configuration.
+    pub fn predefined<'n>(
+        &self,
+        names: &'n [Box<str>],
+    ) -> impl Iterator<Item = &'a PredefinedRule> + use<'a, 'n> {
+        let rules = self.configured.predefined_rules.iter();
+        rules.filter(move |rule| names.iter().any(|name| rule.is_called(name)))
+    }
+}
+
 impl Provisioning {
     /// The interfaces of a network instance, all of them without a name.
     /// Spec: TS 29.244 §8.2.4.
@@ -83,7 +163,7 @@ impl Provisioning {
     }
 
     /// The filters of an application, if it is known.
-    pub(crate) fn application(&self, id: &str) -> Option<&[SdfFilter]> {
+    fn application(&self, id: &str) -> Option<&[SdfFilter]> {
         let found = self.applications.iter().find(|known| &*known.id == id);
         found.map(|known| known.filters.as_slice())
     }
@@ -113,6 +193,7 @@ mod tests {
             ue_pools: Vec::new(),
             applications: Vec::new(),
             policies: Vec::new(),
+            predefined_rules: Vec::new(),
             interfaces: vec![
                 interface(InterfaceRole::N3, None),
                 interface(InterfaceRole::N6, Some("internet")),

@@ -335,6 +335,23 @@ pub enum Refusal {
         /// The PDR.
         pdr: PdrId,
     },
+    /// The PDR activates a predefined rule that is not configured.
+    UnknownPredefinedRule {
+        /// The PDR.
+        pdr: PdrId,
+    },
+    /// A predefined rule is to be deactivated that the PDR did not activate under this name.
+    InactivePredefinedRule {
+        /// The PDR.
+        pdr: PdrId,
+    },
+    /// The PDR activates predefined rules and has SDF filters or an application of its own.
+    PredefinedRuleNotAlone {
+        /// The PDR.
+        pdr: PdrId,
+    },
+    /// More predefined rules would be active than `limits::PREDEFINED_RULES_PER_SESSION_MAX`.
+    TooManyPredefinedRules,
     /// The flow description cannot be understood or used.
     SdfInvalid {
         /// The PDR.
@@ -461,6 +478,7 @@ impl Refusal {
             | Self::DuplicateTrafficEndpoint { .. }
             | Self::UnknownTrafficEndpoint { .. }
             | Self::TrafficEndpointUnusable { .. }
+            | Self::TooManyPredefinedRules
             | Self::TooManyTrafficEndpoints => None,
             Self::NoUePool { pdr }
             | Self::UnknownUePool { pdr }
@@ -511,6 +529,9 @@ impl Refusal {
             | Self::TrafficEndpointNotAlone { pdr }
             | Self::UnknownApplication { pdr }
             | Self::RedirectUnusable { pdr }
+            | Self::UnknownPredefinedRule { pdr }
+            | Self::InactivePredefinedRule { pdr }
+            | Self::PredefinedRuleNotAlone { pdr }
             | Self::ApplicationNotAlone { pdr } => Some(RuleId::Pdr(pdr)),
             Self::UnsupportedAction { far, .. }
             | Self::UnknownBar { far, .. }
@@ -589,6 +610,12 @@ impl Refusal {
             Self::TooManyTrafficEndpoints => "too many traffic endpoints",
             Self::UnknownApplication { .. } => "the application is unknown",
             Self::ApplicationNotAlone { .. } => "SDF filters beside an application",
+            Self::UnknownPredefinedRule { .. } => "no such predefined rule",
+            Self::InactivePredefinedRule { .. } => "the predefined rule is not active",
+            Self::PredefinedRuleNotAlone { .. } => {
+                "SDF filters or an application beside predefined rules"
+            }
+            Self::TooManyPredefinedRules => "too many predefined rules",
             Self::SdfInvalid { .. } => "the flow description is invalid",
             Self::SdfEmpty { .. } => "the SDF filter is empty",
             Self::SdfFlowLabelInvalid { .. } => "the flow label exceeds 20 bits",

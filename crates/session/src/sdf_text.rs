@@ -78,6 +78,31 @@ pub fn parse(text: &str) -> Result<SdfFilter, SdfTextError> {
     let mut words = Words { rest: text };
     words.keyword("permit", SdfTextError::Action)?;
     words.keyword("out", SdfTextError::Direction)?;
+    parse_flow(words)
+}
+
+/// Parses a flow description of a PFD, whose direction may be "in", too: from the UE, so that the
+/// source is the local side. Spec: RFC 6733 §4.3.1; TS 29.122 §5.11.2.1.
+///
+/// # Errors
+/// [`SdfTextError`] with the first thing that is wrong.
+pub(crate) fn parse_pfd(text: &str) -> Result<SdfFilter, SdfTextError> {
+    let mut words = Words { rest: text };
+    words.keyword("permit", SdfTextError::Action)?;
+    match words.next() {
+        Some("out") => parse_flow(words),
+        Some("in") => {
+            let mut filter = parse_flow(words)?;
+            core::mem::swap(&mut filter.remote, &mut filter.local);
+            core::mem::swap(&mut filter.remote_ports, &mut filter.local_ports);
+            Ok(filter)
+        }
+        _ => Err(SdfTextError::Direction),
+    }
+}
+
+/// What follows the direction.
+fn parse_flow(mut words: Words<'_>) -> Result<SdfFilter, SdfTextError> {
     let protocol = match words.next().ok_or(SdfTextError::Protocol)? {
         "ip" => None,
         // INTEROP: the standard wants numbers; pfcpsim 1.2.0 writes these names.

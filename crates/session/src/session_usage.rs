@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use adit_rules::{NoUsage, RuleDelta, UrrEntry, UsageLimits, UsageSource};
-use adit_types::{Nanos, Seid, SessionIndex, UrrId, UsageSlot};
+use adit_types::{Nanos, PdrId, Seid, SessionIndex, UrrId, UsageSlot};
 
 use crate::activation;
 use crate::record::{Records, Urr, UrrUpdate, UsageTriggers};
@@ -72,6 +72,19 @@ pub(crate) struct SessionUsage {
 pub(crate) struct Ended {
     urr: Urr,
     measure: Measure,
+}
+
+/// The first packet of a URR's generation, or of the inactivity timer's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TrafficStart {
+    /// The counters.
+    pub slot: UsageSlot,
+    /// The generation of their entry.
+    pub generation: u32,
+    /// When the packet came.
+    pub at: Nanos,
+    /// The PDR that it matched.
+    pub pdr: PdrId,
 }
 
 /// What an event or the passage of time led to.
@@ -198,16 +211,14 @@ impl SessionStore {
         self.advance(now, up_seid, None)
     }
 
-    /// Takes notice of the first packet of a generation, which came at `at`.
+    /// Takes notice of the first packet of a generation.
     pub fn handle_traffic_started(
         &mut self,
         now: Nanos,
         up_seid: Seid,
-        slot: UsageSlot,
-        generation: u32,
-        at: Nanos,
+        started: TrafficStart,
     ) -> Option<UsageOutcome> {
-        self.advance(now, up_seid, Some((slot, generation, at)))
+        self.advance(now, up_seid, Some(started))
     }
 
     /// Does what is due by `now` for one session; call until it returns `None`.
@@ -256,7 +267,7 @@ impl SessionStore {
         &mut self,
         now: Nanos,
         up_seid: Seid,
-        started: Option<(UsageSlot, u32, Nanos)>,
+        started: Option<TrafficStart>,
     ) -> Option<UsageOutcome> {
         let source = Arc::clone(&self.usage.0);
         let session = self.session(up_seid)?;
@@ -277,7 +288,7 @@ impl SessionStore {
         let is_changed = usage.renew(records, &before, &mut generation);
         let identity = (up_seid, session.buffer_epoch);
         let rules = (is_changed || activated.is_some())
-            .then(|| Box::new(compile(&self.provisioning, identity, records, &usage)));
+            .then(|| Box::new(compile(self.known(), identity, records, &usage)));
         let deadline = usage.deadline(records, &*source, now);
         self.generation = generation;
         self.deadlines.set(index, deadline);
@@ -467,16 +478,18 @@ fn advance_urrs(
     records: &Records,
     source: &dyn UsageSource,
     now: Nanos,
-    started: Option<(UsageSlot, u32, Nanos)>,
+    started: Option<TrafficStart>,
 ) -> Vec<UsageTriggers> {
     let advance = |urr: &Urr| {
         let measure = usage.measures.iter_mut().find(|measure| measure.id == urr.id);
         let Some(measure) = measure else { return UsageTriggers::empty() };
         let mut due = UsageTriggers::empty();
-        if let Some((slot, generation, at)) = started
+        if let Some(TrafficStart { slot, generation, at, pdr }) = started
             && (measure.slot, measure.generation) == (slot, generation)
         {
-            due = measure.start_traffic(urr, at) & urr.triggers;
+            let mut pdrs = records.pdrs.iter().filter(|known| known.id == pdr);
+            let application = pdrs.find_map(|pdr| pdr.pdi.application.as_deref());
+            due = measure.start_traffic(urr, at, application) & urr.triggers;
         }
         due | measure.advance(urr, source, now)
     };
@@ -504,12 +517,12 @@ fn advance_activity(
     records: &Records,
     source: &dyn UsageSource,
     now: Nanos,
-    started: Option<(UsageSlot, u32, Nanos)>,
+    started: Option<TrafficStart>,
 ) -> bool {
     let (Some(activity), Some(timer)) = (&mut usage.activity, records.inactivity_timer) else {
         return false;
     };
-    if let Some((slot, generation, at)) = started
+    if let Some(TrafficStart { slot, generation, at, .. }) = started
         && (activity.slot, activity.generation) == (slot, generation)
     {
         activity.reported = false;

@@ -12,7 +12,8 @@ use crate::alloc::{
 };
 use crate::change::{Change, FarUpdate};
 use crate::far_ends::{FarEnds, FarSide};
-use crate::provisioning::Provisioning;
+use crate::pfd::Pfds;
+use crate::provisioning::{Known, Provisioning};
 use crate::record::{FTeid, Far, Records, TrafficEndpointId, UeSide};
 use crate::recovery::OpenCommit;
 use crate::refusal::Refusal;
@@ -130,6 +131,7 @@ pub struct CreatedPdr {
 pub struct SessionStore {
     pub(crate) local: LocalAddresses,
     pub(crate) provisioning: Provisioning,
+    pub(crate) pfds: Pfds,
     /// Keys of one kind in all sessions together: what the lookup tables are sized for.
     pub(crate) keys_max: usize,
     pub(crate) sessions: Vec<Option<Box<Session>>>,
@@ -182,6 +184,7 @@ impl SessionStore {
             local: config.n3_addresses,
             ue_pools: UeIpAllocator::new(&config.provisioning.ue_pools),
             provisioning: config.provisioning,
+            pfds: Pfds::default(),
             keys_max: sessions_max,
             sessions: Vec::new(),
             len: 0,
@@ -392,6 +395,11 @@ impl SessionStore {
     #[must_use]
     pub fn sessions_max(&self) -> usize {
         self.indices.max_count()
+    }
+
+    /// What rules may name.
+    pub(crate) const fn known(&self) -> Known<'_> {
+        Known { configured: &self.provisioning, pfds: &self.pfds }
     }
 
     /// Puts a session into its place.

@@ -5,6 +5,8 @@
 //! count from there again; a quota counts from the last report before it was provisioned, until it
 //! is replaced. Spec: TS 29.244 §5.2.2.
 
+use std::sync::Arc;
+
 use adit_rules::{UrrEntry, UsageCounts, UsageLimits, UsageSource};
 use adit_types::{Nanos, UrrId, UsageSlot};
 
@@ -17,7 +19,7 @@ const STOP_OF_TRAFFIC: Nanos = Nanos::from_secs(60);
 const SECOND: u64 = 1_000_000_000;
 
 /// Usage of one URR over one measurement. Spec: TS 29.244 §7.5.8.3.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageReport {
     /// The URR.
     pub urr: UrrId,
@@ -45,6 +47,8 @@ pub struct UsageReport {
     pub before_qos: bool,
     /// The reference that the query carried which caused the report.
     pub query_reference: Option<u32>,
+    /// The application whose traffic started or stopped, if the PDR detects one.
+    pub application: Option<Arc<str>>,
 }
 
 impl UsageReport {
@@ -162,6 +166,8 @@ pub(crate) struct Measure {
     monitoring: Option<Monitoring>,
     /// Traffic is going on.
     started: bool,
+    /// The application that the packet which started it belongs to.
+    application: Option<Arc<str>>,
     /// A new measurement or a part of one began: the entry needs a new generation.
     renewed: bool,
 }
@@ -195,6 +201,7 @@ impl Measure {
             next_period: None,
             monitoring: None,
             started: false,
+            application: None,
             renewed: false,
         };
         measure.provision(&urr.settings, &urr.settings, now);
@@ -274,12 +281,20 @@ impl Measure {
         stopped
     }
 
-    /// Takes notice of the first packet after a while.
-    pub fn start_traffic(&mut self, urr: &Urr, at: Nanos) -> UsageTriggers {
+    /// Takes notice of the first packet after a while, which may belong to an application.
+    pub fn start_traffic(
+        &mut self,
+        urr: &Urr,
+        at: Nanos,
+        application: Option<&str>,
+    ) -> UsageTriggers {
         if urr.method.duration && self.running.is_none() {
             self.running = Some(at);
         }
         let starts = !core::mem::replace(&mut self.started, true);
+        if starts {
+            self.application = application.map(Arc::from);
+        }
         if starts { UsageTriggers::START_OF_TRAFFIC } else { UsageTriggers::empty() }
     }
 
@@ -403,6 +418,8 @@ impl Measure {
         let has_packets = volume.ul_pkts != 0 || volume.dl_pkts != 0;
         // Packets between a report and the publication of its generation have the old one's mark.
         let first = to.counts.first.map_or(from.at, |first| first.max(from.at));
+        let notices = UsageTriggers::START_OF_TRAFFIC | UsageTriggers::STOP_OF_TRAFFIC;
+        let application = self.application.clone().filter(|_| triggers.intersects(notices));
         let sequence = self.sequence;
         self.sequence = sequence.wrapping_add(1);
         let information = urr.information();
@@ -420,6 +437,7 @@ impl Measure {
             part: None,
             before_qos: information.before_qos,
             query_reference: None,
+            application,
         }
     }
 

@@ -17,6 +17,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 
+use crate::oracle::predefined::RULES;
 use crate::oracle::{Interface, Route, Session};
 use crate::world::{APPLICATIONS, Layout, World};
 
@@ -162,6 +163,7 @@ pub fn plain_session(host: u8, peer: &str) -> Change {
         qers: vec![QerId(1)],
         urrs: Vec::new(),
         times: PdrTimes::default(),
+        predefined: Vec::new(),
     };
     let far = |id: u32, tunnel: Option<GtpuTunnel>| Far {
         bar: None,
@@ -405,17 +407,29 @@ fn pdr(rng: &mut StdRng, id: u16, is_uplink: bool, ue: Ue) -> PdrSpec {
         4 => Some(OuterHeaderRemoval::Ipv6),
         _ => None,
     };
+    let detects = !pdi.sdf.is_empty() || pdi.application.is_some();
+    let predefined = match !detects && one_in(rng, 24) {
+        true => vec![predefined_name(rng)],
+        false => Vec::new(),
+    };
     PdrSpec {
         id: PdrId(id),
         precedence: Precedence(rng.random_range(0..6)),
         outer_header_removal: if pdi.f_teid.is_some() { removal } else { plain },
         pdi,
+        predefined,
         container_deletion: one_in(rng, 6),
         far: Some(FarId(far)),
         qers: qers_of_pdr(rng),
         urrs: urrs_of_pdr(rng),
         times: PdrTimes::default(),
     }
+}
+
+/// Of a rule or of a group.
+fn predefined_name(rng: &mut StdRng) -> Box<str> {
+    let rule = RULES.choose(rng).unwrap();
+    rule.group.filter(|_| one_in(rng, 2)).unwrap_or(rule.name).into()
 }
 
 fn qers_of_pdr(rng: &mut StdRng) -> Vec<QerId> {
@@ -632,6 +646,7 @@ pub fn establishment(rng: &mut StdRng) -> Change {
             catch_all.pdi.sdf.retain(|sdf| sdf.filter_id.is_some());
             catch_all.pdi.qfis.clear();
             catch_all.pdi.application = None;
+            catch_all.predefined.clear();
         }
     }
     change
@@ -643,6 +658,9 @@ fn share_filter(rng: &mut StdRng, pdrs: &mut [PdrSpec]) {
         let definition = SdfSpec { filter_id: Some(9), bidirectional: true, ..sdf(rng) };
         let last = pdrs.len() - 1;
         pdrs[0].pdi.sdf.push(definition);
+        for at in [0, last] {
+            pdrs[at].predefined.clear();
+        }
         pdrs[last].pdi.sdf = vec![SdfSpec { filter_id: Some(9), ..SdfSpec::default() }];
     }
 }
@@ -732,7 +750,13 @@ fn pdr_update(rng: &mut StdRng, session: &Session, ue: Ue) -> PdrUpdate {
     let Some(known) = session.pdrs.choose(rng) else { return PdrUpdate::default() };
     let is_uplink = known.id.0 <= 4;
     let far = if is_uplink { rng.random_range(1..=3) } else { rng.random_range(4..=6) };
+    let deactivate = known.predefined.iter().filter(|_| one_in(rng, 3)).cloned().collect();
+    let detects = !known.pdi.sdf.is_empty() || known.pdi.application.is_some();
+    let activate =
+        (!detects && one_in(rng, 12)).then(|| predefined_name(rng)).into_iter().collect();
     PdrUpdate {
+        deactivate,
+        activate,
         id: known.id,
         precedence: one_in(rng, 2).then(|| Precedence(rng.random_range(0..6))),
         pdi: one_in(rng, 3).then(|| pdi(rng, is_uplink, ue)),

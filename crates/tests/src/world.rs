@@ -15,16 +15,18 @@ use adit_rules::sdf::AddrMatch;
 use adit_rules::{DeltaId, DropReason, RuleDelta, Steering, WorkerCommand, WorkerEvent};
 use adit_session::{
     Application, Change, CpFSeid, ForwardingPolicy, LocalAddresses, LocalInterface, OwnerId,
-    Provisioning, Refusal, SessionStore, StoreConfig, UePool, UsageReport,
+    PredefinedAction, PredefinedDetection, PredefinedRule, Provisioning, Refusal, SessionStore,
+    StoreConfig, UePool, UsageReport, parse_flow_description,
 };
 use adit_tables::{Interface, IpPrefix, Publisher, Reader, Route, Snapshot, TablesConfig};
 use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN, NEIGHBOUR_PENDING_PER_HOP_MAX};
 use adit_types::{
-    InterfaceId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, MacAddr, Nanos, PortId, Seid, SessionIndex,
-    UrrId, UsageSlot, VlanId,
+    InterfaceId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, MacAddr, Nanos, PortId, Precedence, Qfi,
+    Seid, SessionIndex, UrrId, UsageSlot, VlanId,
 };
 
 use self::expected::Expected;
+use crate::oracle::predefined::RULES;
 use crate::oracle::{self, Chosen, Lane, Oracle, Outcome, Session, Usage};
 
 /// Applications that PDRs may name.
@@ -719,10 +721,7 @@ fn provisioning(layout: &Layout) -> Provisioning {
     };
     let application = |(id, texts): &(&str, &[&str])| Application {
         id: Box::from(*id),
-        filters: texts
-            .iter()
-            .map(|text| adit_session::parse_flow_description(text).unwrap())
-            .collect(),
+        filters: texts.iter().map(|text| parse_flow_description(text).unwrap()).collect(),
     };
     let policy = |policy: &oracle::Policy| ForwardingPolicy {
         id: policy.id.into(),
@@ -735,6 +734,19 @@ fn provisioning(layout: &Layout) -> Provisioning {
         ue_pools: UE_POOLS.into_iter().map(pool).collect(),
         applications: APPLICATIONS.iter().map(application).collect(),
         policies: oracle::POLICIES.iter().map(policy).collect(),
+        predefined_rules: RULES.iter().map(predefined_rule).collect(),
+    }
+}
+
+fn predefined_rule(rule: &oracle::predefined::Rule) -> PredefinedRule {
+    let filters = vec![parse_flow_description(rule.text).unwrap()];
+    PredefinedRule {
+        name: rule.name.into(),
+        group: rule.group.map(Box::from),
+        precedence: rule.precedence.map(Precedence),
+        detection: PredefinedDetection::Filters(filters),
+        action: if rule.drops { PredefinedAction::Drop } else { PredefinedAction::Forward },
+        qfi: rule.qfi.and_then(Qfi::new),
     }
 }
 

@@ -43,8 +43,14 @@ fn pipeline_and_oracle_agree_on_every_packet() {
 
 #[test]
 fn difference_between_the_sides_is_found() {
-    let mut rng = StdRng::seed_from_u64(1);
-    let layout = scenario::layout(&mut rng, 1);
+    let found: Vec<String> = (1..=8).filter_map(difference_of_changed_rules).collect();
+    assert!(found.iter().any(|text| text.contains("\noracle: ")), "{found:?}");
+}
+
+/// What is told first when the oracle believes in other QERs than the pipeline.
+fn difference_of_changed_rules(seed: u64) -> Option<String> {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let layout = scenario::layout(&mut rng, seed);
     let mut world = scenario::world(&layout);
     for _ in 0..10 {
         let _ = world.establish(&scenario::establishment(&mut rng));
@@ -54,12 +60,10 @@ fn difference_between_the_sides_is_found() {
             qer.rqi = !qer.rqi;
         }
     }
-    let found = (0..50).find_map(|_| {
+    (0..50).find_map(|_| {
         let arrivals = burst(&mut rng, &world);
         world.exchange(&arrivals).err()
-    });
-    let difference = found.unwrap_or_default();
-    assert!(difference.contains("\noracle: "), "{difference}");
+    })
 }
 
 fn run(seed: u64, coverage: &mut Coverage) -> Result<(), String> {

@@ -9,20 +9,25 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use adit_datapath::{Worker, WorkerConfig};
-use adit_n4::{Node, Transmit};
+use adit_n4::{Node, NodeConfig, Transmit};
 use adit_pfcp::Message;
-use adit_pfcp::grouped::{CreatePdr, CreateTrafficEndpoint, Pdi};
-use adit_pfcp::ie::{
-    ActivationTime, DeactivationTime, FTeid, FramedRoute, SourceInterface, TrafficEndpointId,
+use adit_pfcp::grouped::{
+    ApplicationIdsPfds, CreatePdr, CreateTrafficEndpoint, Pdi, PfdContext, UpdatePdr,
 };
+use adit_pfcp::ie::{
+    ActivatePredefinedRules, ActivationTime, ApplicationId, DeactivatePredefinedRules,
+    DeactivationTime, FTeid, FramedRoute, PfdContents, SourceInterface, TrafficEndpointId,
+};
+use adit_pfcp::message::PfdManagementRequest;
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
 use adit_rules::{DropReason, WorkerCommand, WorkerEvent};
+use adit_session::{PredefinedAction, PredefinedDetection, PredefinedRule, parse_flow_description};
 use adit_tables::{NeighbourCache, Publisher};
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::oracle::{Interface, Route};
 use adit_tests::world::{Layout, control, station_mac};
-use adit_types::{MacAddr, Nanos, PortId, Seid, Teid};
+use adit_types::{MacAddr, Nanos, PdrId, PortId, Qfi, Seid, Teid};
 
 const MACS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0x10, 0]), MacAddr([2, 0, 0, 0, 0x10, 1])];
 const PEER: MacAddr = MacAddr([2, 0xaa, 0, 0, 0, 1]);
@@ -63,7 +68,11 @@ struct Control {
 
 impl Control {
     fn new(workers: usize) -> (Self, Vec<Worker<MemIo>>) {
-        let node = Node::new(smf::config());
+        Self::with(workers, smf::config())
+    }
+
+    fn with(workers: usize, config: NodeConfig) -> (Self, Vec<Worker<MemIo>>) {
+        let node = Node::new(config);
         let (store, publisher, readers) = control(&layout(workers));
         assert_eq!(store.slot_bits(), node.store().slot_bits());
         let neighbours = NeighbourCache::new(&publisher);
@@ -124,7 +133,11 @@ struct Upf {
 
 impl Upf {
     fn new() -> Self {
-        let (control, mut workers) = Control::new(1);
+        Self::with(smf::config())
+    }
+
+    fn with(config: NodeConfig) -> Self {
+        let (control, mut workers) = Control::with(1, config);
         let worker = workers.remove(0);
         let alive = vec![GATEWAY, smf::GNB];
         let now = Nanos::from_secs(1);
@@ -292,6 +305,120 @@ fn handover_deletion_and_release_reach_the_next_packet() {
     assert_eq!(upf.dropped(DropReason::TeidUnknown), 2);
     assert_eq!(upf.dropped(DropReason::UeUnknown), 2);
     assert_eq!(upf.control.node.store().reserved(), adit_session::Reserved::default());
+    assert!(upf.control.publisher.snapshot().identity_holds());
+}
+
+/// A PFD Management Request about one application; without flow descriptions it is withdrawn.
+fn pfds(sequence: u32, id: &'static [u8], texts: &[&'static str]) -> Vec<u8> {
+    let contents = texts.iter().map(|text| PfdContents {
+        flow_description: Some(text.as_bytes()),
+        ..PfdContents::default()
+    });
+    let contents = contents.collect::<Vec<_>>();
+    let contexts = [PfdContext::new(contents.as_slice().into())];
+    let mut group = ApplicationIdsPfds::new(ApplicationId(id));
+    if !texts.is_empty() {
+        group.pfd_contexts = (&contexts).into();
+    }
+    let applications = [group];
+    let mut body = PfdManagementRequest::new();
+    body.application_ids_pfds = (&applications).into();
+    smf::encode(None, sequence, &body)
+}
+
+/// Spec: TS 29.244 §6.2.5.
+#[test]
+fn pfds_of_an_application_decide_the_fate_of_packets_of_a_session_that_exists() {
+    let mut upf = Upf::new();
+    upf.associate();
+    let script = smf::SessionScript::new(0x11, 1);
+    let accept = |upf: &mut Upf, request: &[u8]| {
+        let answer = upf.ask(request);
+        let Message::PfdManagementResponse(body) = smf::decode(&answer) else { panic!() };
+        assert!(body.cause.is_accepted(), "{body:?}");
+    };
+    accept(&mut upf, &pfds(2, b"web", &["permit out 6 from any 443 to assigned"]));
+    let (_, teid) = accepted(&upf.ask(&smf::establish_with(3, &script, |body| {
+        let mut pdrs: Vec<_> = body.create_pdrs.iter().collect();
+        for pdr in &mut pdrs {
+            pdr.pdi.application_id = Some(ApplicationId(b"web"));
+        }
+        body.create_pdrs = Vec::leak(pdrs)[..].into();
+    })));
+    let both = |upf: &mut Upf| {
+        upf.io.inject(PortId(0), &uplink(&script, teid));
+        upf.io.inject(PortId(1), &downlink(&script));
+        upf.turn().1.len()
+    };
+    assert_eq!(both(&mut upf), 0, "UDP to port 9000 is none of it");
+    assert_eq!(upf.dropped(DropReason::PdrUnmatched), 2);
+    let texts = ["permit out 6 from any 443 to assigned", "permit out 17 from 8.8.8.8 to assigned"];
+    accept(&mut upf, &pfds(4, b"web", &texts));
+    assert_eq!(both(&mut upf), 2);
+    accept(&mut upf, &pfds(5, b"web", &[]));
+    assert_eq!(both(&mut upf), 0, "an application without PFDs is not detected");
+    assert_eq!(upf.dropped(DropReason::PdrUnmatched), 4);
+    assert!(upf.control.publisher.snapshot().identity_holds());
+}
+
+/// Spec: TS 29.244 §7.5.2.2 (Activate Predefined Rules).
+#[test]
+fn predefined_rules_decide_the_fate_of_packets_until_they_are_deactivated() {
+    let rule = |name: &str, text: &str, action, qfi| PredefinedRule {
+        name: name.into(),
+        group: Some("group".into()),
+        precedence: None,
+        detection: PredefinedDetection::Filters(vec![parse_flow_description(text).unwrap()]),
+        action,
+        qfi,
+    };
+    let from_8 = "permit out 17 from 8.8.8.8 to assigned";
+    let all_udp = "permit out 17 from any to assigned";
+    let mut config = smf::config();
+    config.store.provisioning.predefined_rules = vec![
+        rule(
+            "blocked",
+            "permit out 17 from 8.8.8.8 9001 to assigned",
+            PredefinedAction::Drop,
+            None,
+        ),
+        rule("marked", from_8, PredefinedAction::Forward, Qfi::new(5)),
+        rule("other", all_udp, PredefinedAction::Drop, None),
+    ];
+    let mut upf = Upf::with(config);
+    upf.associate();
+    let script = smf::SessionScript::new(0x11, 1);
+    let (seid, teid) = accepted(&upf.ask(&smf::establish_with(2, &script, |body| {
+        let mut pdrs: Vec<_> = body.create_pdrs.iter().collect();
+        for pdr in &mut pdrs {
+            pdr.activate_predefined_rules = smf::list([ActivatePredefinedRules(b"group")]).into();
+        }
+        body.create_pdrs = Vec::leak(pdrs)[..].into();
+    })));
+    let from = |source: &str, port: u16| {
+        let frame = PacketBuilder::ethernet(MACS[1], PEER).ipv4(source, script.ue);
+        frame.udp(port, 4000).build()
+    };
+    upf.io.inject(PortId(0), &uplink(&script, teid));
+    upf.io.inject(PortId(1), &from("8.8.8.8", 9000));
+    let (_, user) = upf.turn();
+    assert_eq!(user.len(), 2, "\"marked\", in both directions");
+    let gtpu = user.iter().find(|frame| frame[6..12] == MACS[0].0).unwrap();
+    // The last octet but one of the PDU Session Container.
+    assert_eq!(gtpu[14 + 20 + 8 + 12 + 2] & 0x3f, 5, "the rule's QFI, not the QER's");
+    upf.io.inject(PortId(1), &from("8.8.8.8", 9001));
+    upf.io.inject(PortId(1), &from("9.9.9.9", 9000));
+    assert_eq!(upf.turn().1.len(), 0);
+    assert_eq!(upf.dropped(DropReason::FarDrop), 2);
+    let tcp = PacketBuilder::ethernet(MACS[1], PEER).ipv4("8.8.8.8", script.ue);
+    upf.io.inject(PortId(1), &tcp.tcp(80, 4000, 2).build());
+    assert_eq!(upf.turn().1.len(), 0);
+    assert_eq!(upf.dropped(DropReason::PdrUnmatched), 1, "it matches no rule");
+    let mut update = UpdatePdr::new(PdrId(2));
+    update.deactivate_predefined_rules = smf::list([DeactivatePredefinedRules(b"group")]).into();
+    upf.ask(&smf::modify_with(3, seid, |body| body.update_pdrs = smf::list([update]).into()));
+    upf.io.inject(PortId(1), &from("9.9.9.9", 9001));
+    assert_eq!(upf.turn().1.len(), 1, "as the PDR itself says");
     assert!(upf.control.publisher.snapshot().identity_holds());
 }
 

@@ -52,6 +52,23 @@ pub const fn framed_routes_max(sessions_max: usize) -> usize {
     if of_sessions < FRAMED_ROUTES_MAX { of_sessions } else { FRAMED_ROUTES_MAX }
 }
 
+/// Flow descriptions of one application whose PFDs a control plane provides: the data path walks
+/// them one by one.
+pub const FLOW_DESCRIPTIONS_PER_APPLICATION_MAX: usize = 64;
+
+/// Applications whose PFDs control planes provide; one that several provide counts several times.
+pub const PFD_APPLICATIONS_MAX: usize = 1024;
+
+/// Octets of identifiers and flow descriptions of all applications whose PFDs control planes
+/// provide.
+pub const PFD_BYTES_MAX: usize = 1 << 20;
+
+/// Predefined rules in one configuration.
+pub const PREDEFINED_RULES_MAX: usize = 1024;
+
+/// Predefined rules active in one PFCP session; one that several PDRs activate counts several times.
+pub const PREDEFINED_RULES_PER_SESSION_MAX: usize = 256;
+
 /// Lookup keys (TEIDs, UE addresses, framed routes) of one PFCP session.
 pub const KEYS_PER_SESSION_MAX: usize = 2 * RULES_PER_SESSION_MAX;
 
@@ -91,7 +108,8 @@ pub const REPORT_REDIRECTS_MAX: u8 = 4;
 /// to the workers, and the last usage on its way to the CP function.
 pub const DRAIN_SESSIONS_MAX: usize = 1024;
 
-/// Requests of all peers together that wait for publication.
+/// Requests of all peers together that wait for publication; changes that wait while PFDs are still
+/// accepted.
 pub const PENDING_MAX: usize = 16_384;
 
 /// Heartbeat Requests per second of one peer; the standard's interval is 60 seconds.

@@ -150,6 +150,7 @@ fn change(ue: Ipv4Addr, gnb_teid: u32) -> Change {
         qers: vec![qer],
         urrs: Vec::new(),
         times: PdrTimes::default(),
+        predefined: Vec::new(),
     };
     let far = |id, destination, tunnel: Option<GtpuTunnel>| Far {
         bar: None,

@@ -3,6 +3,7 @@
 //! Nothing outside this module sees TOML. A [`Config`] exists only when every key is known, every
 //! value is in range and every reference resolves.
 
+mod predefined;
 mod provisioning;
 mod read;
 mod section;
@@ -13,6 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use adit_dpdk::{Device, HugepageMode};
+pub use adit_session::PredefinedRule;
 use adit_types::{InterfaceRole, Nanos, PortId, VlanId};
 
 pub use section::Problem;
@@ -39,6 +41,8 @@ pub struct Config {
     pub applications: Vec<Application>,
     /// Forwarding policies; identifiers differ.
     pub forwarding_policies: Vec<ForwardingPolicy>,
+    /// Predefined rules; names differ from each other and from those of groups.
+    pub predefined_rules: Vec<PredefinedRule>,
     pub admin_socket: PathBuf,
 }
 

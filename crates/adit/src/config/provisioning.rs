@@ -133,7 +133,7 @@ const fn width(addr: IpAddr) -> u8 {
 }
 
 /// The section's `flow_descriptions`, at least one.
-fn read_flow_descriptions(section: &mut Section<'_, '_>) -> Vec<adit_rules::SdfFilter> {
+pub(super) fn read_flow_descriptions(section: &mut Section<'_, '_>) -> Vec<adit_rules::SdfFilter> {
     let expects = "a flow description such as \"permit out 17 from 203.0.113.0/24 to assigned\"";
     let texts: Vec<String> = section.parsed_list("flow_descriptions", true, expects);
     if texts.is_empty() || texts.len() > SDF_FILTERS_PER_PDR_MAX {

@@ -12,9 +12,9 @@ use adit_types::limits::{
 use adit_types::{InterfaceRole, Ipv4Prefix, Ipv6Prefix, Nanos, PortId, VlanId};
 use toml::de::DeTable;
 
-use super::provisioning;
 use super::section::{Document, Section};
 use super::{Config, Datapath, Dpdk, Gtpu, Interface, IpNet, N4, NodeId, Port, Problem, Route};
+use super::{predefined, provisioning};
 
 /// Packets that wait in FARs that buffer, unless the file says otherwise; never more than half of
 /// the packet buffers.
@@ -58,6 +58,7 @@ fn read(document: &Document<'_>, table: &DeTable<'_>) -> Config {
     let ue_pools = provisioning::read_ue_pools(&mut root, &interfaces);
     let applications = provisioning::read_applications(&mut root);
     let forwarding_policies = provisioning::read_forwarding_policies(&mut root, &interfaces);
+    let predefined_rules = predefined::read(&mut root, &applications);
     let mut admin = root.table("admin");
     let admin_socket = admin
         .parsed_optional("socket", "a path such as \"/run/adit/admin.sock\"")
@@ -78,6 +79,7 @@ fn read(document: &Document<'_>, table: &DeTable<'_>) -> Config {
         ue_pools,
         applications,
         forwarding_policies,
+        predefined_rules,
         admin_socket,
     }
 }

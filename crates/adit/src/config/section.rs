@@ -139,6 +139,15 @@ impl<'d, 'i> Section<'d, 'i> {
         })
     }
 
+    /// Like [`Section::integer`], for a key that may be absent.
+    pub fn integer_optional<T>(&mut self, key: &'static str, range: RangeInclusive<T>) -> Option<T>
+    where
+        T: Copy + PartialOrd + fmt::Display + TryFrom<i64>,
+    {
+        self.value(key)?;
+        Some(self.integer(key, range, None))
+    }
+
     /// The integers of a list, each within `range`.
     pub fn integers<T>(&mut self, key: &'static str, range: RangeInclusive<T>) -> Vec<T>
     where

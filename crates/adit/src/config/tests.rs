@@ -1,3 +1,5 @@
+use adit_types::Qfi;
+
 use super::*;
 
 const EXAMPLE: &str = include_str!("../../../../adit.example.toml");
@@ -192,6 +194,42 @@ fn application_without_right_flow_descriptions_is_refused() {
         "[[application]]\nid = \"video\"\nflow_descriptions = [\"permit out ip from any to any\"]";
     let problems = changed("[admin]", &format!("{again}\n\n[admin]"));
     assert_eq!(paths(&problems), ["application[1].id"]);
+}
+
+#[test]
+fn predefined_rule_is_read_and_a_wrong_one_is_refused() {
+    let rules = Config::parse(EXAMPLE).unwrap().predefined_rules;
+    assert_eq!((&*rules[0].name, rules[0].group.as_deref()), ("no-mail", Some("family")));
+    assert_eq!(rules[0].precedence, Some(adit_types::Precedence(50)));
+    assert_eq!(rules[0].action, adit_session::PredefinedAction::Drop);
+    assert_eq!((rules[1].application(), rules[1].qfi), (Some("video"), Qfi::new(5)));
+    let wrong = [
+        ("name = \"video-flow\"", "name = \"no-mail\"", "predefined_rule[1].name"),
+        ("name = \"video-flow\"", "name = \"family\"", "predefined_rule[1].name"),
+        ("name = \"video-flow\"", "", "predefined_rule[1].name"),
+        ("group = \"family\"", "group = \"video-flow\"", "predefined_rule[1].name"),
+        ("application = \"video\"", "application = \"radio\"", "predefined_rule[1].application"),
+        ("application = \"video\"\n", "", "predefined_rule[1].flow_descriptions"),
+        ("action = \"drop\"", "action = \"buffer\"", "predefined_rule[0].action"),
+        ("action = \"drop\"", "action = \"drop\"\nqfi = 1", "predefined_rule[0].qfi"),
+        ("qfi = 5", "qfi = 64", "predefined_rule[1].qfi"),
+        ("precedence = 50", "precedence = -1", "predefined_rule[0].precedence"),
+    ];
+    for (from, to, path) in wrong {
+        // The same text stands in a comment, too.
+        let rules = EXAMPLE.find("[[predefined_rule]]").unwrap();
+        let (before, behind) = EXAMPLE.split_at(rules);
+        let at = behind.find(&format!("\n{from}")).unwrap() + 1;
+        let behind = format!("{}{to}{}", &behind[..at], &behind[at + from.len()..]);
+        let problems = Config::parse(&format!("{before}{behind}")).unwrap_err();
+        assert!(paths(&problems).contains(&path), "{to:?}: {problems:?}");
+    }
+    let both = "application = \"video\"\nflow_descriptions = [\"permit out ip from any to any\"]";
+    let problems = changed(
+        "name = \"video-flow\"\napplication = \"video\"",
+        &format!("name = \"video-flow\"\n{both}"),
+    );
+    assert_eq!(paths(&problems), ["predefined_rule[1].application"]);
 }
 
 #[test]

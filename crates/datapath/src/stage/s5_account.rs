@@ -2,7 +2,7 @@
 
 use adit_rules::{DropReason, SessionRules, UrrEntry, UsageLimits, WorkerEvent};
 use adit_tables::{UsageMark, UsageView};
-use adit_types::{Direction, Nanos, Seid};
+use adit_types::{Direction, Nanos, PdrId, Seid};
 
 use crate::columns::{Lane, Matched, Side, Verdict};
 use crate::outbound::Events;
@@ -61,13 +61,15 @@ pub(crate) struct Meter<'v> {
     usage: UsageView<'v>,
     now: Nanos,
     session: Seid,
+    pdr: PdrId,
 }
 
 impl<'v> Meter<'v> {
-    /// A meter of packets of the session that `matched` belongs to.
+    /// A meter of a packet that `matched` belongs to.
     #[inline]
     pub fn new(env: &Env<'v>, matched: &Matched<'_>) -> Self {
-        Self { usage: env.view.usage(), now: env.now, session: matched.rules.up_seid }
+        let (session, pdr) = (matched.rules.up_seid, matched.pdr.id);
+        Self { usage: env.view.usage(), now: env.now, session, pdr }
     }
 
     /// Counts a packet that QERs and FAR let pass, unless a quota stops it. URRs whose quota is
@@ -199,10 +201,10 @@ impl<'v> Meter<'v> {
             return;
         }
         let UrrEntry { slot, generation, .. } = *urr;
-        let session = self.session;
+        let (session, pdr) = (self.session, self.pdr);
         let event = match mark {
             UsageMark::Start => {
-                WorkerEvent::TrafficStarted { session, slot, generation, at: self.now }
+                WorkerEvent::TrafficStarted { session, slot, generation, at: self.now, pdr }
             }
             _ => WorkerEvent::UsageLimit { session, slot, generation },
         };

@@ -52,8 +52,6 @@ pub(crate) const DEMANDS: &[IeType] = &[
     IeType::UPDATE_MAR,
     IeType::REMOVE_MAR,
     IeType::MAR_ID,
-    IeType::ACTIVATE_PREDEFINED_RULES,
-    IeType::DEACTIVATE_PREDEFINED_RULES,
     IeType::ETHERNET_PACKET_FILTER,
     IeType::ETHERNET_PDU_SESSION_INFORMATION,
     IeType::PROXYING,

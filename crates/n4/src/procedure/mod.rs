@@ -17,6 +17,7 @@ pub(crate) mod load;
 mod modify;
 mod name;
 pub(crate) mod node_report;
+mod pfd;
 mod reject;
 mod release;
 pub(crate) mod report;

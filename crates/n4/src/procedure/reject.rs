@@ -32,6 +32,10 @@ impl Node {
                 self.count_refused(cause);
                 self.respond_to_release(request, cause, after);
             }
+            MessageType::PFD_MANAGEMENT_REQUEST => {
+                self.count_refused(cause);
+                self.respond_to_pfd_management(request, cause, None, after);
+            }
             MessageType::SESSION_SET_DELETION_REQUEST => {
                 self.count_refused(cause);
                 self.respond_to_set_deletion(request, cause, None, after);

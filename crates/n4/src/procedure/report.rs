@@ -16,7 +16,7 @@ use adit_pfcp::ie::{
 use adit_pfcp::message::{SessionReportRequest, SessionReportResponse};
 use adit_pfcp::{Cause, MessageBody, PFCP_PORT};
 use adit_rules::{ApplyAction, DataDelivery, GtpuTunnel, WorkerEvent};
-use adit_session::{Change, Far, OwnerId, Session, UsageReport};
+use adit_session::{Change, Far, OwnerId, Session, TrafficStart, UsageReport};
 use adit_types::limits::{
     REPORT_ITEMS_MAX, REPORT_ITEMS_PER_REQUEST_MAX, REPORT_ITEMS_PER_SESSION_MAX,
     REPORT_REDIRECTS_MAX, REPORTS_IN_FLIGHT_MAX,
@@ -317,7 +317,7 @@ impl Reports {
     pub fn waiting_usage(&self, up_seid: Seid) -> Vec<UsageReport> {
         let waiting = self.queues.get(&up_seid).into_iter().flat_map(|queue| &queue.waiting);
         let usage = waiting.filter_map(|item| match item {
-            ReportItem::Usage(report) => Some(*report),
+            ReportItem::Usage(report) => Some(report.clone()),
             _ => None,
         });
         usage.collect()
@@ -386,17 +386,17 @@ fn goes_with(item: &ReportItem, other: &ReportItem) -> bool {
 
 /// The items of one request, arranged as its groups borrow them.
 #[derive(Debug, Default)]
-struct Batch {
+struct Batch<'a> {
     report_type: ReportType,
     pdr_ids: Vec<PdrId>,
     services: Vec<DownlinkDataServiceInformation>,
     status: Option<DataStatus>,
     remote_f_teids: Vec<FTeid>,
-    usage: Vec<adit_pfcp::grouped::UsageReport<'static>>,
+    usage: Vec<adit_pfcp::grouped::UsageReport<'a>>,
 }
 
-impl Batch {
-    fn new(items: &[ReportItem], wall: Wall) -> Self {
+impl<'a> Batch<'a> {
+    fn new(items: &'a [ReportItem], wall: Wall) -> Self {
         let mut batch = Self::default();
         for item in items {
             match item {
@@ -470,8 +470,9 @@ impl Node {
                 let outcome = self.store.handle_usage_limit(now, session, slot, generation);
                 outcome.into_iter().for_each(|outcome| self.conclude_usage(now, outcome));
             }
-            WorkerEvent::TrafficStarted { session, slot, generation, at } => {
-                let outcome = self.store.handle_traffic_started(now, session, slot, generation, at);
+            WorkerEvent::TrafficStarted { session, slot, generation, at, pdr } => {
+                let started = TrafficStart { slot, generation, at, pdr };
+                let outcome = self.store.handle_traffic_started(now, session, started);
                 outcome.into_iter().for_each(|outcome| self.conclude_usage(now, outcome));
             }
             WorkerEvent::NeighbourWanted { .. }

@@ -45,6 +45,7 @@ pub(super) fn create_pdr(group: &CreatePdr<'_>, when: When) -> Result<PdrSpec, R
             qers: group.qer_ids.iter().collect(),
             urrs: group.urr_ids.iter().collect(),
             times: times(group.activation_time, group.deactivation_time, when),
+            predefined: names(group.activate_predefined_rules),
         })
     };
     spec().map_err(|rejected: Rejected| rejected.in_rule(RuleId::Pdr(id)))
@@ -63,9 +64,20 @@ pub(super) fn update_pdr(group: &UpdatePdr<'_>, when: When) -> Result<PdrUpdate,
             qers: (!group.qer_ids.is_empty()).then(|| group.qer_ids.iter().collect()),
             urrs: (!group.urr_ids.is_empty()).then(|| group.urr_ids.iter().collect()),
             times: times(group.activation_time, group.deactivation_time, when),
+            deactivate: group
+                .deactivate_predefined_rules
+                .iter()
+                .map(|ie| name::text(ie.0))
+                .collect(),
+            activate: names(group.activate_predefined_rules),
         })
     };
     update().map_err(|rejected: Rejected| rejected.in_rule(RuleId::Pdr(id)))
+}
+
+/// Names of predefined rules.
+fn names(ies: Repeated<'_, ie::ActivatePredefinedRules<'_>>) -> Vec<Box<str>> {
+    ies.iter().map(|ie| name::text(ie.0)).collect()
 }
 
 fn pdi(

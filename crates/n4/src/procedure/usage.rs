@@ -7,11 +7,11 @@
 
 use std::sync::Arc;
 
-use adit_pfcp::grouped::UsageReport;
+use adit_pfcp::grouped::{ApplicationDetectionInformation, UsageReport};
 use adit_pfcp::ie::{
-    AdditionalUsageReportsInformation, DurationMeasurement, EndTime, QueryUrrReference, StartTime,
-    TimeOfFirstPacket, TimeOfLastPacket, UrSeqn, UsageInformation, UsageReportTrigger,
-    VolumeMeasurement,
+    AdditionalUsageReportsInformation, ApplicationId, DurationMeasurement, EndTime,
+    QueryUrrReference, StartTime, TimeOfFirstPacket, TimeOfLastPacket, UrSeqn, UsageInformation,
+    UsageReportTrigger, VolumeMeasurement,
 };
 use adit_pfcp::{IeType, MessageType, NoRoom, Writer};
 use adit_rules::UsageSource;
@@ -47,7 +47,7 @@ const TRIGGERS: [(UsageTriggers, UsageReportTrigger); 16] = [
 ];
 
 /// A report in the words of the codec.
-pub(crate) fn usage_report(report: &adit_session::UsageReport, wall: Wall) -> UsageReport<'static> {
+pub(crate) fn usage_report(report: &adit_session::UsageReport, wall: Wall) -> UsageReport<'_> {
     let mut trigger = UsageReportTrigger::empty();
     for (ours, theirs) in TRIGGERS {
         trigger.set(theirs, report.triggers.contains(ours));
@@ -72,6 +72,11 @@ pub(crate) fn usage_report(report: &adit_session::UsageReport, wall: Wall) -> Us
     group.time_of_last_packet = report.last.map(|at| TimeOfLastPacket(wall.ntp(at)));
     group.usage_information = usage_information(report);
     group.query_urr_reference = report.query_reference.map(QueryUrrReference);
+    // Single flows of an application are not told apart, so that there is no instance to name.
+    group.application_detection_information = report
+        .application
+        .as_deref()
+        .map(|id| ApplicationDetectionInformation::new(ApplicationId(id.as_bytes())));
     group
 }
 

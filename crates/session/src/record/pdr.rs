@@ -21,7 +21,7 @@ pub struct Pdr {
     pub outer_header_removal: Option<OuterHeaderRemoval>,
     /// The PDU Session Container goes with the outer header, instead of being carried on.
     pub container_deletion: bool,
-    /// The FAR to apply. Present in every stored PDR.
+    /// The FAR to apply. Present in every stored PDR unless its predefined rules drop all packets.
     pub far: Option<FarId>,
     /// The QERs to enforce, without repetition.
     pub qers: Vec<QerId>,
@@ -31,6 +31,9 @@ pub struct Pdr {
     pub times: PdrTimes,
     /// It matches packets, according to `times` when the session last changed.
     pub is_active: bool,
+    /// Names of the active predefined rules and groups, without repetition. With any, packets must
+    /// match one of the rules.
+    pub predefined: Vec<Box<str>>,
 }
 
 /// Packet Detection Information. Spec: TS 29.244 §7.5.2.2, table 2.

@@ -6,6 +6,7 @@
 mod check;
 mod choose_ue;
 mod endpoints;
+mod predefined;
 mod provisioned;
 mod s1_provide;
 mod s2_resolve;

@@ -3,28 +3,38 @@
 use adit_rules::OuterHeaderCreation;
 use adit_types::InterfaceRole;
 
-use crate::provisioning::Provisioning;
-use crate::record::{Far, Pdi, Pdr};
+use crate::provisioning::{Known, Provisioning};
+use crate::record::{Far, Pdi, Pdr, Records};
 use crate::refusal::{Refusal, RuleId};
 
-/// A PDR's application must be known, and its packets must be able to arrive: tunneled ones on N3, plain ones on N6.
+/// A PDR's application must be known, and its packets must be able to arrive: tunneled ones on N3,
+/// plain ones on N6. `before` are the session's rules before the change.
 /// Spec: TS 29.244 §8.2.4.
 pub(super) fn pdi(
-    known: &Provisioning,
-    pdr: &Pdr,
-    pdi: &Pdi,
+    known: Known<'_>,
+    before: Option<&Records>,
+    (pdr, pdi): (&Pdr, &Pdi),
     tunneled: bool,
 ) -> Result<(), Refusal> {
     if let Some(id) = pdr.pdi.application.as_deref() {
-        application(known, pdr, id)?;
+        application(known, before, pdr, id)?;
     }
     let role = if tunneled { InterfaceRole::N3 } else { InterfaceRole::N6 };
-    network_instance(known, pdi.network_instance.as_deref(), role, RuleId::Pdr(pdr.id))
+    let name = pdi.network_instance.as_deref();
+    network_instance(known.configured, name, role, RuleId::Pdr(pdr.id))
 }
 
-/// Detection is by the application or by filters of the PDI's own. Spec: TS 29.244 §7.5.2.2.
-fn application(known: &Provisioning, pdr: &Pdr, id: &str) -> Result<(), Refusal> {
-    if known.application(id).is_none() {
+/// Detection is by the application or by filters of the PDI's own. An application that the PDR
+/// names since before may have lost its PFDs meanwhile. Spec: TS 29.244 §7.5.2.2.
+fn application(
+    known: Known<'_>,
+    before: Option<&Records>,
+    pdr: &Pdr,
+    id: &str,
+) -> Result<(), Refusal> {
+    let named = |old: &Pdr| old.id == pdr.id && old.pdi.application.as_deref() == Some(id);
+    let is_named_already = before.is_some_and(|before| before.pdrs.iter().any(named));
+    if known.application(id).is_none() && !is_named_already {
         return Err(Refusal::UnknownApplication { pdr: pdr.id });
     }
     if !pdr.pdi.sdf.is_empty() {

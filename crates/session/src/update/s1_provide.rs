@@ -254,6 +254,7 @@ fn create_pdr(draft: &mut Draft, spec: PdrSpec) -> Result<Pdr, Refusal> {
         urrs: distinct(spec.urrs),
         times: spec.times,
         is_active: true,
+        predefined: distinct(spec.predefined),
     })
 }
 
@@ -280,6 +281,12 @@ fn update_pdr(draft: &mut Draft, update: PdrUpdate) -> Result<(), Refusal> {
     if let Some(pdi) = pdi {
         pdr.pdi = pdi;
     }
+    for name in update.deactivate {
+        let active = pdr.predefined.iter().position(|known| *known == name);
+        pdr.predefined.remove(active.ok_or(Refusal::InactivePredefinedRule { pdr: pdr.id })?);
+    }
+    pdr.predefined.extend(update.activate);
+    pdr.predefined = distinct(core::mem::take(&mut pdr.predefined));
     Ok(())
 }
 

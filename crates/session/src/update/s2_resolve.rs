@@ -8,9 +8,10 @@ use adit_types::limits::{KEYS_PER_SESSION_MAX, RULES_PER_SESSION_MAX, framed_rou
 use adit_types::{Direction, SessionIndex, Teid, UrrId};
 
 use super::s1_provide::{Draft, Target, Wanted, WantedUe};
-use super::{check, choose_ue, endpoints, provisioned};
+use super::{check, choose_ue, endpoints, predefined, provisioned};
 use crate::alloc::{Holder, TeidPlan, UePlan};
 use crate::keys;
+use crate::provisioning::Known;
 use crate::record::{FTeid, Far, Pdi, Pdr, Records, TrafficEndpoint, UeMatch};
 use crate::refusal::{Refusal, RuleKind};
 use crate::session_usage::UsageChange;
@@ -51,14 +52,18 @@ pub(super) fn resolve(
         check_linked_endpoint(&records, far)?;
     }
     check_urrs(store, index, &records, &usage)?;
+    let before = store.session_at(index).map(|session| &session.records);
     for pdr in &records.pdrs {
         check::pdr(&store.local, pdr)?;
         for pdi in pdr.pdi.each() {
-            provisioned::pdi(&store.provisioning, pdr, pdi, is_tunneled(pdr, pdi, &wanted))?;
+            let tunneled = is_tunneled(pdr, pdi, &wanted);
+            provisioned::pdi(store.known(), before, (pdr, pdi), tunneled)?;
             check_claims(store, index, pdr, pdi)?;
         }
-        check_references(&records, pdr)?;
+        predefined::check(store.known(), pdr)?;
+        check_references(store.known(), &records, pdr)?;
     }
+    predefined::check_count(store.known(), &records)?;
     for endpoint in &records.traffic_endpoints {
         check_endpoint(store, index, endpoint)?;
     }
@@ -183,12 +188,17 @@ fn check_urrs(
     }
 }
 
-fn check_references(records: &Records, pdr: &Pdr) -> Result<(), Refusal> {
-    let far = pdr.far.ok_or(Refusal::FarMissing { pdr: pdr.id })?;
-    let Some(far) = records.fars.iter().find(|known| known.id == far) else {
-        return Err(Refusal::UnknownFar { pdr: pdr.id, far });
-    };
-    let redirect = far.forwarding.as_ref().and_then(|parts| parts.redirect.as_ref());
+fn check_references(known: Known<'_>, records: &Records, pdr: &Pdr) -> Result<(), Refusal> {
+    let far = pdr.far.map(|far| {
+        let found = records.fars.iter().find(|known| known.id == far);
+        found.ok_or(Refusal::UnknownFar { pdr: pdr.id, far })
+    });
+    let far = far.transpose()?;
+    if far.is_none() && predefined::needs_far(known, pdr) {
+        return Err(Refusal::FarMissing { pdr: pdr.id });
+    }
+    let parts = far.and_then(|far| far.forwarding.as_ref());
+    let redirect = parts.and_then(|parts| parts.redirect.as_ref());
     if matches!(redirect, Some(Redirect::Url(_)))
         && pdr.pdi.source.direction() == Direction::Downlink
     {

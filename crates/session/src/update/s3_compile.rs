@@ -8,7 +8,8 @@ use adit_types::limits::{BUFFER_PKTS_DEFAULT, BUFFER_PKTS_PER_SESSION_MAX, URRS_
 use adit_types::{Direction, FarId, IpPrefix, NextHopIndex, Seid, Teid};
 use arrayvec::ArrayVec;
 
-use crate::provisioning::Provisioning;
+use super::predefined::{self, Brought};
+use crate::provisioning::Known;
 use crate::record::{Far, Forwarding, Pdi, Pdr, Qer, Records};
 use crate::session_usage::SessionUsage;
 
@@ -18,12 +19,13 @@ use crate::session_usage::SessionUsage;
 /// traffic endpoint; FARs and QERs in the order of their records (what FARs duplicate to behind
 /// them), which is what the positions in a [`PdrEntry`] count.
 pub(crate) fn compile(
-    known: &Provisioning,
+    known: Known<'_>,
     (up_seid, buffer_epoch): (Seid, u32),
     records: &Records,
     usage: &SessionUsage,
 ) -> SessionRules {
-    let pdrs = |direction| pdrs(known, records, usage, direction);
+    let brought = Brought::new(known, records);
+    let pdrs = |direction| pdrs(known, (records, &brought), usage, direction);
     SessionRules {
         up_seid,
         generation: DeltaId::default(),
@@ -33,8 +35,8 @@ pub(crate) fn compile(
         tunnel_sides: tunnel_sides(records),
         uplink: pdrs(Direction::Uplink),
         downlink: pdrs(Direction::Downlink),
-        fars: fars(known, records),
-        qers: records.qers.iter().map(qer).collect(),
+        fars: fars(known, records, &brought),
+        qers: records.qers.iter().chain(&brought.qers).map(qer).collect(),
         urrs: usage.entries(records),
     }
 }
@@ -73,56 +75,68 @@ fn tunnel_sides(records: &Records) -> Vec<(Teid, SourceInterface)> {
 }
 
 fn pdrs(
-    known: &Provisioning,
-    records: &Records,
+    known: Known<'_>,
+    (records, brought): (&Records, &Brought),
     usage: &SessionUsage,
     direction: Direction,
 ) -> Vec<PdrEntry> {
-    let mut entries: Vec<PdrEntry> = records
-        .pdrs
-        .iter()
-        .filter(|pdr| pdr.is_active && pdr.pdi.source.direction() == direction)
-        .flat_map(|pdr| pdr.pdi.each().map(move |pdi| (pdr, pdi)))
-        .map(|(record, pdi)| pdr(known, records, usage, (record, pdi)))
-        .collect();
+    let mut entries: Vec<PdrEntry> = Vec::new();
+    let of_direction = |pdr: &&Pdr| pdr.is_active && pdr.pdi.source.direction() == direction;
+    let active = records.pdrs.iter().filter(of_direction);
+    for (record, pdi) in active.flat_map(|pdr| pdr.pdi.each().map(move |pdi| (pdr, pdi))) {
+        let Some(entry) = pdr(known, records, usage, (record, pdi)) else { continue };
+        if record.predefined.is_empty() {
+            entries.push(entry);
+            continue;
+        }
+        let counts = (records.fars.len(), records.qers.len());
+        let rules = known.predefined(&record.predefined);
+        entries.extend(
+            rules.filter_map(|rule| predefined::entry(known, brought, counts, &entry, rule)),
+        );
+    }
+    // Rules of one PDR stay in the order of the configuration.
     entries.sort_by_key(|entry| (entry.precedence, entry.id));
     entries
 }
 
-/// The entry of one alternative of a PDR.
+/// The entry of one alternative of a PDR; `None` while the PDR's application has no PFDs any more:
+/// then it matches nothing.
 fn pdr(
-    known: &Provisioning,
+    known: Known<'_>,
     records: &Records,
     usage: &SessionUsage,
     (pdr, pdi): (&Pdr, &Pdi),
-) -> PdrEntry {
-    let far = records.fars.iter().position(|far| Some(far.id) == pdr.far);
+) -> Option<PdrEntry> {
+    // Only rules that bring a FAR of their own spare the PDR one.
+    let far = match pdr.far {
+        Some(id) => records.fars.iter().position(|far| far.id == id),
+        None => Some(records.fars.len()),
+    };
     let qer = |id| records.qers.iter().position(|qer| qer.id == id);
-    PdrEntry {
+    Some(PdrEntry {
         id: pdr.id,
         precedence: pdr.precedence,
         source: pdi.source,
-        interfaces: known.interfaces_of(pdi.network_instance.as_deref()),
+        interfaces: known.configured.interfaces_of(pdi.network_instance.as_deref()),
         teid: pdi.f_teid.map(|f_teid| f_teid.teid),
         qfis: pdi.qfis.clone(),
         ue: pdi.ue_addresses(),
         ue_networks: pdi.ue_networks().collect(),
-        sdf: filters(known, pdr),
+        sdf: filters(known, pdr)?,
         outer_header_removal: pdr.outer_header_removal,
         container_deletion: pdr.container_deletion,
         far: resolved(far),
         qers: pdr.qers.iter().map(|&id| resolved(qer(id))).collect(),
         urrs: urrs(records, usage, pdr),
-    }
+    })
 }
 
-/// The filters of the PDI or of the application that it names.
-fn filters(known: &Provisioning, pdr: &Pdr) -> Vec<SdfFilter> {
-    let application = pdr.pdi.application.as_deref().map(|id| known.application(id));
-    match application {
-        Some(Some(filters)) => filters.to_vec(),
-        Some(None) => unreachable!("s2_resolve found the application, which does not change"),
-        None => pdr.pdi.sdf.iter().map(|sdf| sdf.filter.clone()).collect(),
+/// The filters of the PDI or of the application that it names, if that is known.
+fn filters(known: Known<'_>, pdr: &Pdr) -> Option<Vec<SdfFilter>> {
+    match pdr.pdi.application.as_deref() {
+        Some(id) => known.application(id).map(<[SdfFilter]>::to_vec),
+        None => Some(pdr.pdi.sdf.iter().map(|sdf| sdf.filter.clone()).collect()),
     }
 }
 
@@ -140,17 +154,18 @@ fn urrs(
     measuring.chain(timer).map(|at| resolved(Some(at))).collect()
 }
 
-fn resolved(position: Option<usize>) -> u16 {
+pub(super) fn resolved(position: Option<usize>) -> u16 {
     let Some(position) = position.and_then(|position| u16::try_from(position).ok()) else {
         unreachable!("s2_resolve found the rule, and RULES_PER_SESSION_MAX fits 16 bits")
     };
     position
 }
 
-/// The FARs in the order of their records, and behind them one entry for each copy.
-fn fars(known: &Provisioning, records: &Records) -> Vec<FarEntry> {
-    let mut entries: Vec<FarEntry> =
-        records.fars.iter().map(|record| far(known, records, record)).collect();
+/// The FARs in the order of their records, behind them those of predefined rules, and behind them
+/// one entry for each copy.
+fn fars(known: Known<'_>, records: &Records, brought: &Brought) -> Vec<FarEntry> {
+    let all = records.fars.iter().chain(&brought.fars);
+    let mut entries: Vec<FarEntry> = all.map(|record| far(known, records, record)).collect();
     let duplicating = |(_, far): &(usize, &Far)| far.action.contains(ApplyAction::DUPL);
     for (at, record) in records.fars.iter().enumerate().filter(duplicating) {
         for parts in &record.duplicating {
@@ -162,7 +177,7 @@ fn fars(known: &Provisioning, records: &Records) -> Vec<FarEntry> {
     entries
 }
 
-fn far(known: &Provisioning, records: &Records, far: &Far) -> FarEntry {
+fn far(known: Known<'_>, records: &Records, far: &Far) -> FarEntry {
     let bar = records.bars.iter().find(|bar| Some(bar.id) == far.bar);
     let suggested = bar.and_then(|bar| bar.suggested_pkts).unwrap_or(BUFFER_PKTS_DEFAULT);
     let buffer_pkts_max = suggested.min(BUFFER_PKTS_PER_SESSION_MAX);
@@ -172,12 +187,13 @@ fn far(known: &Provisioning, records: &Records, far: &Far) -> FarEntry {
 /// A FAR that drops needs no destination; it gets one that no stage looks at. Its tunnel was not
 /// judged and stays behind.
 fn forwarding(
-    known: &Provisioning,
+    known: Known<'_>,
     id: FarId,
     action: ApplyAction,
     parts: Option<&Forwarding>,
 ) -> FarEntry {
-    let policy = parts.and_then(|parts| parts.policy.as_deref()).and_then(|id| known.policy(id));
+    let policy =
+        parts.and_then(|parts| parts.policy.as_deref()).and_then(|id| known.configured.policy(id));
     let network_instance = policy
         .and_then(|policy| policy.network_instance.as_deref())
         .or(parts.and_then(|parts| parts.network_instance.as_deref()));
@@ -188,7 +204,7 @@ fn forwarding(
         id,
         action,
         destination: parts.map_or(DestinationInterface::Core, |parts| parts.destination),
-        interfaces: known.interfaces_of(network_instance),
+        interfaces: known.configured.interfaces_of(network_instance),
         outer_header_creation: forwards.and_then(|parts| parts.outer_header_creation),
         transport_level_marking: parts
             .and_then(|parts| parts.transport_level_marking)

@@ -67,9 +67,8 @@ pub(crate) fn compile_change(
     fate: Fate,
 ) -> Compiled {
     let usage = store.plan_usage(session, resolved);
-    let compile = |epoch, records, usage| {
-        compile(&store.provisioning, (session.up_seid, epoch), records, usage)
-    };
+    let compile =
+        |epoch, records, usage| compile(store.known(), (session.up_seid, epoch), records, usage);
     let epochs = (session.buffer_epoch, epoch_after(session, resolved.drop_buffered));
     let (before, after) = (&session.records, &resolved.records);
     let key_changes = changes(&keys::keys(before), &keys::keys(after));

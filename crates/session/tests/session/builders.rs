@@ -73,6 +73,7 @@ pub fn uplink(last: u8) -> PdrSpec {
         qers: vec![QerId(1)],
         urrs: Vec::new(),
         times: PdrTimes::default(),
+        predefined: Vec::new(),
     }
 }
 
@@ -91,6 +92,7 @@ pub fn downlink(last: u8) -> PdrSpec {
         qers: vec![QerId(1)],
         urrs: Vec::new(),
         times: PdrTimes::default(),
+        predefined: Vec::new(),
     }
 }
 

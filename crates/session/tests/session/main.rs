@@ -9,6 +9,8 @@ mod forwarding;
 mod framed;
 mod interface_type;
 mod model;
+mod pfd;
+mod predefined;
 mod provisioned;
 mod s1_provide;
 mod s2_resolve;

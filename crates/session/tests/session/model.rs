@@ -334,6 +334,7 @@ fn pdr_spec() -> impl Strategy<Value = PdrSpec> {
             qers,
             urrs: Vec::new(),
             times: adit_session::PdrTimes::default(),
+            predefined: Vec::new(),
         }
     })
 }

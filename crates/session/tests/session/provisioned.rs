@@ -21,6 +21,7 @@ fn two_networks() -> Provisioning {
         ue_pools: Vec::new(),
         applications: Vec::new(),
         policies: Vec::new(),
+        predefined_rules: Vec::new(),
         interfaces: vec![
             interface(InterfaceRole::N3, None),
             interface(InterfaceRole::N6, Some("internet")),

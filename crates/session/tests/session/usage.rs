@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use adit_rules::{RuleDelta, UrrEntry, UsageCounts, UsageSource};
 use adit_session::{
-    Change, DroppedThreshold, MeasurementInformation, MeasurementMethod, Monitoring, Refusal,
-    SessionStore, Urr, UrrSettings, UrrUpdate, UsageOutcome, UsagePart, UsageReport, UsageTriggers,
-    Volumes,
+    Change, DroppedThreshold, MeasurementInformation, MeasurementMethod, Monitoring,
+    PfdApplication, PfdProvision, Refusal, SessionStore, TrafficStart, Urr, UrrSettings, UrrUpdate,
+    UsageOutcome, UsagePart, UsageReport, UsageTriggers, Volumes,
 };
-use adit_types::{FarId, Nanos, Seid, SessionIndex, UrrId, UsageSlot};
+use adit_types::{FarId, Nanos, PdrId, Seid, SessionIndex, UrrId, UsageSlot};
 use proptest::prelude::*;
 
 use crate::builders::{CP, OWNER, far, session, store};
@@ -112,7 +112,8 @@ impl Scene {
     fn start(&mut self, at: usize, now: Nanos) -> Vec<UsageReport> {
         assert!(self.urrs[at].report_start);
         let UrrEntry { slot, generation, .. } = self.urrs[at];
-        let outcome = self.store.handle_traffic_started(now, self.up_seid, slot, generation, now);
+        let started = TrafficStart { slot, generation, at: now, pdr: PdrId(1) };
+        let outcome = self.store.handle_traffic_started(now, self.up_seid, started);
         self.outcome(outcome)
     }
 
@@ -278,7 +279,7 @@ fn time_threshold_counts_from_the_first_packet_and_stops_with_inactivity() {
         scene.count(0, S(second), 1, 0);
         let reports = scene.run_until(S(second));
         assert_eq!(reports.is_empty(), second != 222, "at {second}");
-        if let [(_, report)] = reports[..] {
+        if let [(_, report)] = &reports[..] {
             assert_eq!(report.duration_s, Some(30));
             assert_eq!(report.triggers, UsageTriggers::TIME_THRESHOLD);
         }
@@ -347,10 +348,10 @@ fn monitoring_time_splits_the_next_report_and_changes_the_threshold() {
     assert_eq!(scene.urrs[0].report.total_bytes, 1100);
     scene.count(0, S(70), 0, 101);
     let reports = scene.limit(0, S(70));
-    let [before, after] = reports[..] else { panic!("{reports:?}") };
-    assert_eq!((before.part, bytes(&before)), (Some(UsagePart::Before), (1000, 0)));
+    let [before, after] = &reports[..] else { panic!("{reports:?}") };
+    assert_eq!((before.part, bytes(before)), (Some(UsagePart::Before), (1000, 0)));
     assert_eq!((before.end, before.triggers), (S(50), UsageTriggers::MONITORING_TIME));
-    assert_eq!((after.part, bytes(&after)), (Some(UsagePart::After), (0, 101)));
+    assert_eq!((after.part, bytes(after)), (Some(UsagePart::After), (0, 101)));
     assert_eq!((after.start, after.triggers), (S(50), UsageTriggers::VOLUME_THRESHOLD));
     assert_eq!((before.sequence, after.sequence), (0, 1));
 }
@@ -384,6 +385,47 @@ fn start_and_stop_of_traffic_are_reported_in_turn() {
         assert_eq!(reports[0].1.triggers, UsageTriggers::STOP_OF_TRAFFIC);
         assert_eq!(bytes(&reports[0].1), (8, 0));
     }
+}
+
+/// The one of the PDR that the first packet matched.
+#[test]
+fn start_and_stop_of_traffic_name_the_application() {
+    let triggers = UsageTriggers::START_OF_TRAFFIC | UsageTriggers::STOP_OF_TRAFFIC;
+    let settings = UrrSettings { inactivity_detection_time: Some(S(5)), ..UrrSettings::default() };
+    let urrs = vec![volume_urr(1, triggers, settings)];
+    let application = |edit: fn(&mut Change)| {
+        let mut scene = Scene::with(urrs.clone(), |_| {});
+        scene.store = store(4);
+        scene.store.set_usage_source(Arc::clone(&scene.counters) as Arc<dyn UsageSource>);
+        let applications = ["video", "voice"].map(|id| PfdApplication {
+            id: id.into(),
+            flow_descriptions: vec!["permit out ip from any to assigned".into()],
+        });
+        let provision = PfdProvision { applications: applications.into() };
+        scene.store.provision_pfds(OWNER, provision).unwrap();
+        let mut change = session(1);
+        for pdr in &mut change.create_pdrs {
+            pdr.urrs = vec![UrrId(1)];
+        }
+        change.create_urrs = urrs.clone();
+        edit(&mut change);
+        let established = scene.store.establish(OWNER, CP, change).unwrap();
+        scene.up_seid = established.up_seid;
+        scene.observe(&established.delta);
+        scene.store.reclaim(established.index);
+        scene.count(0, S(10), 8, 0);
+        let start = scene.start(0, S(10)).remove(0).application;
+        let stop = scene.run_until(S(60)).remove(0).1.application;
+        assert_eq!(start, stop);
+        start
+    };
+    let both = application(|change| {
+        change.create_pdrs[0].pdi.application = Some("voice".into());
+        change.create_pdrs[1].pdi.application = Some("video".into());
+    });
+    assert_eq!(both.as_deref(), Some("voice"), "PDR 1 matched");
+    let other = application(|change| change.create_pdrs[1].pdi.application = Some("video".into()));
+    assert_eq!(other, None, "PDR 1 detects none");
 }
 
 #[test]

@@ -14,10 +14,10 @@ use adit_pfcp::grouped::{
     RemoveFar, RemovePdr, SessionChangeInfo, UpdateFar, UpdateForwardingParameters, UpdatePdr,
 };
 use adit_pfcp::ie::{
-    self, AlternativeSmfIpAddress, ApplicationId, ApplyAction, CpFunctionFeatures,
-    DestinationInterface, FSeid, FTeid, GateStatus, Nullable, OuterHeaderCreation,
-    OuterHeaderRemovalDescription, PfcpSrRspFlags, PfdContents, RecoveryTimeStamp, SdfFilter,
-    SourceInterface, UeIpAddress,
+    self, ActivatePredefinedRules, AlternativeSmfIpAddress, ApplicationId, ApplyAction,
+    CpFunctionFeatures, DeactivatePredefinedRules, DestinationInterface, FSeid, FTeid, GateStatus,
+    Nullable, OuterHeaderCreation, OuterHeaderRemovalDescription, PfcpSrRspFlags, PfdContents,
+    RecoveryTimeStamp, SourceInterface, UeIpAddress,
 };
 use adit_pfcp::message::{
     AssociationReleaseRequest, AssociationSetupRequest, AssociationUpdateRequest, HeartbeatRequest,
@@ -26,8 +26,11 @@ use adit_pfcp::message::{
     SessionSetDeletionRequest, SessionSetModificationRequest,
 };
 use adit_pfcp::{Cause, Datagram, Message, MessageBody, MessageType, Repeated, encode};
-use adit_rules::{DataDelivery, DeltaId, WorkerEvent};
-use adit_session::{LocalAddresses, Provisioning, StoreConfig};
+use adit_rules::{DataDelivery, DeltaId, SdfFilter, WorkerEvent};
+use adit_session::{
+    Application, LocalAddresses, PredefinedAction, PredefinedDetection, PredefinedRule,
+    Provisioning, StoreConfig,
+};
 use adit_types::limits::{PENDING_PER_PEER_MAX, RESPONSE_CACHE_PER_PEER_MAX};
 use adit_types::{FarId, Nanos, PdrId, Precedence, QerId, Qfi, Seid, Teid};
 
@@ -56,9 +59,26 @@ fn config() -> NodeConfig {
         store: StoreConfig {
             sessions_max: SESSIONS_MAX,
             n3_addresses: LocalAddresses { v4: Some(Ipv4Addr::new(198, 51, 100, 1)), v6: None },
-            provisioning: Provisioning::default(),
+            provisioning: provisioning(),
             seed: 7,
         },
+    }
+}
+
+/// A predefined rule of a group, by an application that PFDs may replace.
+fn provisioning() -> Provisioning {
+    let rule = PredefinedRule {
+        name: "rule".into(),
+        group: Some("group".into()),
+        precedence: None,
+        detection: PredefinedDetection::Application("known".into()),
+        action: PredefinedAction::Drop,
+        qfi: None,
+    };
+    Provisioning {
+        applications: vec![Application { id: "known".into(), filters: vec![SdfFilter::ANY] }],
+        predefined_rules: vec![rule],
+        ..Provisioning::default()
     }
 }
 
@@ -76,12 +96,13 @@ fn node_id(peer: usize) -> ie::NodeId<'static> {
 }
 
 /// A session of two PDRs with a TEID of our choice, numbered so that UEs differ; odd ones have an
-/// SDF filter.
+/// SDF filter, and every other even one an application that PFDs describe.
 fn establishment(peer: usize, number: u8) -> Vec<u8> {
     let ue = UeIpAddress { v4: Some(Ipv4Addr::new(10, 45, 0, number)), ..<_>::default() };
     let (ue_up, ue_down) = ([ue], [UeIpAddress { destination: true, ..ue }]);
     let text = b"permit out 17 from 203.0.113.0/24 53 to assigned";
-    let filters = [SdfFilter { flow_description: Some(text), ..<_>::default() }];
+    let filters = [ie::SdfFilter { flow_description: Some(text), ..<_>::default() }];
+    let rules = [ActivatePredefinedRules(b"group")];
     let qers = [QerId(1)];
     let mut up = CreatePdr::new(PdrId(1), Precedence(100), Pdi::new(SourceInterface::Access));
     up.pdi.local_f_teid = Some(FTeid::Choose { v4: true, v6: false, choose_id: Some(1) });
@@ -91,8 +112,10 @@ fn establishment(peer: usize, number: u8) -> Vec<u8> {
     up.qer_ids = Repeated::from(&qers);
     let mut down = CreatePdr::new(PdrId(2), Precedence(100), Pdi::new(SourceInterface::Core));
     down.pdi.ue_ip_addresses = Repeated::from(&ue_down);
-    if number % 2 == 1 {
-        down.pdi.sdf_filters = Repeated::from(&filters);
+    match number % 4 {
+        1 | 3 => down.pdi.sdf_filters = Repeated::from(&filters),
+        2 => down.pdi.application_id = Some(ApplicationId(b"app")),
+        _ => down.activate_predefined_rules = Repeated::from(&rules),
     }
     down.far_id = Some(FarId(2));
     let mut far_up = CreateFar::new(FarId(1), ApplyAction::FORW);
@@ -127,6 +150,13 @@ fn modifications() -> Vec<Vec<u8>> {
         }),
         ..UpdateFar::new(FarId(2))
     }];
+    let (on, off) = ([ActivatePredefinedRules(b"rule")], [DeactivatePredefinedRules(b"rule")]);
+    let activated =
+        [UpdatePdr { activate_predefined_rules: Repeated::from(&on), ..UpdatePdr::new(PdrId(2)) }];
+    let deactivated = [UpdatePdr {
+        deactivate_predefined_rules: Repeated::from(&off),
+        ..UpdatePdr::new(PdrId(2))
+    }];
     let precedence = [UpdatePdr { precedence: Some(Precedence(7)), ..UpdatePdr::new(PdrId(2)) }];
     let (gone_pdr, gone_far) = ([RemovePdr::new(PdrId(2))], [RemoveFar::new(FarId(2))]);
     let mut extra = CreatePdr::new(PdrId(3), Precedence(9), Pdi::new(SourceInterface::Access));
@@ -138,6 +168,8 @@ fn modifications() -> Vec<Vec<u8>> {
     vec![
         octets(&SessionModificationRequest { update_fars: Repeated::from(&moved), ..empty }),
         octets(&SessionModificationRequest { update_pdrs: Repeated::from(&precedence), ..empty }),
+        octets(&SessionModificationRequest { update_pdrs: Repeated::from(&activated), ..empty }),
+        octets(&SessionModificationRequest { update_pdrs: Repeated::from(&deactivated), ..empty }),
         octets(&SessionModificationRequest {
             remove_pdrs: Repeated::from(&gone_pdr),
             remove_fars: Repeated::from(&gone_far),
@@ -161,9 +193,12 @@ fn node_messages(peer: usize) -> Vec<Vec<u8>> {
         ..<_>::default()
     }];
     let contexts = [PfdContext::new(Repeated::from(&contents))];
-    let applications = [ApplicationIdsPfds {
+    let withdrawn = ApplicationIdsPfds::new(ApplicationId(b"app"));
+    let applications =
+        [ApplicationIdsPfds { pfd_contexts: Repeated::from(&contexts), ..withdrawn }];
+    let known = [ApplicationIdsPfds {
         pfd_contexts: Repeated::from(&contexts),
-        ..ApplicationIdsPfds::new(ApplicationId(b"app"))
+        ..ApplicationIdsPfds::new(ApplicationId(b"known"))
     }];
     let change = [SessionChangeInfo::new(AlternativeSmfIpAddress {
         v4: Some(Ipv4Addr::new(192, 0, 2, 11)),
@@ -183,6 +218,14 @@ fn node_messages(peer: usize) -> Vec<Vec<u8>> {
         octets(&HeartbeatRequest::new(started)),
         octets(&PfdManagementRequest {
             application_ids_pfds: Repeated::from(&applications),
+            ..PfdManagementRequest::new()
+        }),
+        octets(&PfdManagementRequest {
+            application_ids_pfds: Repeated::from(&known),
+            ..PfdManagementRequest::new()
+        }),
+        octets(&PfdManagementRequest {
+            application_ids_pfds: Repeated::from(&[withdrawn]),
             ..PfdManagementRequest::new()
         }),
         octets(&PfdManagementRequest::new()),
@@ -266,6 +309,7 @@ pub fn run(data: &[u8]) {
     }
     run.fall_silent();
     assert!(run.node.store().is_empty(), "sessions outlive their CP functions");
+    assert_eq!(run.node.store().provided_applications().count(), 0, "PFDs outlive them");
     assert_eq!(run.node.pending_len(), 0);
     assert_eq!(run.node.store().reserved(), empty, "identifiers leak");
 }

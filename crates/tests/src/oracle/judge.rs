@@ -12,6 +12,7 @@ use adit_types::{IpPrefix, Seid, UrrId};
 
 use super::frame::{Outer, checksum, link, mark, next_hop_packet, redirect, tunnel, udp_sum};
 use super::packet::{BadIp, Container, Gtpu, Ip, gtpu, ip, is_forwardable, u16_at};
+use super::predefined::{self, Rule};
 use super::records::Session;
 use super::{Interface, Oracle, POLICIES, in_prefix, sdf};
 
@@ -384,16 +385,21 @@ impl Oracle {
         if !from_ue && arrival.tunnel.is_some() && !is_ue(session, ip.dst) {
             return Err(DropReason::UeUnknown);
         }
-        let mut candidates: Vec<&PdrSpec> =
-            session.pdrs.iter().filter(|pdr| self.matches(session, pdr, arrival)).collect();
-        candidates.sort_by_key(|pdr| (pdr.precedence, pdr.id));
-        let pdr = *candidates.first().ok_or(DropReason::PdrUnmatched)?;
+        let readings = session.pdrs.iter().flat_map(predefined::readings);
+        let mut candidates: Vec<(PdrSpec, Option<&Rule>)> =
+            readings.filter(|(pdr, _)| self.matches(session, pdr, arrival)).collect();
+        candidates.sort_by_key(|(pdr, _)| (pdr.precedence, pdr.id));
+        let (pdr, rule) = candidates.first().ok_or(DropReason::PdrUnmatched)?;
         let arrival = &unwrap(arrival, pdr.outer_header_removal)?;
         let ip = &arrival.ip;
-        let far = session.fars.iter().find(|far| Some(far.id) == pdr.far).unwrap();
+        let (brought_far, brought_qer) =
+            (rule.and_then(|rule| rule.far()), rule.and_then(|rule| rule.qer()));
+        let own = || session.fars.iter().find(|far| Some(far.id) == pdr.far).unwrap();
+        let far = brought_far.as_ref().unwrap_or_else(own);
         let mut qers: Vec<&Qer> =
             session.qers.iter().filter(|qer| pdr.qers.contains(&qer.id)).collect();
         qers.sort_by_key(|qer| qer.id);
+        qers.splice(0..0, &brought_qer);
         let gate = |qer: &&Qer| if from_ue { qer.gates.uplink } else { qer.gates.downlink };
         let octets = ip.len as u64;
         let urrs: Vec<&Urr> = session.urrs.iter().filter(|u| pdr.urrs.contains(&u.id)).collect();

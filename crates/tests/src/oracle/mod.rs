@@ -9,6 +9,7 @@
 mod frame;
 mod judge;
 mod packet;
+pub mod predefined;
 mod records;
 mod sdf;
 

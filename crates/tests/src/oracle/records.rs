@@ -225,6 +225,8 @@ fn update_pdr(pdr: &mut PdrSpec, update: &PdrUpdate) {
     pdr.far = update.far.or(pdr.far);
     pdr.urrs = update.urrs.unwrap_or_else(|| pdr.urrs.clone());
     pdr.qers = update.qers.unwrap_or_else(|| pdr.qers.clone());
+    pdr.predefined.retain(|name| !update.deactivate.contains(name));
+    pdr.predefined.extend(update.activate);
 }
 
 fn update_far(far: &mut Far, update: &FarUpdate) {

@@ -1,0 +1,156 @@
+//! PFD management: CP functions describe applications by packet flow descriptions.
+//!
+//! Of PFD contents the flow descriptions act. URLs, domain names and custom contents would need
+//! more than the headers of one packet; a request with such PFDs is refused, because detection
+//! without them would miss packets that the CP function counts on.
+//! Spec: TS 29.244 §6.2.5, §7.4.3, §8.2.39.
+
+use adit_pfcp::grouped::ApplicationIdsPfds;
+use adit_pfcp::ie::{OffendingIe, PfdContents};
+use adit_pfcp::message::{PfdManagementRequest, PfdManagementResponse};
+use adit_pfcp::{Cause, IeType, MessageBody};
+use adit_rules::{DeltaId, RuleDelta};
+use adit_session::{OwnerId, PfdApplication, PfdProvision, PfdRefusal};
+use adit_types::limits::PENDING_MAX;
+
+use crate::association::NodeId;
+use crate::node::{Node, Request};
+use crate::refusal::Rejected;
+
+impl Node {
+    /// Provisions or removes PFDs; the response follows when the rules of all sessions that the
+    /// change concerns run.
+    pub(crate) fn handle_pfd_management(&mut self, request: &Request<'_>) {
+        match self.manage_pfds(request) {
+            Ok(deltas) => {
+                self.counters.scalars.pfd_requests_accepted += 1;
+                let last = self.publish_all(deltas);
+                self.respond_to_pfd_management(request, Cause::RequestAccepted, None, last);
+            }
+            Err(Rejected { cause, offending_ie, .. }) => {
+                self.count_refused(cause);
+                self.respond_to_pfd_management(request, cause, offending_ie, None);
+            }
+        }
+    }
+
+    /// # Errors
+    /// Cause 72 without an association, Cause 75 beyond a limit, else what is wrong with the PFDs.
+    fn manage_pfds(&mut self, request: &Request<'_>) -> Result<Vec<RuleDelta>, Rejected> {
+        let unknown = Rejected::new(Cause::NoEstablishedAssociation);
+        let association = self.association_for(request.peer()).ok_or(unknown)?;
+        let (owner, node_id) = (association.owner, association.node_id.clone());
+        // One request changes many sessions: the next one waits until the workers keep up.
+        if self.pending.len() > PENDING_MAX {
+            self.counters.scalars.refused_pending_full += 1;
+            return Err(Rejected::new(Cause::NoResourcesAvailable));
+        }
+        let message = PfdManagementRequest::decode_body(request.body)?;
+        if message.node_id.is_some_and(|given| NodeId::from_ie(&given) != node_id) {
+            return Err(unknown);
+        }
+        let applications = message.application_ids_pfds.iter().map(|group| application(&group));
+        let applications = applications.collect::<Result<_, _>>()?;
+        Ok(self.store.provision_pfds(owner, PfdProvision { applications })?)
+    }
+
+    pub(super) fn respond_to_pfd_management(
+        &mut self,
+        request: &Request<'_>,
+        cause: Cause,
+        offending_ie: Option<IeType>,
+        after: Option<DeltaId>,
+    ) {
+        let mut body = PfdManagementResponse::new(cause);
+        body.offending_ie = offending_ie.map(OffendingIe::from);
+        self.respond(request, None, &body, after);
+    }
+
+    /// Forgets the PFDs of an association that ended. Returns the last change to be published.
+    pub(crate) fn withdraw_pfds_of(&mut self, owner: OwnerId) -> Option<DeltaId> {
+        let deltas = self.store.withdraw_pfds(owner);
+        self.publish_all(deltas)
+    }
+
+    /// Gives the PFDs of an association to another one of its SMF set.
+    pub(crate) fn hand_over_pfds(&mut self, from: OwnerId, to: OwnerId) {
+        let deltas = self.store.hand_over_pfds(from, to);
+        self.publish_all(deltas);
+    }
+
+    fn publish_all(&mut self, deltas: Vec<RuleDelta>) -> Option<DeltaId> {
+        let mut last = None;
+        for delta in deltas {
+            last = Some(self.publish(delta));
+        }
+        last
+    }
+}
+
+fn application(group: &ApplicationIdsPfds<'_>) -> Result<PfdApplication, Rejected> {
+    let id = core::str::from_utf8(group.application_id.0).ok().filter(|id| !id.is_empty());
+    let incorrect = Rejected::with_ie(Cause::MandatoryIeIncorrect, IeType::APPLICATION_ID);
+    let mut flow_descriptions = Vec::new();
+    for context in group.pfd_contexts {
+        for contents in context.pfd_contents {
+            add_flow_descriptions(&contents, &mut flow_descriptions)?;
+        }
+    }
+    Ok(PfdApplication { id: id.ok_or(incorrect)?.into(), flow_descriptions })
+}
+
+/// The flow description of PFD contents, and the additional ones.
+fn add_flow_descriptions(
+    contents: &PfdContents<'_>,
+    texts: &mut Vec<Box<str>>,
+) -> Result<(), Rejected> {
+    let others = [
+        contents.url,
+        contents.domain_name,
+        contents.custom,
+        contents.domain_name_protocol,
+        contents.additional_urls,
+        contents.additional_domain_names,
+    ];
+    if others.iter().any(Option::is_some) {
+        return Err(Rejected::unsupported(IeType::PFD_CONTENTS));
+    }
+    let incorrect = Rejected::with_ie(Cause::MandatoryIeIncorrect, IeType::PFD_CONTENTS);
+    let mut add = |octets| -> Result<(), Rejected> {
+        let text = core::str::from_utf8(octets).map_err(|_| incorrect)?;
+        texts.push(text.into());
+        Ok(())
+    };
+    if let Some(octets) = contents.flow_description {
+        add(octets)?;
+    }
+    let mut rest = contents.additional_flow_descriptions.unwrap_or_default();
+    while let Some((len, behind)) = rest.split_first_chunk() {
+        let len = usize::from(u16::from_be_bytes(*len));
+        let (text, behind) = behind.split_at_checked(len).ok_or(incorrect)?;
+        add(text)?;
+        rest = behind;
+    }
+    let is_empty = contents.flow_description.is_none()
+        && contents.additional_flow_descriptions.is_none_or(<[u8]>::is_empty);
+    match rest.is_empty() && !is_empty {
+        true => Ok(()),
+        false => Err(incorrect),
+    }
+}
+
+impl From<PfdRefusal> for Rejected {
+    fn from(refusal: PfdRefusal) -> Self {
+        match refusal {
+            PfdRefusal::FlowDescription { .. } => {
+                Self::with_ie(Cause::MandatoryIeIncorrect, IeType::PFD_CONTENTS)
+            }
+            PfdRefusal::DuplicateApplication => {
+                Self::with_ie(Cause::MandatoryIeIncorrect, IeType::APPLICATION_ID)
+            }
+            PfdRefusal::TooManyFlowDescriptions
+            | PfdRefusal::TooManyApplications
+            | PfdRefusal::TooManyBytes => Self::new(Cause::NoResourcesAvailable),
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Packet Flow Descriptions: what control planes tell about applications.
+//!
+//! The PFDs of an application hold for the sessions of the whole node. Every control plane adds and
+//! removes its own; of several that describe one application the latest word is in effect, and what
+//! another one said comes back when that is withdrawn. PFDs take precedence over a configured
+//! application of the same identifier. Spec: TS 29.244 §6.2.5, §7.4.3.1.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use adit_rules::{RuleDelta, SdfFilter};
+use adit_types::limits::{
+    FLOW_DESCRIPTIONS_PER_APPLICATION_MAX, PFD_APPLICATIONS_MAX, PFD_BYTES_MAX,
+};
+
+use crate::provisioning::{Known, PredefinedRule};
+use crate::record::{Pdr, Records};
+use crate::sdf_text::{self, SdfTextError};
+use crate::session::{OwnerId, Session};
+use crate::store::{Retired, SessionStore};
+use crate::update::compile;
+
+/// What a control plane says about applications. Without any application all that it said before
+/// is withdrawn.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PfdProvision {
+    /// The applications; identifiers differ.
+    pub applications: Vec<PfdApplication>,
+}
+
+/// The PFDs of one application.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PfdApplication {
+    /// Application ID.
+    pub id: Box<str>,
+    /// Flow descriptions (IPFilterRule), one of which must match; they replace those of before.
+    /// Without any the application is withdrawn.
+    pub flow_descriptions: Vec<Box<str>>,
+}
+
+/// Why PFDs were refused. Nothing has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PfdRefusal {
+    /// A flow description cannot be understood or used.
+    FlowDescription {
+        /// What is wrong with it.
+        error: SdfTextError,
+    },
+    /// An application is named twice.
+    DuplicateApplication,
+    /// An application has more than `limits::FLOW_DESCRIPTIONS_PER_APPLICATION_MAX`.
+    TooManyFlowDescriptions,
+    /// There would be more than `limits::PFD_APPLICATIONS_MAX` applications.
+    TooManyApplications,
+    /// There would be more than `limits::PFD_BYTES_MAX` octets.
+    TooManyBytes,
+}
+
+/// An application that a control plane described, for display.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProvidedApplication<'a> {
+    /// Application ID.
+    pub id: &'a str,
+    /// Who described it.
+    pub owner: OwnerId,
+    /// How many flow descriptions it has.
+    pub flow_descriptions: usize,
+    /// These are the PFDs that packets are compared with.
+    pub in_effect: bool,
+}
+
+/// All PFDs.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Pfds {
+    /// The latest last; never empty, and each owner once.
+    applications: BTreeMap<Arc<str>, Vec<Provided>>,
+}
+
+/// The PFDs of one application by one control plane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Provided {
+    owner: OwnerId,
+    /// Never empty.
+    filters: Arc<[SdfFilter]>,
+    /// Octets of the identifier and the flow descriptions.
+    bytes: usize,
+}
+
+impl Pfds {
+    /// The filters of an application, if a control plane described it.
+    pub fn filters(&self, id: &str) -> Option<&[SdfFilter]> {
+        self.applications.get(id)?.last().map(|provided| &*provided.filters)
+    }
+
+    /// These PFDs after `owner` said more.
+    fn provided(&self, owner: OwnerId, provision: PfdProvision) -> Result<Self, PfdRefusal> {
+        if provision.applications.is_empty() {
+            return Ok(self.without(owner));
+        }
+        let mut after = self.clone();
+        let mut named = BTreeSet::new();
+        for application in provision.applications {
+            let id: Arc<str> = application.id.into();
+            if !named.insert(Arc::clone(&id)) {
+                return Err(PfdRefusal::DuplicateApplication);
+            }
+            after.withdraw(&id, owner);
+            if !application.flow_descriptions.is_empty() {
+                let provided = provided(owner, &id, &application.flow_descriptions)?;
+                after.applications.entry(id).or_default().push(provided);
+            }
+        }
+        let all = || after.applications.values().flatten();
+        if all().count() > PFD_APPLICATIONS_MAX {
+            return Err(PfdRefusal::TooManyApplications);
+        }
+        match all().map(|provided| provided.bytes).sum::<usize>() > PFD_BYTES_MAX {
+            true => Err(PfdRefusal::TooManyBytes),
+            false => Ok(after),
+        }
+    }
+
+    fn withdraw(&mut self, id: &str, owner: OwnerId) {
+        if let Some(all) = self.applications.get_mut(id) {
+            all.retain(|provided| provided.owner != owner);
+            if all.is_empty() {
+                self.applications.remove(id);
+            }
+        }
+    }
+
+    /// These PFDs without those of `owner`.
+    fn without(&self, owner: OwnerId) -> Self {
+        let mut after = self.clone();
+        after.applications.retain(|_, all| {
+            all.retain(|provided| provided.owner != owner);
+            !all.is_empty()
+        });
+        after
+    }
+
+    /// These PFDs with those of `from` as those of `to`, unless `to` described the application.
+    fn handed_over(&self, from: OwnerId, to: OwnerId) -> Self {
+        let mut after = self.clone();
+        for all in after.applications.values_mut() {
+            if all.iter().any(|provided| provided.owner == to) {
+                all.retain(|provided| provided.owner != from);
+            }
+            for provided in all.iter_mut().filter(|provided| provided.owner == from) {
+                provided.owner = to;
+            }
+        }
+        after
+    }
+
+    /// The applications that mean something else in `after`.
+    fn changed(&self, after: &Self) -> BTreeSet<Arc<str>> {
+        let ids = self.applications.keys().chain(after.applications.keys());
+        ids.filter(|id| self.filters(id) != after.filters(id)).cloned().collect()
+    }
+}
+
+fn provided(owner: OwnerId, id: &str, texts: &[Box<str>]) -> Result<Provided, PfdRefusal> {
+    if texts.len() > FLOW_DESCRIPTIONS_PER_APPLICATION_MAX {
+        return Err(PfdRefusal::TooManyFlowDescriptions);
+    }
+    let filters: Result<Arc<[SdfFilter]>, SdfTextError> =
+        texts.iter().map(|text| sdf_text::parse_pfd(text)).collect();
+    let filters = filters.map_err(|error| PfdRefusal::FlowDescription { error })?;
+    let bytes = id.len() + texts.iter().map(|text| text.len()).sum::<usize>();
+    Ok(Provided { owner, filters, bytes })
+}
+
+impl SessionStore {
+    /// Takes what `owner` says about applications: wholly or not at all. Returns the new rules of
+    /// all sessions that it concerns, by ascending index; each is owed one
+    /// [`SessionStore::reclaim`].
+    ///
+    /// # Errors
+    /// A [`PfdRefusal`]; nothing has changed then.
+    pub fn provision_pfds(
+        &mut self,
+        owner: OwnerId,
+        provision: PfdProvision,
+    ) -> Result<Vec<RuleDelta>, PfdRefusal> {
+        let after = self.pfds.provided(owner, provision)?;
+        Ok(self.replace_pfds(after))
+    }
+
+    /// Forgets all that `owner` said about applications. Returns as
+    /// [`SessionStore::provision_pfds`] does.
+    pub fn withdraw_pfds(&mut self, owner: OwnerId) -> Vec<RuleDelta> {
+        self.replace_pfds(self.pfds.without(owner))
+    }
+
+    /// Counts what `from` said about applications as said by `to`. Returns as
+    /// [`SessionStore::provision_pfds`] does.
+    pub fn hand_over_pfds(&mut self, from: OwnerId, to: OwnerId) -> Vec<RuleDelta> {
+        self.replace_pfds(self.pfds.handed_over(from, to))
+    }
+
+    /// What control planes said about applications, by ascending identifier.
+    pub fn provided_applications(&self) -> impl Iterator<Item = ProvidedApplication<'_>> {
+        self.pfds.applications.iter().flat_map(|(id, all)| {
+            let latest = all.last().map(|provided| provided.owner);
+            all.iter().map(move |provided| ProvidedApplication {
+                id,
+                owner: provided.owner,
+                flow_descriptions: provided.filters.len(),
+                in_effect: Some(provided.owner) == latest,
+            })
+        })
+    }
+
+    /// Everything is computed before the first write.
+    fn replace_pfds(&mut self, after: Pfds) -> Vec<RuleDelta> {
+        let changed = self.pfds.changed(&after);
+        let known = Known { configured: &self.provisioning, pfds: &after };
+        let recompiled = |session: &Session| {
+            let (identity, records) = ((session.up_seid, session.buffer_epoch), &session.records);
+            let rules = compile(known, identity, records, &session.usage);
+            RuleDelta { session: session.index, keys: Vec::new(), rules: Some(Box::new(rules)) }
+        };
+        let concerned = |session: &&Session| names_any(known, &session.records, &changed);
+        let deltas: Vec<RuleDelta> = match changed.is_empty() {
+            true => Vec::new(),
+            false => self.sessions().filter(concerned).map(recompiled).collect(),
+        };
+        self.pfds = after;
+        for delta in &deltas {
+            self.retired.entry(delta.session).or_default().push_back(Retired::default());
+        }
+        deltas
+    }
+}
+
+/// True when a rule names one of the applications.
+fn names_any(known: Known<'_>, records: &Records, applications: &BTreeSet<Arc<str>>) -> bool {
+    let by_rules = |pdr: &Pdr| {
+        let rules = known.predefined(&pdr.predefined);
+        let mut named = rules.filter_map(PredefinedRule::application);
+        named.any(|id| applications.contains(id))
+    };
+    let names = |id: &str| applications.contains(id);
+    records
+        .pdrs
+        .iter()
+        .any(|pdr| pdr.pdi.application.as_deref().is_some_and(names) || by_rules(pdr))
+}

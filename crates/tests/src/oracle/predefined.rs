@@ -1,0 +1,77 @@
+//! Predefined rules: what they make of the PDRs that activate them.
+//!
+//! Every world has the same ones, here as text. Spec: TS 29.244 §7.5.2.2, §8.2.72.
+
+use adit_rules::ApplyAction;
+use adit_session::{Far, PdrSpec, Qer, SdfSpec};
+use adit_types::{FarId, Precedence, QerId, Qfi};
+
+/// A predefined rule.
+#[derive(Debug, Clone, Copy)]
+pub struct Rule {
+    /// Its name.
+    pub name: &'static str,
+    /// Its group's.
+    pub group: Option<&'static str>,
+    /// Its own precedence.
+    pub precedence: Option<u32>,
+    /// One flow description.
+    pub text: &'static str,
+    /// It drops; else it forwards as its PDR does.
+    pub drops: bool,
+    /// QoS flow that it marks with.
+    pub qfi: Option<u8>,
+}
+
+/// The rules of every world.
+pub const RULES: [Rule; 4] = [
+    rule("dns", "permit out 17 from any 53 to assigned"),
+    Rule {
+        group: Some("group"),
+        drops: true,
+        precedence: Some(1),
+        ..rule("blocked", "permit out 17 from 8.8.8.0/24 to assigned")
+    },
+    Rule {
+        group: Some("group"),
+        qfi: Some(3),
+        ..rule("any", "permit out ip from any to assigned")
+    },
+    Rule { precedence: Some(4), qfi: Some(7), ..rule("tcp", "permit out 6 from any to any") },
+];
+
+const fn rule(name: &'static str, text: &'static str) -> Rule {
+    Rule { name, group: None, precedence: None, text, drops: false, qfi: None }
+}
+
+/// What a PDR stands for: itself, or one PDR for each of its active rules.
+pub(super) fn readings(pdr: &PdrSpec) -> Vec<(PdrSpec, Option<&'static Rule>)> {
+    if pdr.predefined.is_empty() {
+        return vec![(pdr.clone(), None)];
+    }
+    let is_active = |rule: &&Rule| {
+        let mut names = pdr.predefined.iter().map(|name| &**name);
+        names.any(|name| name == rule.name || Some(name) == rule.group)
+    };
+    let reading = |rule: &'static Rule| {
+        let mut pdr = pdr.clone();
+        pdr.precedence = rule.precedence.map_or(pdr.precedence, Precedence);
+        let flow_description = Some(rule.text.into());
+        pdr.pdi.sdf = vec![SdfSpec { flow_description, ..SdfSpec::default() }];
+        (pdr, Some(rule))
+    };
+    RULES.iter().filter(is_active).map(reading).collect()
+}
+
+impl Rule {
+    /// The FAR that it brings along.
+    pub(super) fn far(&self) -> Option<Far> {
+        let (id, action) = (FarId(u32::MAX), ApplyAction::DROP);
+        self.drops.then_some(Far { id, action, bar: None, forwarding: None })
+    }
+
+    /// The QER that it brings along.
+    pub(super) fn qer(&self) -> Option<Qer> {
+        Some(Qer { id: QerId(u32::MAX), qfi: Qfi::new(self.qfi?), ..Qer::default() })
+    }
+}
