@@ -32,6 +32,8 @@ pub(crate) fn up_function_features(config: &NodeConfig) -> UpFunctionFeatures {
         | UpFunctionFeatures::VTIME
         | UpFunctionFeatures::QUOAC
         | UpFunctionFeatures::EPFAR
+        | UpFunctionFeatures::QUASF
+        | UpFunctionFeatures::NORP
         | UpFunctionFeatures::GPQM;
     features.set(UpFunctionFeatures::TRST, !config.store.provisioning.policies.is_empty());
     // PFD management, with several flow descriptions in one PFD.

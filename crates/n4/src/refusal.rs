@@ -79,6 +79,8 @@ fn trigger_ie(trigger: UsageTriggers) -> IeType {
         (UsageTriggers::PERIODIC, IeType::MEASUREMENT_PERIOD),
         (UsageTriggers::VOLUME_THRESHOLD, IeType::VOLUME_THRESHOLD),
         (UsageTriggers::TIME_THRESHOLD, IeType::TIME_THRESHOLD),
+        (UsageTriggers::EVENT_THRESHOLD, IeType::EVENT_THRESHOLD),
+        (UsageTriggers::ENVELOPE_CLOSURE, IeType::TIME_QUOTA_MECHANISM),
         (UsageTriggers::QUOTA_HOLDING_TIME, IeType::QUOTA_HOLDING_TIME),
         (UsageTriggers::DROPPED_DL, IeType::DROPPED_DL_TRAFFIC_THRESHOLD),
         (UsageTriggers::LINKED, IeType::LINKED_URR_ID),
@@ -118,6 +120,12 @@ fn cause_and_ie(refusal: &Refusal) -> (Cause, Option<IeType>) {
         Refusal::UnknownLinkedUrr { .. } => (rule, Some(IeType::LINKED_URR_ID)),
         Refusal::UnknownQuotaFar { .. } => (rule, Some(IeType::FAR_ID)),
         Refusal::MeasuresNothing { .. } => (rule, Some(IeType::MEASUREMENT_METHOD)),
+        Refusal::TooManyMonitoringTimes { .. } => {
+            (Cause::NoResourcesAvailable, Some(IeType::ADDITIONAL_MONITORING_TIME))
+        }
+        Refusal::TimeIntervalZero { .. } => {
+            (Cause::MandatoryIeIncorrect, Some(IeType::TIME_QUOTA_MECHANISM))
+        }
         Refusal::TriggerIncomplete { trigger, .. } => (missing, Some(trigger_ie(*trigger))),
         Refusal::UnsupportedInterface { rule: RuleId::Far(_) } => {
             (rule, Some(IeType::DESTINATION_INTERFACE))
@@ -144,7 +152,12 @@ fn cause_and_ie(refusal: &Refusal) -> (Cause, Option<IeType>) {
             (Cause::NoResourcesAvailable, Some(IeType::FRAMED_ROUTE))
         }
         Refusal::InterfaceTypeContradicts { .. } => (rule, Some(IeType::TGPP_INTERFACE_TYPE)),
-        Refusal::UnknownApplication { .. } => {
+        Refusal::AggregatedUrrUnusable { .. } => (rule, Some(IeType::AGGREGATED_URR_ID)),
+        Refusal::PoolMeasuresOthers { .. } => {
+            (Cause::ServiceNotSupported, Some(IeType::MEASUREMENT_METHOD))
+        }
+        Refusal::ExemptedFlowInvalid { .. } => (rule, Some(IeType::SDF_FILTER)),
+        Refusal::UnknownApplication { .. } | Refusal::UnknownExemptedApplication { .. } => {
             (Cause::UnknownApplicationId, Some(IeType::APPLICATION_ID))
         }
         Refusal::UnknownPredefinedRule { .. } => {

@@ -60,6 +60,8 @@ fn setup_is_accepted_with_node_id_time_stamp_and_true_features() {
         | UpFunctionFeatures::VTIME
         | UpFunctionFeatures::QUOAC
         | UpFunctionFeatures::EPFAR
+        | UpFunctionFeatures::QUASF
+        | UpFunctionFeatures::NORP
         | UpFunctionFeatures::GPQM;
     let features = features | UpFunctionFeatures::PFDM | UpFunctionFeatures::PFDE;
     assert_eq!(body.up_function_features, Some(features));

@@ -10,12 +10,16 @@
 mod smf;
 mod usage_scene;
 
-use adit_pfcp::grouped::{CreateUrr, QueryUrr, RemoveUrr, UpdateUrr};
+use adit_n4::Transmit;
+use adit_pfcp::grouped::{AdditionalMonitoringTime, CreateUrr, QueryUrr, RemoveUrr, UpdateUrr};
 use adit_pfcp::ie::{
-    FailedRuleId, MeasurementMethod, MeasurementPeriod, MonitoringTime, PfcpSmReqFlags, ReportType,
-    ReportingTriggers, UsageInformation, UsageReportTrigger, UserPlaneInactivityTimer, VolumeQuota,
+    EventQuota, EventThreshold, FailedRuleId, InactivityDetectionTime, MeasurementInformation,
+    MeasurementMethod, MeasurementPeriod, MonitoringTime, NumberOfReports, PfcpSmReqFlags,
+    ReportType, ReportingTriggers, TimeQuotaMechanism, UsageInformation, UsageReportTrigger,
+    UserPlaneInactivityTimer, VolumeQuota,
 };
 use adit_pfcp::{Cause, IeType, Message};
+use adit_rules::WorkerEvent;
 use adit_types::{Nanos, UrrId};
 
 use smf::*;
@@ -198,6 +202,91 @@ fn monitoring_time_of_day_splits_the_report() {
     assert_eq!(reports[0].end_time.unwrap().0, UPF_STARTED + 5);
 }
 
+/// Traffic of one packet begins.
+fn begin_traffic(scene: &mut Scene, at: Nanos) -> Vec<Transmit> {
+    let mut sent = scene.run_until(at);
+    scene.count(0, 100, 0);
+    let urr = &scene.rules.as_ref().unwrap().urrs[0];
+    let (session, slot, generation) = (scene.up_seid, urr.slot, urr.generation);
+    let event = WorkerEvent::TrafficStarted { session, slot, generation, at };
+    scene.bench.node.handle_event(at, event);
+    scene.publish();
+    sent.extend(scene.bench.sent());
+    let is_report = |t: &Transmit| raw(&t.bytes).header.message_type.0 == 56;
+    sent.into_iter().filter(is_report).collect()
+}
+
+/// Spec: TS 29.244 §8.2.112, §8.2.113, §8.2.114.
+#[test]
+fn events_are_reported_with_their_time_stamps_and_a_quota_stops_further_ones() {
+    let method = MeasurementMethod::EVENT;
+    let triggers = ReportingTriggers::EVETH | ReportingTriggers::EVEQU;
+    let mut urr = CreateUrr::new(UrrId(1), method, triggers);
+    urr.event_threshold = Some(EventThreshold(2));
+    urr.event_quota = Some(EventQuota(3));
+    urr.inactivity_detection_time = Some(InactivityDetectionTime(1));
+    let mut scene = Scene::new([urr]);
+    scene.bench.node.handle_timeout(Nanos(0));
+    assert_eq!(begin_traffic(&mut scene, Nanos::from_secs(2)), []);
+    let sent = begin_traffic(&mut scene, Nanos::from_secs(5));
+    let (_, reports) = report_request(&sent[0]);
+    assert_eq!(reports[0].usage_report_trigger, UsageReportTrigger::EVETH);
+    let stamps: Vec<u32> = reports[0].event_time_stamps.iter().map(|stamp| stamp.0).collect();
+    assert_eq!(stamps, [UPF_STARTED + 2, UPF_STARTED + 5]);
+    scene.acknowledge(&sent[0]);
+    let sent = begin_traffic(&mut scene, Nanos::from_secs(8));
+    let (_, reports) = report_request(&sent[0]);
+    assert_eq!(reports[0].usage_report_trigger, UsageReportTrigger::EVEQU);
+    scene.acknowledge(&sent[0]);
+    assert!(!scene.rules.as_ref().unwrap().urrs[0].stopped);
+    scene.run_until(Nanos::from_secs(9));
+    assert!(scene.rules.as_ref().unwrap().urrs[0].stopped);
+}
+
+/// Spec: TS 29.244 §7.5.2.4, §8.2.81, §8.2.133, tables 7.5.2.4-1 and 7.5.2.4-3.
+#[test]
+fn envelopes_monitoring_times_and_the_number_of_reports_come_through() {
+    let method = MeasurementMethod::DURAT | MeasurementMethod::VOLUM;
+    let mut urr = CreateUrr::new(UrrId(1), method, ReportingTriggers::ENVCL);
+    urr.time_quota_mechanism = Some(TimeQuotaMechanism { interval_type: 1, interval_secs: 10 });
+    urr.number_of_reports = Some(NumberOfReports(1));
+    urr.measurement_information = Some(MeasurementInformation::MNOP);
+    urr.monitoring_time = Some(MonitoringTime(UPF_STARTED + 6));
+    let further = AdditionalMonitoringTime::new(MonitoringTime(UPF_STARTED + 4));
+    urr.additional_monitoring_times = list([further]).into();
+    let mut scene = Scene::new([urr]);
+    scene.bench.node.handle_timeout(Nanos(0));
+    assert_eq!(begin_traffic(&mut scene, Nanos::from_secs(3)), []);
+    let sent = scene.run_until(Nanos::from_secs(13));
+    let sent: Vec<_> =
+        sent.into_iter().filter(|t| raw(&t.bytes).header.message_type.0 == 56).collect();
+    let (_, reports) = report_request(&sent[0]);
+    let parts: Vec<_> =
+        reports.iter().map(|r| (r.usage_information.unwrap(), volume(r).0)).collect();
+    let (before, after) = (UsageInformation::BEF, UsageInformation::AFT);
+    assert_eq!(parts, [(before, 100), (before | after, 0), (after, 0)]);
+    assert_eq!(reports[2].usage_report_trigger, UsageReportTrigger::ENVCL);
+    let durations = reports.iter().map(|r| r.duration_measurement.unwrap().0);
+    assert_eq!(durations.sum::<u32>(), 10);
+    scene.acknowledge(&sent[0]);
+    assert_eq!(begin_traffic(&mut scene, Nanos::from_secs(20)), []);
+    let later = scene.run_until(Nanos::from_secs(60));
+    assert!(later.iter().all(|t| raw(&t.bytes).header.message_type.0 != 56), "one report only");
+}
+
+/// Spec: TS 29.244 §8.2.19 (REEMR), §8.2.41 (EMRRE).
+#[test]
+fn end_marker_from_a_peer_is_reported() {
+    let mut scene = Scene::new([urr(1, ReportingTriggers::REEMR)]);
+    let session = scene.bench.node.store().session(scene.up_seid).unwrap().index();
+    scene.bench.node.handle_event(scene.bench.now, WorkerEvent::EndMarker { session });
+    let sent = scene.bench.sent();
+    let (report_type, reports) = report_request(&sent[0]);
+    assert_eq!(report_type, ReportType::USAR);
+    assert_eq!(reports[0].usage_report_trigger, UsageReportTrigger::EMRRE);
+    assert_eq!(reports[0].volume_measurement, None);
+}
+
 #[test]
 fn urr_that_we_cannot_act_on_is_refused_with_its_ie_and_rule() {
     let refusal = |urr: CreateUrr<'static>| {
@@ -210,13 +299,25 @@ fn urr_that_we_cannot_act_on_is_refused_with_its_ie_and_rule() {
     };
     let rule = Some(FailedRuleId::Urr(UrrId(1)));
     let unsupported = |ie| (Cause::ServiceNotSupported, Some(ie), rule);
-    let event = CreateUrr::new(UrrId(1), MeasurementMethod::EVENT, ReportingTriggers::empty());
-    assert_eq!(refusal(event), unsupported(IeType::MEASUREMENT_METHOD));
-    let envelope = urr(1, ReportingTriggers::ENVCL);
-    assert_eq!(refusal(envelope), unsupported(IeType::REPORTING_TRIGGERS));
-    let mut events = urr(1, ReportingTriggers::empty());
-    events.event_threshold = Some(adit_pfcp::ie::EventThreshold(3));
-    assert_eq!(refusal(events), unsupported(IeType::EVENT_THRESHOLD));
+    for trigger in [ReportingTriggers::MACAR, ReportingTriggers::IPMJL] {
+        assert_eq!(refusal(urr(1, trigger)), unsupported(IeType::REPORTING_TRIGGERS));
+    }
+    let mut pauses = urr(1, ReportingTriggers::empty());
+    pauses.measurement_information = Some(MeasurementInformation::ASPOC);
+    assert_eq!(refusal(pauses), unsupported(IeType::MEASUREMENT_INFORMATION));
+    let mut spare = urr(1, ReportingTriggers::empty());
+    spare.time_quota_mechanism = Some(TimeQuotaMechanism { interval_type: 2, interval_secs: 1 });
+    assert_eq!(refusal(spare), unsupported(IeType::TIME_QUOTA_MECHANISM));
+    let mut none = urr(1, ReportingTriggers::empty());
+    none.number_of_reports = Some(NumberOfReports(0));
+    let incorrect = (Cause::MandatoryIeIncorrect, Some(IeType::NUMBER_OF_REPORTS), rule);
+    assert_eq!(refusal(none), incorrect);
+    for (trigger, ie) in [
+        (ReportingTriggers::EVETH, IeType::EVENT_THRESHOLD),
+        (ReportingTriggers::ENVCL, IeType::TIME_QUOTA_MECHANISM),
+    ] {
+        assert_eq!(refusal(urr(1, trigger)), (Cause::ConditionalIeMissing, Some(ie), rule));
+    }
     let (cause, ie, failed) = refusal(urr(1, ReportingTriggers::PERIO));
     let expected = (Cause::ConditionalIeMissing, Some(IeType::MEASUREMENT_PERIOD), rule);
     assert_eq!((cause, ie, failed), expected);

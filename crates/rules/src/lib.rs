@@ -21,5 +21,7 @@ pub use rule::{
     OuterHeaderRemoval, PdrEntry, QerEntry, SessionRules, SourceInterface, UeAddresses,
 };
 pub use sdf::{FlowSelector, SdfFilter};
-pub use usage::{NoUsage, UrrEntry, UsageCounts, UsageLimits, UsageSource};
+pub use usage::{
+    NoUsage, POOL_WEIGHT_ONE, PoolMembers, UrrEntry, UsageCounts, UsageLimits, UsageSource,
+};
 pub use verdict::{DropReason, PuntReason};

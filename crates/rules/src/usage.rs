@@ -10,6 +10,8 @@ use core::fmt;
 
 use adit_types::{Nanos, UrrId, UsageSlot};
 
+use crate::sdf::SdfFilter;
+
 /// A usage reporting rule as a worker applies it. Spec: TS 29.244 §7.5.2.4.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UrrEntry {
@@ -31,10 +33,47 @@ pub struct UrrEntry {
     /// What is done with packets that are stopped: position in `SessionRules::fars`. Without it
     /// they are dropped.
     pub quota_far: Option<u16>,
+    /// Traffic that passes, and counts, although packets are stopped.
+    pub exempt: Vec<SdfFilter>,
+    /// The credit pool that the URR draws from: position in `SessionRules::urrs`.
+    pub pool: Option<u16>,
+    /// Of a credit pool, whose usage is its own; without any for other URRs.
+    pub members: PoolMembers,
     /// Tell the first packet of this generation.
     pub report_start: bool,
     /// Count what a closed gate stops, too.
     pub before_qos: bool,
+}
+
+/// The unit of [`PoolMembers::of`]'s weights.
+pub const POOL_WEIGHT_ONE: u64 = 1_000_000;
+
+/// The usage counters that make up the usage of a credit pool. Spec: TS 29.244 §7.5.2.4,
+/// table 7.5.2.4-2.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PoolMembers {
+    /// The counters, each with its weight. Unit: millionths.
+    pub of: Vec<(UsageSlot, u64)>,
+    /// What is added to the weighted octets, uplink and downlink, so that they do not jump when
+    /// other counters make up the pool.
+    pub base_bytes: (u64, u64),
+}
+
+impl PoolMembers {
+    /// Weighted octets uplink and downlink; `volume` tells those of one member.
+    #[must_use]
+    pub fn bytes(&self, volume: impl Fn(UsageSlot) -> (u64, u64)) -> (u64, u64) {
+        let mut sum = (0_u128, 0_u128);
+        for &(slot, weight) in &self.of {
+            let (uplink, downlink) = volume(slot);
+            sum.0 += u128::from(uplink) * u128::from(weight);
+            sum.1 += u128::from(downlink) * u128::from(weight);
+        }
+        let whole =
+            |sum: u128| u64::try_from(sum / u128::from(POOL_WEIGHT_ONE)).unwrap_or(u64::MAX);
+        let (uplink, downlink) = self.base_bytes;
+        (uplink.wrapping_add(whole(sum.0)), downlink.wrapping_add(whole(sum.1)))
+    }
 }
 
 /// Counter values at which something happens. `u64::MAX` is never. Unit: octets.

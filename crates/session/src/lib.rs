@@ -42,10 +42,10 @@ pub use provisioning::{
     PredefinedRule, Provisioning, UePool,
 };
 pub use record::{
-    Bar, DroppedThreshold, FTeid, Far, Forwarding, GateStatus, InterfaceType,
+    Aggregated, Bar, DroppedThreshold, Exempted, FTeid, Far, Forwarding, GateStatus, InterfaceType,
     MeasurementInformation, MeasurementMethod, Monitoring, OwnParts, Pdi, Pdr, PdrTimes, Qer,
-    Rates, Records, Sdf, TrafficEndpoint, TrafficEndpointId, UeMatch, UeSide, Urr, UrrSettings,
-    UrrUpdate, UsageTriggers, Volumes,
+    Rates, Records, Sdf, TimeMechanism, TrafficEndpoint, TrafficEndpointId, UeMatch, UeSide, Urr,
+    UrrSettings, UrrUpdate, UsageTriggers, Volumes,
 };
 pub use refusal::{Refusal, RuleId, RuleKind};
 pub use sdf_text::{PORT_RANGES_MAX, SdfTextError, parse as parse_flow_description};

@@ -14,7 +14,7 @@ use adit_types::limits::{
 };
 
 use crate::provisioning::{Known, PredefinedRule};
-use crate::record::{Pdr, Records};
+use crate::record::{Pdr, Records, Urr};
 use crate::sdf_text::{self, SdfTextError};
 use crate::session::{OwnerId, Session};
 use crate::store::{Retired, SessionStore};
@@ -242,8 +242,10 @@ fn names_any(known: Known<'_>, records: &Records, applications: &BTreeSet<Arc<st
         named.any(|id| applications.contains(id))
     };
     let names = |id: &str| applications.contains(id);
-    records
-        .pdrs
-        .iter()
-        .any(|pdr| pdr.pdi.application.as_deref().is_some_and(names) || by_rules(pdr))
+    let by_exemption = |urr: &Urr| {
+        let exempted = urr.settings.exempted.as_ref();
+        exempted.is_some_and(|exempted| exempted.applications.iter().any(|id| names(id)))
+    };
+    let by_pdr = |pdr: &Pdr| pdr.pdi.application.as_deref().is_some_and(names) || by_rules(pdr);
+    records.pdrs.iter().any(by_pdr) || records.urrs.iter().any(by_exemption)
 }

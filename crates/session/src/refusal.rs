@@ -115,7 +115,39 @@ pub enum Refusal {
         /// The FAR.
         far: FarId,
     },
-    /// The URR measures neither volume nor duration.
+    /// A flow that the URR exempts is unusable, or there are too many.
+    ExemptedFlowInvalid {
+        /// The URR.
+        urr: UrrId,
+    },
+    /// An application that the URR exempts is not known.
+    UnknownExemptedApplication {
+        /// The URR.
+        urr: UrrId,
+    },
+    /// A credit pool cannot have this URR: it is unknown, a pool itself, or in a pool already.
+    AggregatedUrrUnusable {
+        /// The pool.
+        urr: UrrId,
+        /// The URR that it names.
+        aggregated: UrrId,
+    },
+    /// The credit pool measures something besides volume.
+    PoolMeasuresOthers {
+        /// The pool.
+        urr: UrrId,
+    },
+    /// The URR has more monitoring times than fit.
+    TooManyMonitoringTimes {
+        /// The URR.
+        urr: UrrId,
+    },
+    /// The base time interval of the URR's time quota mechanism is zero.
+    TimeIntervalZero {
+        /// The URR.
+        urr: UrrId,
+    },
+    /// The URR measures neither volume nor duration nor events.
     MeasuresNothing {
         /// The URR.
         urr: UrrId,
@@ -489,6 +521,12 @@ impl Refusal {
             Self::UnknownLinkedUrr { urr, .. }
             | Self::UnknownQuotaFar { urr, .. }
             | Self::MeasuresNothing { urr }
+            | Self::TooManyMonitoringTimes { urr }
+            | Self::AggregatedUrrUnusable { urr, .. }
+            | Self::PoolMeasuresOthers { urr }
+            | Self::ExemptedFlowInvalid { urr }
+            | Self::UnknownExemptedApplication { urr }
+            | Self::TimeIntervalZero { urr }
             | Self::TriggerIncomplete { urr, .. } => Some(RuleId::Urr(urr)),
             Self::DuplicateRule { rule }
             | Self::UnknownRule { rule }
@@ -564,7 +602,13 @@ impl Refusal {
             Self::UnknownUrr { .. } => "the PDR names an unknown URR",
             Self::UnknownLinkedUrr { .. } => "the URR is linked to an unknown URR",
             Self::UnknownQuotaFar { .. } => "the quota action is an unknown FAR",
-            Self::MeasuresNothing { .. } => "the URR measures neither volume nor duration",
+            Self::MeasuresNothing { .. } => "the URR measures nothing",
+            Self::ExemptedFlowInvalid { .. } => "an exempted flow of the URR is unusable",
+            Self::UnknownExemptedApplication { .. } => "the URR exempts an unknown application",
+            Self::AggregatedUrrUnusable { .. } => "the credit pool cannot have this URR",
+            Self::PoolMeasuresOthers { .. } => "credit pools measure volume only",
+            Self::TooManyMonitoringTimes { .. } => "too many monitoring times of one URR",
+            Self::TimeIntervalZero { .. } => "the base time interval is zero",
             Self::TriggerIncomplete { .. } => "a reporting trigger lacks what it depends on",
             Self::UsageSlotsExhausted => "all usage counters are in use",
             Self::TooManySdfFilters { .. } => "too many SDF filters in one PDR",
@@ -665,6 +709,7 @@ impl fmt::Display for Refusal {
             Self::UnknownQer { qer, .. } => write!(f, ": {qer}"),
             Self::UnknownUrr { urr, .. } => write!(f, ": {urr}"),
             Self::UnknownLinkedUrr { linked, .. } => write!(f, ": {linked}"),
+            Self::AggregatedUrrUnusable { aggregated, .. } => write!(f, ": {aggregated}"),
             Self::UnknownQuotaFar { far, .. } => write!(f, ": {far}"),
             Self::ForeignAddress { addr, .. } | Self::UeAddressTaken { addr, .. } => {
                 write!(f, ": {addr}")

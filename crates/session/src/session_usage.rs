@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use adit_rules::{NoUsage, RuleDelta, UrrEntry, UsageLimits, UsageSource};
+use adit_rules::{
+    NoUsage, POOL_WEIGHT_ONE, PoolMembers, RuleDelta, UrrEntry, UsageLimits, UsageSource,
+};
 use adit_types::{Nanos, PdrId, Seid, SessionIndex, UrrId, UsageSlot};
 
 use crate::activation;
@@ -116,7 +118,8 @@ impl SessionUsage {
         self.measures.iter().find(|measure| measure.id == id)
     }
 
-    /// Workers' entries of all URRs in the order of the records, and then of the inactivity timer.
+    /// Workers' entries of all URRs in the order of the records, and then of the inactivity timer,
+    /// without what they exempt.
     pub fn entries(&self, records: &Records) -> Vec<UrrEntry> {
         let far = |urr: &Urr| {
             let id = urr.settings.quota_far?;
@@ -127,7 +130,7 @@ impl SessionUsage {
             let Some(measure) = self.measure(urr.id) else {
                 unreachable!("every URR has a measurement once its change is committed")
             };
-            measure.entry(urr, far(urr))
+            UrrEntry { pool: pool_of(records, urr.id), ..measure.entry(urr, far(urr)) }
         });
         measured.chain(self.activity.map(|activity| activity.entry())).collect()
     }
@@ -145,8 +148,8 @@ impl SessionUsage {
         now: Nanos,
     ) -> Vec<UsageReport> {
         let reported = |due: &[UsageTriggers], id: &UrrId| {
-            let notice = UsageTriggers::START_OF_TRAFFIC;
-            urrs.iter().zip(due).any(|(urr, due)| urr.id == *id && !(*due & !notice).is_empty())
+            let notices = UsageTriggers::NOTICES;
+            urrs.iter().zip(due).any(|(urr, due)| urr.id == *id && !(*due & !notices).is_empty())
         };
         let linked: Vec<bool> = urrs
             .iter()
@@ -183,10 +186,21 @@ impl Activity {
             report_dropped: (u64::MAX, u64::MAX),
             stopped: false,
             quota_far: None,
+            exempt: Vec::new(),
+            pool: None,
+            members: PoolMembers::default(),
             report_start: self.reported,
             before_qos: false,
         }
     }
+}
+
+/// Where the credit pool of a URR stands.
+fn pool_of(records: &Records, id: UrrId) -> Option<u16> {
+    let has = |pool: &Urr| {
+        pool.settings.aggregated.as_deref().is_some_and(|of| of.iter().any(|of| of.urr == id))
+    };
+    u16::try_from(records.urrs.iter().position(has)?).ok()
 }
 
 /// Doors for usage.
@@ -219,6 +233,19 @@ impl SessionStore {
         started: TrafficStart,
     ) -> Option<UsageOutcome> {
         self.advance(now, up_seid, Some(started))
+    }
+
+    /// Takes notice that a GTP-U peer announced the end of the traffic in a tunnel of the session.
+    /// Spec: TS 29.244 §8.2.19 (REEMR).
+    pub fn handle_end_marker(&mut self, now: Nanos, session: SessionIndex) -> Option<UsageOutcome> {
+        let source = Arc::clone(&self.usage.0);
+        let session = self.session_at_mut(session)?;
+        let (up_seid, urrs) = (session.up_seid, &session.records.urrs);
+        let mut due: Vec<UsageTriggers> =
+            urrs.iter().map(|urr| urr.triggers & UsageTriggers::END_MARKER).collect();
+        let reports = session.usage.report(urrs, &mut due, &*source, now);
+        let outcome = UsageOutcome { up_seid, reports, inactive: false, delta: None };
+        (!outcome.reports.is_empty()).then_some(outcome)
     }
 
     /// Does what is due by `now` for one session; call until it returns `None`.
@@ -330,7 +357,7 @@ impl SessionStore {
             match usage.measures.iter_mut().find(|measure| measure.id == urr.id) {
                 Some(measure) => {
                     if let Some(update) = update {
-                        measure.provision(&update.settings, &urr.settings, *at);
+                        measure.provision(&update.settings, urr, *at);
                     }
                     if measure.take_renewed() || update.is_some() {
                         measure.generation = slots.next_generation();
@@ -342,6 +369,7 @@ impl SessionStore {
                 }
             }
         }
+        usage.link_pools(records, source);
         let mut slots_retired: Vec<UsageSlot> =
             ended.iter().map(|ended| ended.measure.slot).collect();
         slots_retired.extend(usage.change_activity(before, records, &mut slots, *at));
@@ -404,6 +432,20 @@ impl SessionUsage {
     fn slots(&self) -> Vec<UsageSlot> {
         let slots = self.measures.iter().map(|measure| measure.slot);
         slots.chain(self.activity.map(|activity| activity.slot)).collect()
+    }
+
+    /// Gives every credit pool the counters of its URRs, and its own ones.
+    fn link_pools(&mut self, records: &Records, source: &dyn UsageSource) {
+        for urr in &records.urrs {
+            let Some(aggregated) = urr.settings.aggregated.as_deref() else { continue };
+            let slot = |id: UrrId| self.measure(id).map(|measure| measure.slot);
+            let own = slot(urr.id).map(|slot| (slot, POOL_WEIGHT_ONE));
+            let others = aggregated.iter().filter_map(|of| Some((slot(of.urr)?, of.weight)));
+            let of = own.into_iter().chain(others).collect();
+            if let Some(measure) = self.measures.iter_mut().find(|m| m.id == urr.id) {
+                measure.pool(of, source);
+            }
+        }
     }
 
     /// Takes out the measurements of URRs that are removed, also those that are created again.

@@ -7,10 +7,11 @@
 
 use std::sync::Arc;
 
-use adit_rules::{UrrEntry, UsageCounts, UsageLimits, UsageSource};
+use adit_rules::{PoolMembers, UrrEntry, UsageCounts, UsageLimits, UsageSource};
+use adit_types::limits::EVENTS_PER_REPORT_MAX;
 use adit_types::{Nanos, UrrId, UsageSlot};
 
-use crate::record::{Monitoring, Urr, UrrSettings, UsageTriggers, Volumes};
+use crate::record::{Monitoring, TimeMechanism, Urr, UrrSettings, UsageTriggers, Volumes};
 
 /// Time without packets after which traffic counts as stopped when the URR does not say.
 const STOP_OF_TRAFFIC: Nanos = Nanos::from_secs(60);
@@ -41,6 +42,8 @@ pub struct UsageReport {
     pub first: Option<Nanos>,
     /// Last packet, if there was one.
     pub last: Option<Nanos>,
+    /// When events happened, if the URR measures them.
+    pub events: Vec<Nanos>,
     /// The part of a split measurement.
     pub part: Option<UsagePart>,
     /// The measurement is before QoS enforcement.
@@ -57,6 +60,7 @@ impl UsageReport {
     pub fn has_usage(&self) -> bool {
         self.first.is_some()
             || self.duration_s.is_some_and(|s| s > 0)
+            || !self.events.is_empty()
             || self.volume.is_some_and(|volume| volume != UsageVolume::default())
     }
 }
@@ -77,9 +81,11 @@ pub struct UsageVolume {
 /// Which side of the monitoring time. Spec: TS 29.244 §8.2.60.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UsagePart {
-    /// Before.
+    /// Before the first one.
     Before,
-    /// After.
+    /// After one and before another one.
+    Between,
+    /// After the last one.
     After,
 }
 
@@ -87,8 +93,12 @@ pub enum UsagePart {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Reading {
     pub counts: UsageCounts,
-    /// Time that was measured as active.
+    /// Time that was measured as active, with the whole of intervals that have begun.
     pub active: Nanos,
+    /// The same without what is ahead of the interval that has begun.
+    pub passed: Nanos,
+    /// Events.
+    pub events: u64,
     pub at: Nanos,
 }
 
@@ -135,7 +145,13 @@ impl Limit<Volumes> {
 
 impl Limit<Nanos> {
     fn left(&self, reading: &Reading) -> Nanos {
-        self.value - reading.active.since(self.base.active)
+        self.value - reading.passed.since(self.base.active)
+    }
+}
+
+impl Limit<u64> {
+    fn is_reached(&self, reading: &Reading) -> bool {
+        reading.events.saturating_sub(self.base.events) >= self.value
     }
 }
 
@@ -148,8 +164,8 @@ pub(crate) struct Measure {
     sequence: u32,
     /// Where the measurement began.
     base: Reading,
-    /// The monitoring time, once it has passed within this measurement.
-    split: Option<Reading>,
+    /// The monitoring times that have passed within this measurement.
+    splits: Vec<Reading>,
     /// Active time of ended periods of activity.
     active: Nanos,
     /// Since when time is running.
@@ -158,12 +174,27 @@ pub(crate) struct Measure {
     time_threshold: Option<Limit<Nanos>>,
     volume_quota: Option<Limit<Volumes>>,
     time_quota: Option<Limit<Nanos>>,
+    event_threshold: Option<Limit<u64>>,
+    event_quota: Option<Limit<u64>>,
+    /// The event quota is used up: packets are stopped when its last event is over.
+    is_last_event: bool,
+    /// When events happened within this measurement.
+    events: Vec<Nanos>,
+    /// Events ever.
+    events_total: u64,
+    mechanism: Option<TimeMechanism>,
+    /// Of a credit pool, whose usage is its own.
+    members: PoolMembers,
+    /// Packets, uplink and downlink, that do not show when other members make up the pool.
+    members_base_pkts: (u64, u64),
+    /// Reports that may still be made, if they are numbered.
+    reports_left: Option<u16>,
     stopped: bool,
     /// Since when the quota holding time runs without packets.
     holding_since: Nanos,
     valid_until: Option<Nanos>,
     next_period: Option<Nanos>,
-    monitoring: Option<Monitoring>,
+    monitoring: Vec<Monitoring>,
     /// Traffic is going on.
     started: bool,
     /// The application that the packet which started it belongs to.
@@ -187,53 +218,131 @@ impl Measure {
             slot,
             generation,
             sequence: 0,
-            base: Reading { counts, active: Nanos(0), at: now },
-            split: None,
+            base: Reading { counts, at: now, ..Reading::default() },
+            splits: Vec::new(),
             active: Nanos(0),
-            running: urr.information().immediate_start.then_some(now),
+            running: None,
             volume_threshold: None,
             time_threshold: None,
             volume_quota: None,
             time_quota: None,
+            event_threshold: None,
+            event_quota: None,
+            is_last_event: false,
+            events: Vec::new(),
+            events_total: 0,
+            mechanism: None,
+            members: PoolMembers::default(),
+            members_base_pkts: (0, 0),
+            reports_left: None,
             stopped: false,
             holding_since: now,
             valid_until: None,
             next_period: None,
-            monitoring: None,
+            monitoring: Vec::new(),
             started: false,
             application: None,
             renewed: false,
         };
-        measure.provision(&urr.settings, &urr.settings, now);
+        measure.provision(&urr.settings, urr, now);
         measure
     }
 
-    /// Puts new thresholds, quotas and timers into force. `all` are the settings after the change.
-    pub fn provision(&mut self, new: &UrrSettings, all: &UrrSettings, now: Nanos) {
+    /// Puts new thresholds, quotas and timers into force. `urr` is the rule after the change.
+    pub fn provision(&mut self, new: &UrrSettings, urr: &Urr, now: Nanos) {
         let base = self.base;
         replace(&mut self.volume_threshold, new.volume_threshold, base);
         replace(&mut self.time_threshold, new.time_threshold, base);
+        replace(&mut self.event_threshold, new.event_threshold, base);
         replace(&mut self.volume_quota, new.volume_quota, base);
         replace(&mut self.time_quota, new.time_quota, base);
-        let has_quota = new.volume_quota.is_some() || new.time_quota.is_some();
+        replace(&mut self.event_quota, new.event_quota, base);
+        let has_quota =
+            new.volume_quota.is_some() || new.time_quota.is_some() || new.event_quota.is_some();
         if has_quota {
-            self.stopped = false;
+            self.stopped = new.event_quota == Some(0);
+            self.is_last_event = false;
             self.holding_since = now;
         }
         if has_quota || new.quota_validity_time.is_some() {
-            self.valid_until = all.quota_validity_time.map(|time| now + time);
+            self.valid_until = urr.settings.quota_validity_time.map(|time| now + time);
         }
         if let Some(period) = new.period {
             self.next_period = Some(now + period);
         }
-        self.monitoring = new.monitoring.or(self.monitoring);
+        if !new.monitoring.is_empty() {
+            self.monitoring.clone_from(&new.monitoring);
+        }
+        self.mechanism = urr.settings.time_mechanism;
+        self.reports_left = new.reports_max.or(self.reports_left);
+        if let Some(information) = new.information {
+            if information.inactive {
+                self.pause(now);
+            } else if information.immediate_start && self.running.is_none() {
+                self.running = Some(now);
+            }
+        }
+    }
+
+    /// Stops time; packets are not counted by workers meanwhile.
+    fn pause(&mut self, now: Nanos) {
+        if let Some(since) = self.running.take() {
+            self.active += self.consumed(now.since(since));
+        }
+    }
+
+    fn consumed(&self, elapsed: Nanos) -> Nanos {
+        self.mechanism.map_or(elapsed, |mechanism| mechanism.consumed(elapsed))
+    }
+
+    /// The URR's own counters, or the weighted ones of its credit pool.
+    fn counts(&self, source: &dyn UsageSource) -> UsageCounts {
+        let own = source.usage(self.slot, self.generation);
+        if self.members.of.is_empty() {
+            return own;
+        }
+        let of = |slot: UsageSlot| source.usage(slot, self.generation);
+        let (ul_bytes, dl_bytes) = self.members.bytes(|slot| {
+            let counts = of(slot);
+            (counts.ul_bytes, counts.dl_bytes)
+        });
+        let (ul_pkts, dl_pkts) = self.members_base_pkts;
+        let base = UsageCounts { ul_pkts, dl_pkts, ..UsageCounts::default() };
+        let sum = self.members.of.iter().fold(base, |sum, (slot, _)| sum.plus(of(*slot)));
+        UsageCounts { ul_bytes, dl_bytes, first: None, ..sum }
+    }
+
+    /// Makes a credit pool of these counters; what was measured before stays.
+    pub fn pool(&mut self, of: Vec<(UsageSlot, u64)>, source: &dyn UsageSource) {
+        if self.members.of == of {
+            return;
+        }
+        let before = self.counts(source);
+        self.members = PoolMembers { of, base_bytes: (0, 0) };
+        self.members_base_pkts = (0, 0);
+        let after = self.counts(source);
+        self.members.base_bytes = (
+            before.ul_bytes.wrapping_sub(after.ul_bytes),
+            before.dl_bytes.wrapping_sub(after.dl_bytes),
+        );
+        self.members_base_pkts = (
+            before.ul_pkts.wrapping_sub(after.ul_pkts),
+            before.dl_pkts.wrapping_sub(after.dl_pkts),
+        );
     }
 
     /// Reads counters and active time.
     pub fn read(&self, source: &dyn UsageSource, now: Nanos) -> Reading {
-        let counts = source.usage(self.slot, self.generation);
-        let running = self.running.map_or(Nanos(0), |since| now.since(since));
-        Reading { counts, active: self.active + running, at: now }
+        let counts = self.counts(source);
+        let elapsed = self.running.map(|since| now.since(since));
+        let consumed = elapsed.map_or(Nanos(0), |elapsed| self.consumed(elapsed));
+        Reading {
+            counts,
+            active: self.active + consumed,
+            passed: self.active + elapsed.unwrap_or_default(),
+            events: self.events_total,
+            at: now,
+        }
     }
 
     /// The latest moment of activity that `reading` knows of, not before `since`.
@@ -241,44 +350,67 @@ impl Measure {
         reading.counts.last.map_or(since, |last| last.max(since))
     }
 
-    /// Splits the measurement when its monitoring time has come. Spec: TS 29.244 §5.2.2.2.
+    /// Splits the measurement when a monitoring time has come. Spec: TS 29.244 §5.2.2.2.
     fn split(&mut self, reading: &Reading) {
-        let Some(monitoring) = self.monitoring.take_if(|monitoring| monitoring.at <= reading.at)
-        else {
-            return;
-        };
-        self.split = Some(*reading);
-        self.renewed = true;
-        replace(&mut self.volume_threshold, monitoring.volume_threshold, *reading);
-        replace(&mut self.time_threshold, monitoring.time_threshold, *reading);
-        replace(&mut self.volume_quota, monitoring.volume_quota, *reading);
-        replace(&mut self.time_quota, monitoring.time_quota, *reading);
-        if monitoring.volume_quota.is_some() || monitoring.time_quota.is_some() {
-            self.stopped = false;
+        while self.monitoring.first().is_some_and(|monitoring| monitoring.at <= reading.at) {
+            let monitoring = self.monitoring.remove(0);
+            self.splits.push(*reading);
+            self.renewed = true;
+            replace(&mut self.volume_threshold, monitoring.volume_threshold, *reading);
+            replace(&mut self.time_threshold, monitoring.time_threshold, *reading);
+            replace(&mut self.event_threshold, monitoring.event_threshold, *reading);
+            replace(&mut self.volume_quota, monitoring.volume_quota, *reading);
+            replace(&mut self.time_quota, monitoring.time_quota, *reading);
+            replace(&mut self.event_quota, monitoring.event_quota, *reading);
+            if monitoring.volume_quota.is_some()
+                || monitoring.time_quota.is_some()
+                || monitoring.event_quota.is_some()
+            {
+                self.stopped = false;
+                self.is_last_event = false;
+            }
         }
     }
 
     /// Time without packets after which traffic has stopped.
     fn idle_time(urr: &Urr) -> Option<Nanos> {
-        let reports_stop = urr.triggers.contains(UsageTriggers::STOP_OF_TRAFFIC);
-        urr.settings.inactivity_detection_time.or(reports_stop.then_some(STOP_OF_TRAFFIC))
+        let needs_stop = urr.method.event || urr.triggers.contains(UsageTriggers::STOP_OF_TRAFFIC);
+        urr.settings.inactivity_detection_time.or(needs_stop.then_some(STOP_OF_TRAFFIC))
     }
 
-    /// Stops time when no packet came for long enough; true when traffic stopped just now. The time
-    /// until it was noticed counts. Spec: TS 29.244 §8.2.18.
-    fn idle(&mut self, urr: &Urr, reading: &Reading) -> bool {
-        let Some(idle_time) = Self::idle_time(urr) else { return false };
-        if let Some(since) = self.running {
-            let end = Self::last_active(reading, since) + idle_time;
-            if end <= reading.at {
-                self.active += end.since(since);
-                self.running = None;
-            }
+    /// When time stops if no packet comes: with the envelope, or after the time without packets.
+    fn running_until(&self, urr: &Urr, reading: &Reading) -> Option<Nanos> {
+        let since = self.running?;
+        let last = Self::last_active(reading, since);
+        match self.mechanism {
+            Some(mechanism) => Some(mechanism.end(since, last)),
+            None => Some(last + Self::idle_time(urr)?),
         }
-        let stopped =
-            self.started && Self::last_active(reading, Nanos(0)) + idle_time <= reading.at;
+    }
+
+    /// Stops time when no packet came for long enough; tells when traffic stopped or an envelope
+    /// closed just now. The time until it was noticed counts. Spec: TS 29.244 §8.2.18, §8.2.81.
+    fn idle(&mut self, urr: &Urr, reading: &Reading) -> UsageTriggers {
+        let mut due = UsageTriggers::empty();
+        let end = self.running_until(urr, reading).filter(|end| *end <= reading.at);
+        if let (Some(since), Some(end)) = (self.running, end) {
+            self.active += end.since(since);
+            // A packet behind the envelope opened the next one before this one was seen to close.
+            let last = Self::last_active(reading, since);
+            self.running = (self.mechanism.is_some() && last >= end).then_some(last);
+            due.set(UsageTriggers::ENVELOPE_CLOSURE, self.mechanism.is_some());
+        }
+        let stopped = self.started
+            && Self::idle_time(urr)
+                .is_some_and(|time| Self::last_active(reading, Nanos(0)) + time <= reading.at);
         self.started &= !stopped;
-        stopped
+        due.set(UsageTriggers::STOP_OF_TRAFFIC, stopped);
+        due
+    }
+
+    /// Time is measured, or envelopes.
+    const fn measures_time(&self, urr: &Urr) -> bool {
+        urr.method.duration || self.mechanism.is_some()
     }
 
     /// Takes notice of the first packet after a while, which may belong to an application.
@@ -288,20 +420,25 @@ impl Measure {
         at: Nanos,
         application: Option<&str>,
     ) -> UsageTriggers {
-        if urr.method.duration && self.running.is_none() {
+        if self.measures_time(urr) && self.running.is_none() && !urr.information().inactive {
             self.running = Some(at);
         }
-        let starts = !core::mem::replace(&mut self.started, true);
-        if starts {
-            self.application = application.map(Arc::from);
+        if core::mem::replace(&mut self.started, true) {
+            return UsageTriggers::empty();
         }
-        if starts { UsageTriggers::START_OF_TRAFFIC } else { UsageTriggers::empty() }
+        self.application = application.map(Arc::from);
+        if urr.method.event {
+            self.events_total += 1;
+            if self.events.len() < EVENTS_PER_REPORT_MAX {
+                self.events.push(at);
+            }
+        }
+        UsageTriggers::START_OF_TRAFFIC
     }
 
     /// Does what is due, and says what there is to report.
     pub fn advance(&mut self, urr: &Urr, source: &dyn UsageSource, now: Nanos) -> UsageTriggers {
-        let mut due = UsageTriggers::empty();
-        due.set(UsageTriggers::STOP_OF_TRAFFIC, self.idle(urr, &self.read(source, now)));
+        let mut due = self.idle(urr, &self.read(source, now));
         let reading = self.read(source, now);
         self.split(&reading);
         due.set(
@@ -312,6 +449,10 @@ impl Measure {
             UsageTriggers::TIME_THRESHOLD,
             self.time_threshold.is_some_and(|limit| limit.left(&reading) == Nanos(0)),
         );
+        due.set(
+            UsageTriggers::EVENT_THRESHOLD,
+            self.event_threshold.is_some_and(|limit| limit.is_reached(&reading)),
+        );
         due.set(UsageTriggers::DROPPED_DL, self.is_dropped_reached(urr, &reading));
         due |= self.advance_quotas(urr, &reading);
         if let (Some(next), Some(period)) = (self.next_period, urr.settings.period)
@@ -321,7 +462,14 @@ impl Measure {
             self.next_period = Some(next + Nanos(period.0.saturating_mul(periods)));
             due |= UsageTriggers::PERIODIC;
         }
-        due & urr.triggers
+        due &= urr.triggers;
+        // A report that holds no more time stamps is made, asked for or not.
+        due.set(
+            UsageTriggers::EVENT_THRESHOLD,
+            due.contains(UsageTriggers::EVENT_THRESHOLD)
+                || self.events.len() >= EVENTS_PER_REPORT_MAX,
+        );
+        if self.reports_left == Some(0) { UsageTriggers::empty() } else { due }
     }
 
     fn is_dropped_reached(&self, urr: &Urr, reading: &Reading) -> bool {
@@ -360,7 +508,13 @@ impl Measure {
             self.stopped = true;
             self.volume_quota = None;
             self.time_quota = None;
+            self.event_quota = None;
         }
+        if self.event_quota.take_if(|limit| limit.is_reached(reading)).is_some() {
+            due |= UsageTriggers::EVENT_QUOTA;
+            self.is_last_event = true;
+        }
+        self.stopped |= self.is_last_event && !self.started;
         if self.valid_until.take_if(|until| *until <= reading.at).is_some() {
             due |= UsageTriggers::QUOTA_VALIDITY_TIME;
         }
@@ -368,13 +522,14 @@ impl Measure {
     }
 
     fn holding_deadline(&self, urr: &Urr, reading: &Reading) -> Option<Nanos> {
-        let has_quota = self.volume_quota.is_some() || self.time_quota.is_some();
+        let has_quota =
+            self.volume_quota.is_some() || self.time_quota.is_some() || self.event_quota.is_some();
         let time = urr.settings.quota_holding_time.filter(|_| has_quota && !self.stopped)?;
         Some(Self::last_active(reading, self.holding_since) + time)
     }
 
-    /// Ends the measurement with a report, or two when the monitoring time split it, and begins the
-    /// next one. Notices of start and stop of traffic end no measurement.
+    /// Ends the measurement with a report, or several when monitoring times split it, and begins
+    /// the next one. Notices end no measurement.
     pub fn report(
         &mut self,
         urr: &Urr,
@@ -383,8 +538,13 @@ impl Measure {
         triggers: UsageTriggers,
         reports: &mut Vec<UsageReport>,
     ) {
+        if let Some(left) = &mut self.reports_left
+            && !(triggers & !UsageTriggers::UNASKED).is_empty()
+        {
+            *left = left.saturating_sub(1);
+        }
         let reading = self.read(source, now);
-        if (triggers & !UsageTriggers::START_OF_TRAFFIC).is_empty() {
+        if (triggers & !UsageTriggers::NOTICES).is_empty() {
             reports.push(UsageReport {
                 volume: None,
                 duration_s: None,
@@ -393,18 +553,27 @@ impl Measure {
             return;
         }
         self.renewed = true;
-        let base = core::mem::replace(&mut self.base, reading);
-        match self.split.take() {
-            Some(split) => {
-                let before = self.part(urr, &base, &split, UsageTriggers::MONITORING_TIME);
-                reports.push(UsageReport { part: Some(UsagePart::Before), ..before });
-                let after = self.part(urr, &split, &reading, triggers);
-                reports.push(UsageReport { part: Some(UsagePart::After), ..after });
-            }
-            None => reports.push(self.part(urr, &base, &reading, triggers)),
+        let mut from = core::mem::replace(&mut self.base, reading);
+        let splits = core::mem::take(&mut self.splits);
+        let mut events = core::mem::take(&mut self.events).into_iter();
+        let mut events_until = |from: &Reading, to: &Reading| -> Vec<Nanos> {
+            let count = usize::try_from(to.events.saturating_sub(from.events));
+            events.by_ref().take(count.unwrap_or(usize::MAX)).collect()
+        };
+        let mut part = UsagePart::Before;
+        for split in &splits {
+            let events = events_until(&from, split);
+            let report = self.part(urr, &from, split, UsageTriggers::MONITORING_TIME);
+            reports.push(UsageReport { part: Some(part), events, ..report });
+            (from, part) = (*split, UsagePart::Between);
         }
+        let events = events_until(&from, &reading);
+        let last = (!splits.is_empty()).then_some(UsagePart::After);
+        let report = self.part(urr, &from, &reading, triggers);
+        reports.push(UsageReport { part: last, events, ..report });
         rebase(&mut self.volume_threshold, reading);
         rebase(&mut self.time_threshold, reading);
+        rebase(&mut self.event_threshold, reading);
     }
 
     fn part(
@@ -438,6 +607,7 @@ impl Measure {
             before_qos: information.before_qos,
             query_reference: None,
             application,
+            events: Vec::new(),
         }
     }
 
@@ -449,22 +619,26 @@ impl Measure {
     /// When [`Measure::advance`] has something to do if no packet comes.
     pub fn deadline(&self, urr: &Urr, source: &dyn UsageSource, now: Nanos) -> Option<Nanos> {
         let reading = self.read(source, now);
-        let asks = |trigger| urr.triggers.contains(trigger);
+        let reports = self.reports_left != Some(0);
+        let asks = |trigger| reports && urr.triggers.contains(trigger);
         let time_left = |limit: Option<Limit<Nanos>>| {
             limit.filter(|_| self.running.is_some()).map(|limit| now + limit.left(&reading))
         };
-        let idle_since = match (self.running, self.started) {
-            (None, false) => None,
-            (running, _) => Some(Self::last_active(&reading, running.unwrap_or_default())),
+        let events = |limit: Option<Limit<u64>>| {
+            limit.filter(|limit| limit.is_reached(&reading)).map(|_| now)
         };
+        let idle = Self::idle_time(urr).filter(|_| self.started);
         [
             self.next_period.filter(|_| asks(UsageTriggers::PERIODIC)),
             self.valid_until,
-            self.monitoring.map(|monitoring| monitoring.at),
+            self.monitoring.first().map(|monitoring| monitoring.at),
             time_left(self.time_threshold).filter(|_| asks(UsageTriggers::TIME_THRESHOLD)),
             time_left(self.time_quota),
+            events(self.event_threshold).filter(|_| asks(UsageTriggers::EVENT_THRESHOLD)),
+            events(self.event_quota),
             self.holding_deadline(urr, &reading),
-            idle_since.zip(Self::idle_time(urr)).map(|(since, time)| since + time),
+            self.running_until(urr, &reading),
+            idle.map(|time| Self::last_active(&reading, Nanos(0)) + time),
         ]
         .into_iter()
         .flatten()
@@ -476,9 +650,10 @@ impl Measure {
         let asks = |trigger| urr.triggers.contains(trigger);
         let limits =
             |limit: Option<Limit<Volumes>>| limit.map_or(UsageLimits::NONE, |limit| limit.limits());
-        let waits_for_time = urr.method.duration && self.running.is_none();
-        let reports_start =
-            asks(UsageTriggers::START_OF_TRAFFIC) || asks(UsageTriggers::STOP_OF_TRAFFIC);
+        let waits_for_time = self.measures_time(urr) && self.running.is_none();
+        let reports_start = urr.method.event
+            || asks(UsageTriggers::START_OF_TRAFFIC)
+            || asks(UsageTriggers::STOP_OF_TRAFFIC);
         UrrEntry {
             id: self.id,
             slot: self.slot,
@@ -491,6 +666,9 @@ impl Measure {
             },
             stopped: self.stopped,
             quota_far,
+            exempt: Vec::new(),
+            pool: None,
+            members: self.members.clone(),
             report_start: waits_for_time || reports_start && !self.started,
             before_qos: urr.information().before_qos,
         }

@@ -7,10 +7,10 @@ use adit_rules::{
     Redirect, SourceInterface, UeAddresses,
 };
 use adit_session::{
-    Bar, BarUpdate, Change, ChooseUe, FTeidSpec, Far, FarUpdate, Forwarding, ForwardingUpdate,
-    GateStatus, MeasurementInformation, MeasurementMethod, PdiSpec, PdrSpec, PdrTimes, PdrUpdate,
-    Qer, QerUpdate, SdfSpec, TrafficEndpointId, TrafficEndpointSpec, UeMatch, UeSide, Urr,
-    UrrSettings, UrrUpdate, UsageTriggers, Volumes,
+    Bar, BarUpdate, Change, ChooseUe, Exempted, FTeidSpec, Far, FarUpdate, Forwarding,
+    ForwardingUpdate, GateStatus, MeasurementInformation, MeasurementMethod, PdiSpec, PdrSpec,
+    PdrTimes, PdrUpdate, Qer, QerUpdate, SdfSpec, TrafficEndpointId, TrafficEndpointSpec, UeMatch,
+    UeSide, Urr, UrrSettings, UrrUpdate, UsageTriggers, Volumes,
 };
 use adit_types::{BarId, FarId, IpPrefix, Ipv6Prefix, PdrId, Precedence, QerId, Qfi, Teid, UrrId};
 use rand::Rng;
@@ -448,7 +448,7 @@ fn volumes(octets: u64) -> Option<Volumes> {
 /// URR 1 measures before QoS enforcement and has no quota, so that the order in which stages take
 /// the packets of a lane does not matter.
 fn urr(rng: &mut StdRng, id: u32) -> Urr {
-    let method = MeasurementMethod { volume: true, duration: false };
+    let method = MeasurementMethod { volume: true, ..MeasurementMethod::default() };
     let mut settings = UrrSettings::default();
     let mut triggers = UsageTriggers::empty();
     if id == 1 {
@@ -458,6 +458,7 @@ fn urr(rng: &mut StdRng, id: u32) -> Urr {
         settings.volume_quota =
             one_in(rng, 2).then(|| volumes(rng.random_range(0..20_000))).flatten();
         settings.quota_far = one_in(rng, 4).then_some(FarId(7));
+        settings.exempted = one_in(rng, 3).then(|| exempted(rng));
         triggers.set(UsageTriggers::VOLUME_QUOTA, one_in(rng, 2));
     }
     if one_in(rng, 2) {
@@ -465,6 +466,13 @@ fn urr(rng: &mut StdRng, id: u32) -> Urr {
         triggers |= UsageTriggers::VOLUME_THRESHOLD;
     }
     Urr { id: UrrId(id), method, triggers, settings }
+}
+
+/// One or two flows, and an application now and then.
+fn exempted(rng: &mut StdRng) -> Exempted {
+    let flows = (0..rng.random_range(1..=2)).map(|_| sdf(rng)).collect();
+    let application = one_in(rng, 4).then(|| APPLICATIONS.choose(rng).unwrap().0.into());
+    Exempted { flows, applications: application.into_iter().collect() }
 }
 
 fn urr_change(rng: &mut StdRng, change: &mut Change) {

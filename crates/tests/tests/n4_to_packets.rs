@@ -3,6 +3,8 @@
 
 #[path = "../../n4/tests/smf/mod.rs"]
 mod smf;
+#[path = "n4_to_packets/usage.rs"]
+mod usage;
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::mpsc;
@@ -99,6 +101,7 @@ impl Control {
         for ring in &mut self.events {
             while let Ok(event) = ring.pop() {
                 self.neighbours.handle_event(now, event, &mut self.publisher);
+                self.node.handle_event(now, event);
             }
         }
         self.node.handle_timeout(now);

@@ -101,6 +101,13 @@ pub const REPORT_ITEMS_PER_REQUEST_MAX: usize = 32;
 /// octets each they stay below 9000 octets.
 pub const USAGE_REPORTS_PER_RESPONSE_MAX: usize = 64;
 
+/// Events of one URR in one usage report, each with its time stamp of 8 octets; with the last one
+/// the report is made.
+pub const EVENTS_PER_REPORT_MAX: usize = 128;
+
+/// Monitoring times of one URR.
+pub const MONITORING_TIMES_PER_URR_MAX: usize = 8;
+
 /// SMFs of a set that one Session Report Request is redirected to, one after another.
 pub const REPORT_REDIRECTS_MAX: u8 = 4;
 

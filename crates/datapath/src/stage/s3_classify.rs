@@ -211,7 +211,7 @@ fn inner_packet(
 
 /// What SDF filters see of `packet`.
 #[inline]
-fn selector(packet: &[u8], ip: &IpPacket) -> FlowSelector {
+pub(crate) fn selector(packet: &[u8], ip: &IpPacket) -> FlowSelector {
     let tuple = five_tuple(packet, ip);
     FlowSelector {
         src: tuple.addrs.src(),

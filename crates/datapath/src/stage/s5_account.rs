@@ -1,12 +1,14 @@
 //! Fifth stage: measure what the session uses, and stop what its quotas do not cover.
 
-use adit_rules::{DropReason, SessionRules, UrrEntry, UsageLimits, WorkerEvent};
+use adit_pktio::PacketBuf;
+use adit_rules::{DropReason, FlowSelector, SessionRules, UrrEntry, UsageLimits, WorkerEvent};
 use adit_tables::{UsageMark, UsageView};
 use adit_types::{Direction, Nanos, PdrId, Seid};
 
 use crate::columns::{Lane, Matched, Side, Verdict};
 use crate::outbound::Events;
 use crate::stage::egress::Env;
+use crate::stage::s3_classify::selector;
 use crate::stage::s4_enforce::{admit_far, stopped};
 use crate::tally::Tally;
 
@@ -16,7 +18,8 @@ use crate::tally::Tally;
 /// Shape:   reads `sessions` and `ips[0..n]`; may turn `verdicts` from `Pass` to `Drop`, to
 ///          `Divert`, or to another FAR. n ≤ BURST_MAX.
 /// Cost:    one worker-owned cache line per packet and URR, asked for in `s2_lookup` and
-///          `s4_enforce`; a URR with a limit reads the line of every other worker, too. No
+///          `s4_enforce`; a URR with a limit reads the line of every other worker, too, and
+///          one in a credit pool the lines of all its members. No
 ///          allocation, no clock.
 /// Units:   octets of the inner IP packet, without outer headers and padding. What the network
 ///          loses behind this stage (TTL, MTU, neighbor) is counted.
@@ -24,21 +27,26 @@ use crate::tally::Tally;
 ///          quota is not used up, so the last one may exceed it).
 /// Threads: the counters belong to this worker; with several workers each may let one packet pass
 ///          that the others' last packets no longer left room for.
-pub(crate) fn s5_account<B, S: Side>(
+pub(crate) fn s5_account<B: PacketBuf, S: Side>(
     env: &Env<'_>,
     lane: &mut Lane<'_, B, S>,
     events: &mut Events,
     tally: &mut Tally,
 ) {
     let counters = env.view.session_counters();
-    let Lane { verdicts, sessions, ips, .. } = lane;
-    for ((verdict, session), ip) in verdicts.iter_mut().zip(&*sessions).zip(&*ips) {
+    let Lane { bufs, arrivals, verdicts, sessions, ips, .. } = lane;
+    let packets = bufs.iter().zip(&*arrivals).zip(&*ips);
+    for ((verdict, session), ((buf, arrival), ip)) in
+        verdicts.iter_mut().zip(&*sessions).zip(packets)
+    {
         let Verdict::Pass(matched) = verdict else { continue };
         let direction = matched.direction;
         let bytes = u64::from(ip.total_len);
         if !matched.pdr.urrs.is_empty() {
             let meter = Meter::new(env, matched);
-            if let Err(reason) = meter.pass(matched, direction, bytes, events, tally) {
+            let packet = || buf.data().get(usize::from(arrival.ip_offset)..).unwrap_or_default();
+            let flow = || selector(packet(), ip);
+            if let Err(reason) = meter.pass(matched, flow, bytes, events, tally) {
                 *verdict = stopped(*matched, reason);
                 continue;
             }
@@ -54,6 +62,18 @@ fn urrs<'v>(
     matched: &Matched<'v>,
 ) -> impl Iterator<Item = &'v UrrEntry> + use<'v> {
     matched.pdr.urrs.iter().filter_map(|at| rules.urrs.get(usize::from(*at)))
+}
+
+/// The credit pool of a URR.
+#[inline]
+fn pool<'r>(rules: &'r SessionRules, urr: &UrrEntry) -> Option<&'r UrrEntry> {
+    rules.urrs.get(usize::from(urr.pool?))
+}
+
+/// True for a packet that the quota action of `urr` spares. Spec: TS 29.244 §7.5.2.4 (QUASF).
+#[cold]
+fn is_exempt(urr: &UrrEntry, direction: Direction, flow: &FlowSelector) -> bool {
+    urr.exempt.iter().any(|filter| filter.matches(direction, flow))
 }
 
 /// Counts one packet.
@@ -73,7 +93,7 @@ impl<'v> Meter<'v> {
     }
 
     /// Counts a packet that QERs and FAR let pass, unless a quota stops it. URRs whose quota is
-    /// used up do not count what their quota action forwards.
+    /// used up do not count what their quota action forwards, but what they exempt from it.
     ///
     /// # Errors
     /// `QuotaExhausted`, or why the FAR of the quota action drops.
@@ -81,13 +101,17 @@ impl<'v> Meter<'v> {
     pub fn pass(
         &self,
         matched: &mut Matched<'_>,
-        direction: Direction,
+        flow: impl Fn() -> FlowSelector,
         bytes: u64,
         events: &mut Events,
         tally: &mut Tally,
     ) -> Result<(), DropReason> {
-        let rules = matched.rules;
-        if let Some(urr) = urrs(rules, matched).find(|urr| self.is_exhausted(urr)) {
+        let (rules, direction) = (matched.rules, matched.direction);
+        let stopped_by = |urr| {
+            let by = self.exhausted(rules, urr)?;
+            (by.exempt.is_empty() || !is_exempt(by, direction, &flow())).then_some(by)
+        };
+        if let Some(urr) = urrs(rules, matched).find_map(stopped_by) {
             self.stop(urr, events, tally);
             let far = urr.quota_far.and_then(|far| rules.fars.get(usize::from(far)));
             let admitted = match far {
@@ -105,8 +129,8 @@ impl<'v> Meter<'v> {
                 return Err(reason);
             }
         }
-        for urr in urrs(rules, matched).filter(|urr| !self.is_exhausted(urr)) {
-            self.count(urr, direction, bytes, events, tally);
+        for urr in urrs(rules, matched).filter(|&urr| stopped_by(urr).is_none()) {
+            self.count(rules, urr, direction, bytes, events, tally);
         }
         Ok(())
     }
@@ -122,8 +146,8 @@ impl<'v> Meter<'v> {
         tally: &mut Tally,
     ) {
         for urr in urrs(matched.rules, matched).filter(|urr| urr.before_qos) {
-            if !self.is_exhausted(urr) {
-                self.count(urr, direction, bytes, events, tally);
+            if self.exhausted(matched.rules, urr).is_none() {
+                self.count(matched.rules, urr, direction, bytes, events, tally);
             }
         }
         self.count_dropped(matched, direction, bytes, events, tally);
@@ -151,9 +175,11 @@ impl<'v> Meter<'v> {
         }
     }
 
+    /// Whose quota stops a packet of `urr`: its own, or that of its credit pool.
     #[inline]
-    fn is_exhausted(&self, urr: &UrrEntry) -> bool {
-        urr.stopped || self.is_reached(urr, &urr.quota)
+    fn exhausted<'r>(&self, rules: &'r SessionRules, urr: &'r UrrEntry) -> Option<&'r UrrEntry> {
+        let is_exhausted = |urr: &&UrrEntry| urr.stopped || self.is_reached(urr, &urr.quota);
+        Some(urr).filter(is_exhausted).or_else(|| pool(rules, urr).filter(is_exhausted))
     }
 
     #[inline]
@@ -161,13 +187,17 @@ impl<'v> Meter<'v> {
         if limits.is_none() {
             return false;
         }
-        let (uplink, downlink) = self.usage.volume(urr.slot);
+        let (uplink, downlink) = match urr.members.of.is_empty() {
+            true => self.usage.volume(urr.slot),
+            false => urr.members.bytes(|slot| self.usage.volume(slot)),
+        };
         limits.reached(uplink, downlink)
     }
 
     #[inline]
     fn count(
         &self,
+        rules: &SessionRules,
         urr: &UrrEntry,
         direction: Direction,
         bytes: u64,
@@ -178,6 +208,14 @@ impl<'v> Meter<'v> {
         if urr.report_start {
             self.tell(urr, UsageMark::Start, events, tally);
         }
+        self.tell_limits(urr, events, tally);
+        if let Some(pool) = pool(rules, urr) {
+            self.tell_limits(pool, events, tally);
+        }
+    }
+
+    #[inline]
+    fn tell_limits(&self, urr: &UrrEntry, events: &mut Events, tally: &mut Tally) {
         if self.is_reached(urr, &urr.report) {
             self.tell(urr, UsageMark::Report, events, tally);
         }

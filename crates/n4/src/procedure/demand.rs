@@ -39,15 +39,7 @@ const DEPTH_MAX: u8 = 2;
 /// IEs that are refused wherever they stand, besides those of functions that we do not announce
 /// (`support::unannounced`).
 pub(crate) const DEMANDS: &[IeType] = &[
-    IeType::EVENT_THRESHOLD,
-    IeType::EVENT_QUOTA,
-    IeType::SUBSEQUENT_EVENT_THRESHOLD,
-    IeType::SUBSEQUENT_EVENT_QUOTA,
-    IeType::TIME_QUOTA_MECHANISM,
-    IeType::AGGREGATED_URRS,
     IeType::ETHERNET_INACTIVITY_TIMER,
-    IeType::ADDITIONAL_MONITORING_TIME,
-    IeType::NUMBER_OF_REPORTS,
     IeType::CREATE_MAR,
     IeType::UPDATE_MAR,
     IeType::REMOVE_MAR,

@@ -12,7 +12,7 @@ use crate::containment::FaultPoint;
 use crate::node::{Node, Request};
 use crate::procedure::endpoint_decode::Chosen;
 use crate::procedure::urr_decode::When;
-use crate::procedure::usage::{additional, usage_report};
+use crate::procedure::usage::{additional, event_time_stamps, usage_report};
 use crate::procedure::{Refused, demand, endpoint_decode, rule_decode, urr_decode};
 use crate::refusal::Rejected;
 use crate::session_set;
@@ -172,7 +172,9 @@ impl Node {
         body.load_control_information = information.load;
         body.overload_control_information = information.overload;
         let wall = self.wall;
-        let reports: Vec<_> = reports.iter().map(|r| usage_report(r, wall)).collect();
+        let events: Vec<_> = reports.iter().map(|r| event_time_stamps(r, wall)).collect();
+        let reports: Vec<_> =
+            reports.iter().zip(&events).map(|(r, events)| usage_report(r, wall, events)).collect();
         body.usage_reports = reports.as_slice().into();
         body.additional_usage_reports = additional(&later);
         self.respond(request, Some(cp_seid), &body, after);

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use adit_pfcp::grouped::{DownlinkDataReport, ErrorIndicationReport};
 use adit_pfcp::ie::{
-    DataStatus, DownlinkDataServiceInformation, FSeid, FTeid, FTeidAddress, PfcpSrReqFlags,
-    PfcpSrRspFlags, ReportType,
+    DataStatus, DownlinkDataServiceInformation, EventTimeStamp, FSeid, FTeid, FTeidAddress,
+    PfcpSrReqFlags, PfcpSrRspFlags, ReportType,
 };
 use adit_pfcp::message::{SessionReportRequest, SessionReportResponse};
 use adit_pfcp::{Cause, MessageBody, PFCP_PORT};
@@ -27,7 +27,7 @@ use crate::association::as_count;
 use crate::node::{Node, Request};
 use crate::procedure::farewell::{Destination, Leaving};
 use crate::procedure::rule_decode;
-use crate::procedure::usage::usage_report;
+use crate::procedure::usage::{event_time_stamps, usage_report};
 use crate::transaction::Purpose;
 use crate::wall::Wall;
 
@@ -52,6 +52,15 @@ pub(crate) enum ReportItem {
     Usage(UsageReport),
     /// No packet came for the time of the user plane inactivity timer. Spec: TS 29.244 §5.2.3.
     Inactivity,
+}
+
+impl ReportItem {
+    fn event_time_stamps(&self, wall: Wall) -> Vec<EventTimeStamp> {
+        match self {
+            Self::Usage(report) => event_time_stamps(report, wall),
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// What one session has to report.
@@ -396,9 +405,10 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    fn new(items: &'a [ReportItem], wall: Wall) -> Self {
+    /// `events` are the time stamps of the items' events.
+    fn new(items: &'a [ReportItem], events: &'a [Vec<EventTimeStamp>], wall: Wall) -> Self {
         let mut batch = Self::default();
-        for item in items {
+        for (item, events) in items.iter().zip(events) {
             match item {
                 ReportItem::DownlinkData { pdr, service, status } => {
                     batch.report_type |= ReportType::DLDR;
@@ -417,7 +427,7 @@ impl<'a> Batch<'a> {
                 }
                 ReportItem::Usage(report) => {
                     batch.report_type |= ReportType::USAR;
-                    batch.usage.push(usage_report(report, wall));
+                    batch.usage.push(usage_report(report, wall, events));
                 }
                 ReportItem::Inactivity => batch.report_type |= ReportType::UPIR,
             }
@@ -475,9 +485,11 @@ impl Node {
                 let outcome = self.store.handle_traffic_started(now, session, started);
                 outcome.into_iter().for_each(|outcome| self.conclude_usage(now, outcome));
             }
-            WorkerEvent::NeighbourWanted { .. }
-            | WorkerEvent::NeighbourSeen { .. }
-            | WorkerEvent::EndMarker { .. } => {}
+            WorkerEvent::NeighbourWanted { .. } | WorkerEvent::NeighbourSeen { .. } => {}
+            WorkerEvent::EndMarker { session } => {
+                let outcome = self.store.handle_end_marker(now, session);
+                outcome.into_iter().for_each(|outcome| self.conclude_usage(now, outcome));
+            }
         }
     }
 
@@ -593,7 +605,9 @@ impl Node {
                 continue;
             };
             let Destination { to, cp_seid, owner, former } = destination;
-            let batch = Batch::new(&items, self.wall);
+            let wall = self.wall;
+            let events: Vec<_> = items.iter().map(|item| item.event_time_stamps(wall)).collect();
+            let batch = Batch::new(&items, &events, wall);
             let mut body = batch.body();
             body.old_cp_f_seid = former.map(|cp| FSeid { seid: cp.seid, v4: cp.v4, v6: cp.v6 });
             body.pfcp_sr_req_flags = self.reports.says_goodbye(up_seid);

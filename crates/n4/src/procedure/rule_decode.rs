@@ -152,7 +152,11 @@ pub(super) fn f_teid(ie: ie::FTeid) -> FTeidSpec {
     }
 }
 
-fn sdf(filter: ie::SdfFilter<'_>) -> Result<SdfSpec, Rejected> {
+pub(super) fn application(id: ie::ApplicationId<'_>) -> Box<str> {
+    name::text(id.0)
+}
+
+pub(super) fn sdf(filter: ie::SdfFilter<'_>) -> Result<SdfSpec, Rejected> {
     let text = filter.flow_description.map(core::str::from_utf8).transpose();
     let text = text.map_err(|_| unusable(IeType::SDF_FILTER))?;
     Ok(SdfSpec {

@@ -1,19 +1,20 @@
 //! IEs of URRs to the words of the session store. Spec: TS 29.244 §7.5.2.4, §7.5.4.4.
 
-use adit_pfcp::IeType;
-use adit_pfcp::grouped::{CreateUrr, UpdateUrr};
+use adit_pfcp::grouped::{AggregatedUrrs, CreateUrr, UpdateUrr};
 use adit_pfcp::ie::{self, ReportingTriggers};
+use adit_pfcp::{Cause, IeType, Repeated};
 use adit_session::{
-    DroppedThreshold, MeasurementInformation, MeasurementMethod, Monitoring, RuleId, Urr,
-    UrrSettings, UrrUpdate, UsageTriggers, Volumes,
+    Aggregated, DroppedThreshold, Exempted, MeasurementInformation, MeasurementMethod, Monitoring,
+    RuleId, TimeMechanism, Urr, UrrSettings, UrrUpdate, UsageTriggers, Volumes,
 };
 use adit_types::Nanos;
 
+use crate::procedure::rule_decode;
 use crate::refusal::Rejected;
 use crate::wall::Wall;
 
 /// Our words for the reporting triggers that we act on.
-const TRIGGERS: [(ReportingTriggers, UsageTriggers); 12] = [
+const TRIGGERS: [(ReportingTriggers, UsageTriggers); 16] = [
     (ReportingTriggers::PERIO, UsageTriggers::PERIODIC),
     (ReportingTriggers::VOLTH, UsageTriggers::VOLUME_THRESHOLD),
     (ReportingTriggers::TIMTH, UsageTriggers::TIME_THRESHOLD),
@@ -26,6 +27,10 @@ const TRIGGERS: [(ReportingTriggers, UsageTriggers); 12] = [
     (ReportingTriggers::TIMQU, UsageTriggers::TIME_QUOTA),
     (ReportingTriggers::QUVTI, UsageTriggers::QUOTA_VALIDITY_TIME),
     (ReportingTriggers::UPINT, UsageTriggers::INACTIVITY),
+    (ReportingTriggers::ENVCL, UsageTriggers::ENVELOPE_CLOSURE),
+    (ReportingTriggers::EVETH, UsageTriggers::EVENT_THRESHOLD),
+    (ReportingTriggers::EVEQU, UsageTriggers::EVENT_QUOTA),
+    (ReportingTriggers::REEMR, UsageTriggers::END_MARKER),
 ];
 
 /// When a request came, and what time of day that was.
@@ -35,16 +40,47 @@ pub(super) struct When {
     pub wall: Wall,
 }
 
+/// One monitoring time, with what counts from then on.
+macro_rules! monitoring {
+    ($group:expr, $time:expr, $when:expr) => {{
+        let group = &$group;
+        let seconds = |seconds: u32| Nanos::from_secs(seconds.into());
+        Monitoring {
+            at: $when.wall.moment($when.now, $time.0),
+            volume_threshold: group.subsequent_volume_threshold.map(|v| Volumes {
+                total: v.total,
+                uplink: v.uplink,
+                downlink: v.downlink,
+            }),
+            time_threshold: group.subsequent_time_threshold.map(|ie| seconds(ie.0)),
+            volume_quota: group.subsequent_volume_quota.map(|v| Volumes {
+                total: v.total,
+                uplink: v.uplink,
+                downlink: v.downlink,
+            }),
+            time_quota: group.subsequent_time_quota.map(|ie| seconds(ie.0)),
+            event_threshold: group.subsequent_event_threshold.map(|ie| ie.0.into()),
+            event_quota: group.subsequent_event_quota.map(|ie| ie.0.into()),
+        }
+    }};
+}
+
+/// All monitoring times, by time.
+macro_rules! monitoring_times {
+    ($group:expr, $when:expr) => {{
+        let first = $group.monitoring_time.map(|time| monitoring!($group, time, $when));
+        let more = $group.additional_monitoring_times.iter();
+        let more = more.map(|further| monitoring!(further, further.monitoring_time, $when));
+        let mut times: Vec<Monitoring> = first.into_iter().chain(more).collect();
+        times.sort_by_key(|monitoring| monitoring.at);
+        times
+    }};
+}
+
 /// The members that Create URR and Update URR share.
 macro_rules! settings {
     ($group:expr, $when:expr) => {{
         let group = $group;
-        if !group.exempted_sdf_filters.is_empty() {
-            return Err(Rejected::unsupported(IeType::SDF_FILTER));
-        }
-        if !group.exempted_application_ids.is_empty() {
-            return Err(Rejected::unsupported(IeType::APPLICATION_ID));
-        }
         let seconds = |seconds: u32| Nanos::from_secs(seconds.into());
         UrrSettings {
             period: group.measurement_period.map(|ie| seconds(ie.0)),
@@ -65,25 +101,17 @@ macro_rules! settings {
             dropped_threshold: group
                 .dropped_dl_traffic_threshold
                 .map(|ie| DroppedThreshold { packets: ie.packets, bytes: ie.bytes }),
-            monitoring: group.monitoring_time.map(|ie| Monitoring {
-                at: $when.wall.moment($when.now, ie.0),
-                volume_threshold: group.subsequent_volume_threshold.map(|v| Volumes {
-                    total: v.total,
-                    uplink: v.uplink,
-                    downlink: v.downlink,
-                }),
-                time_threshold: group.subsequent_time_threshold.map(|ie| seconds(ie.0)),
-                volume_quota: group.subsequent_volume_quota.map(|v| Volumes {
-                    total: v.total,
-                    uplink: v.uplink,
-                    downlink: v.downlink,
-                }),
-                time_quota: group.subsequent_time_quota.map(|ie| seconds(ie.0)),
-            }),
+            monitoring: monitoring_times!(group, $when),
+            event_threshold: group.event_threshold.map(|ie| ie.0.into()),
+            event_quota: group.event_quota.map(|ie| ie.0.into()),
+            time_mechanism: group.time_quota_mechanism.map(time_mechanism).transpose()?,
+            reports_max: group.number_of_reports.map(number_of_reports).transpose()?,
             inactivity_detection_time: group.inactivity_detection_time.map(|ie| seconds(ie.0)),
             linked: (!group.linked_urr_ids.is_empty())
                 .then(|| group.linked_urr_ids.iter().map(|ie| adit_types::UrrId(ie.0)).collect()),
             information: group.measurement_information.map(information).transpose()?,
+            aggregated: aggregated(group.aggregated_urrs)?,
+            exempted: exempted(group.exempted_sdf_filters, group.exempted_application_ids)?,
             quota_far: group.far_id_for_quota_action,
         }
     }};
@@ -93,7 +121,7 @@ pub(super) fn create_urr(group: &CreateUrr<'_>, when: When) -> Result<Urr, Rejec
     let urr = || {
         Ok(Urr {
             id: group.urr_id,
-            method: method(group.measurement_method)?,
+            method: method(group.measurement_method),
             triggers: triggers(group.reporting_triggers)?,
             settings: settings!(group, when),
         })
@@ -105,7 +133,7 @@ pub(super) fn update_urr(group: &UpdateUrr<'_>, when: When) -> Result<UrrUpdate,
     let update = || {
         Ok(UrrUpdate {
             id: group.urr_id,
-            method: group.measurement_method.map(method).transpose()?,
+            method: group.measurement_method.map(method),
             triggers: group.reporting_triggers.map(triggers).transpose()?,
             settings: settings!(group, when),
         })
@@ -113,14 +141,68 @@ pub(super) fn update_urr(group: &UpdateUrr<'_>, when: When) -> Result<UrrUpdate,
     update().map_err(|rejected: Rejected| rejected.in_rule(RuleId::Urr(group.urr_id)))
 }
 
-fn method(ie: ie::MeasurementMethod) -> Result<MeasurementMethod, Rejected> {
-    if ie.contains(ie::MeasurementMethod::EVENT) {
-        return Err(Rejected::unsupported(IeType::MEASUREMENT_METHOD));
-    }
-    Ok(MeasurementMethod {
+fn method(ie: ie::MeasurementMethod) -> MeasurementMethod {
+    MeasurementMethod {
         volume: ie.contains(ie::MeasurementMethod::VOLUM),
         duration: ie.contains(ie::MeasurementMethod::DURAT),
-    })
+        event: ie.contains(ie::MeasurementMethod::EVENT),
+    }
+}
+
+/// What a quota action spares; `None` without any.
+fn exempted<'a>(
+    flows: Repeated<'a, ie::SdfFilter<'a>>,
+    applications: Repeated<'a, ie::ApplicationId<'a>>,
+) -> Result<Option<Exempted>, Rejected> {
+    let flows: Result<Vec<_>, Rejected> = flows.into_iter().map(rule_decode::sdf).collect();
+    let applications = applications.into_iter().map(rule_decode::application).collect();
+    let exempted = Exempted { flows: flows?, applications };
+    Ok((exempted != Exempted::default()).then_some(exempted))
+}
+
+/// What a credit pool counts; `None` for other URRs.
+fn aggregated<'a>(
+    groups: Repeated<'a, AggregatedUrrs<'a>>,
+) -> Result<Option<Vec<Aggregated>>, Rejected> {
+    let member = |group: AggregatedUrrs<'_>| {
+        let incorrect = Rejected::with_ie(Cause::MandatoryIeIncorrect, IeType::MULTIPLIER);
+        let weight = weight(group.multiplier).ok_or(incorrect)?;
+        Ok(Aggregated { urr: adit_types::UrrId(group.aggregated_urr_id.0), weight })
+    };
+    let members: Result<Vec<_>, Rejected> = groups.into_iter().map(member).collect();
+    Ok(Some(members?).filter(|members| !members.is_empty()))
+}
+
+/// A multiplier in millionths: not negative, at most a million, and not finer than that.
+fn weight(ie: ie::Multiplier) -> Option<u64> {
+    const MILLIONTHS_OF_MILLION: u64 = 1_000_000_000_000;
+    let digits = u64::try_from(ie.digits).ok()?;
+    let exponent = ie.exponent.checked_add(6)?;
+    let scale = 10_u64.checked_pow(exponent.unsigned_abs());
+    let weight = match (exponent >= 0, scale) {
+        _ if digits == 0 => Some(0),
+        (true, scale) => digits.checked_mul(scale?),
+        (false, scale) => {
+            Some(scale?).filter(|scale| digits % scale == 0).map(|scale| digits / scale)
+        }
+    };
+    weight.filter(|weight| *weight <= MILLIONTHS_OF_MILLION)
+}
+
+/// Base time interval types 2 and 3 are spare. Spec: TS 29.244 §8.2.81.
+fn time_mechanism(ie: ie::TimeQuotaMechanism) -> Result<TimeMechanism, Rejected> {
+    let is_continuous = match ie.interval_type {
+        0 => true,
+        1 => false,
+        _ => return Err(Rejected::unsupported(IeType::TIME_QUOTA_MECHANISM)),
+    };
+    Ok(TimeMechanism { is_continuous, interval: Nanos::from_secs(ie.interval_secs.into()) })
+}
+
+/// Zero is not a number of reports. Spec: TS 29.244 §8.2.133.
+fn number_of_reports(ie: ie::NumberOfReports) -> Result<u16, Rejected> {
+    let incorrect = Rejected::with_ie(Cause::MandatoryIeIncorrect, IeType::NUMBER_OF_REPORTS);
+    if ie.0 == 0 { Err(incorrect) } else { Ok(ie.0) }
 }
 
 fn triggers(ie: ReportingTriggers) -> Result<UsageTriggers, Rejected> {
@@ -148,4 +230,25 @@ fn information(ie: ie::MeasurementInformation) -> Result<MeasurementInformation,
         immediate_start: ie.contains(Information::ISTM),
         packets: ie.contains(Information::MNOP),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn multiplier_is_taken_exactly_or_not_at_all() {
+        let weight = |digits, exponent| weight(ie::Multiplier { digits, exponent });
+        assert_eq!(weight(1, 0), Some(1_000_000));
+        assert_eq!(weight(25, -1), Some(2_500_000));
+        assert_eq!(weight(1, 6), Some(1_000_000_000_000));
+        assert_eq!(weight(3_000, -9), Some(3));
+        assert_eq!(weight(0, i32::MAX), None, "no exponent to reckon with");
+        assert_eq!(weight(0, 5), Some(0));
+        for (digits, exponent) in
+            [(-1, 0), (1, 7), (1, -7), (3, -7), (i64::MAX, 0), (1, i32::MAX), (1, i32::MIN)]
+        {
+            assert_eq!(weight(digits, exponent), None, "{digits} e{exponent}");
+        }
+    }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use adit_pfcp::grouped::{ApplicationDetectionInformation, UsageReport};
 use adit_pfcp::ie::{
-    AdditionalUsageReportsInformation, ApplicationId, DurationMeasurement, EndTime,
+    AdditionalUsageReportsInformation, ApplicationId, DurationMeasurement, EndTime, EventTimeStamp,
     QueryUrrReference, StartTime, TimeOfFirstPacket, TimeOfLastPacket, UrSeqn, UsageInformation,
     UsageReportTrigger, VolumeMeasurement,
 };
@@ -27,7 +27,7 @@ use crate::wall::Wall;
 const LENGTH_END: usize = 4;
 
 /// The words of the codec for what made a report.
-const TRIGGERS: [(UsageTriggers, UsageReportTrigger); 16] = [
+const TRIGGERS: [(UsageTriggers, UsageReportTrigger); 20] = [
     (UsageTriggers::PERIODIC, UsageReportTrigger::PERIO),
     (UsageTriggers::VOLUME_THRESHOLD, UsageReportTrigger::VOLTH),
     (UsageTriggers::TIME_THRESHOLD, UsageReportTrigger::TIMTH),
@@ -44,17 +44,32 @@ const TRIGGERS: [(UsageTriggers, UsageReportTrigger); 16] = [
     (UsageTriggers::TERMINATION, UsageReportTrigger::TERMR),
     (UsageTriggers::MONITORING_TIME, UsageReportTrigger::MONIT),
     (UsageTriggers::TERMINATION_BY_UP, UsageReportTrigger::TEBUR),
+    (UsageTriggers::ENVELOPE_CLOSURE, UsageReportTrigger::ENVCL),
+    (UsageTriggers::EVENT_THRESHOLD, UsageReportTrigger::EVETH),
+    (UsageTriggers::EVENT_QUOTA, UsageReportTrigger::EVEQU),
+    (UsageTriggers::END_MARKER, UsageReportTrigger::EMRRE),
 ];
 
-/// A report in the words of the codec.
-pub(crate) fn usage_report(report: &adit_session::UsageReport, wall: Wall) -> UsageReport<'_> {
+/// When the events of a report happened.
+pub(crate) fn event_time_stamps(
+    report: &adit_session::UsageReport,
+    wall: Wall,
+) -> Vec<EventTimeStamp> {
+    report.events.iter().map(|&at| EventTimeStamp(wall.ntp(at))).collect()
+}
+
+/// A report in the words of the codec; `events` are its [`event_time_stamps`].
+pub(crate) fn usage_report<'a>(
+    report: &'a adit_session::UsageReport,
+    wall: Wall,
+    events: &'a [EventTimeStamp],
+) -> UsageReport<'a> {
     let mut trigger = UsageReportTrigger::empty();
     for (ours, theirs) in TRIGGERS {
         trigger.set(theirs, report.triggers.contains(ours));
     }
     let mut group = UsageReport::new(report.urr, UrSeqn(report.sequence), trigger);
-    let notices = UsageTriggers::START_OF_TRAFFIC;
-    if !(report.triggers & !notices).is_empty() {
+    if !(report.triggers & !UsageTriggers::NOTICES).is_empty() {
         group.start_time = Some(StartTime(wall.ntp(report.start)));
         group.end_time = Some(EndTime(wall.ntp(report.end)));
     }
@@ -77,12 +92,14 @@ pub(crate) fn usage_report(report: &adit_session::UsageReport, wall: Wall) -> Us
         .application
         .as_deref()
         .map(|id| ApplicationDetectionInformation::new(ApplicationId(id.as_bytes())));
+    group.event_time_stamps = events.into();
     group
 }
 
 fn usage_information(report: &adit_session::UsageReport) -> Option<UsageInformation> {
     let mut information = match report.part {
         Some(UsagePart::Before) => UsageInformation::BEF,
+        Some(UsagePart::Between) => UsageInformation::BEF | UsageInformation::AFT,
         Some(UsagePart::After) => UsageInformation::AFT,
         None => UsageInformation::empty(),
     };
@@ -162,7 +179,8 @@ impl Node {
         let rest = reports.split_off(reports.len().min(room));
         let wall = self.wall;
         for report in &reports {
-            let group = usage_report(report, wall);
+            let events = event_time_stamps(report, wall);
+            let group = usage_report(report, wall, &events);
             let written = self.append(answer, |writer| writer.put_as(ie_type, &group));
             self.counters.scalars.responses_too_long += u64::from(!written);
         }

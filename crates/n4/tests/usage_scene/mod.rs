@@ -12,7 +12,7 @@ use adit_pfcp::ie::{
 use adit_pfcp::message::{SessionEstablishmentRequest, SessionReportResponse};
 use adit_pfcp::{Cause, Message};
 use adit_rules::{SessionRules, UsageCounts, UsageSource, WorkerEvent};
-use adit_types::{Seid, UrrId, UsageSlot};
+use adit_types::{Nanos, Seid, UrrId, UsageSlot};
 
 use crate::smf::*;
 
@@ -117,6 +117,19 @@ impl Scene {
         self.bench.node.handle_event(self.bench.now, event);
         self.publish();
         self.bench.sent()
+    }
+
+    /// Moves time on; returns what is sent.
+    pub fn run_until(&mut self, until: Nanos) -> Vec<Transmit> {
+        let mut all = Vec::new();
+        while let Some(at) = self.bench.node.poll_timeout().filter(|&at| at <= until) {
+            self.bench.now = self.bench.now.max(at);
+            self.bench.node.handle_timeout(self.bench.now);
+            self.publish();
+            all.extend(self.bench.sent());
+        }
+        self.bench.now = until;
+        all
     }
 
     pub fn acknowledge(&mut self, request: &Transmit) -> Vec<Transmit> {

@@ -20,8 +20,8 @@ pub use pdr_times::PdrTimes;
 pub use qer::{GateStatus, Qer, Rates};
 pub use traffic_endpoint::{TrafficEndpoint, TrafficEndpointId};
 pub use urr::{
-    DroppedThreshold, MeasurementInformation, MeasurementMethod, Monitoring, Urr, UrrSettings,
-    UrrUpdate, UsageTriggers, Volumes,
+    Aggregated, DroppedThreshold, Exempted, MeasurementInformation, MeasurementMethod, Monitoring,
+    TimeMechanism, Urr, UrrSettings, UrrUpdate, UsageTriggers, Volumes,
 };
 
 use adit_types::Nanos;

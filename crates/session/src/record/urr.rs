@@ -3,6 +3,8 @@
 use adit_types::{FarId, Nanos, UrrId};
 use bitflags::bitflags;
 
+use crate::change::SdfSpec;
+
 bitflags! {
     /// Why usage is reported: of a URR, what it asks for; of a report, what happened.
     /// Spec: TS 29.244 §8.2.19, §8.2.41.
@@ -40,7 +42,25 @@ bitflags! {
         const MONITORING_TIME = 1 << 14;
         /// The session ended by our decision. Of reports only.
         const TERMINATION_BY_UP = 1 << 15;
+        /// As many events happened as the threshold says.
+        const EVENT_THRESHOLD = 1 << 16;
+        /// An event quota is used up.
+        const EVENT_QUOTA = 1 << 17;
+        /// An envelope of the time quota mechanism closed.
+        const ENVELOPE_CLOSURE = 1 << 18;
+        /// An End Marker was received.
+        const END_MARKER = 1 << 19;
     }
+}
+
+impl UsageTriggers {
+    /// What is told without ending a measurement.
+    pub const NOTICES: Self = Self::START_OF_TRAFFIC.union(Self::END_MARKER);
+    /// What is reported because the control plane asked or the measurement is over.
+    pub const UNASKED: Self = Self::IMMEDIATE
+        .union(Self::TERMINATION)
+        .union(Self::TERMINATION_BY_UP)
+        .union(Self::MONITORING_TIME);
 }
 
 /// What a URR measures. Spec: TS 29.244 §8.2.40.
@@ -50,6 +70,36 @@ pub struct MeasurementMethod {
     pub volume: bool,
     /// Duration.
     pub duration: bool,
+    /// Events: starts of the traffic that its PDRs detect, the first one and those after the
+    /// inactivity detection time.
+    pub event: bool,
+}
+
+/// How time is consumed: from the first packet on, in whole intervals. Spec: TS 29.244 §8.2.81;
+/// TS 32.299 §6.5.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TimeMechanism {
+    /// Consecutive intervals, up to and with the first one without packets (CTP); else one interval,
+    /// and another one with the next packet after it (DTP).
+    pub is_continuous: bool,
+    /// The base time interval; never zero.
+    pub interval: Nanos,
+}
+
+impl TimeMechanism {
+    /// Time consumed `elapsed` after an envelope began: intervals count when they begin.
+    pub(crate) fn consumed(self, elapsed: Nanos) -> Nanos {
+        let interval = self.interval.0.max(1);
+        Nanos((elapsed.0 / interval + 1).saturating_mul(interval))
+    }
+
+    /// When an envelope that began at `since` closes, unless packets come after `last`.
+    pub(crate) fn end(self, since: Nanos, last: Nanos) -> Nanos {
+        match self.is_continuous {
+            true => since + self.consumed(last.since(since)) + self.interval,
+            false => since + self.interval,
+        }
+    }
 }
 
 /// Octets by direction; absent is unlimited. Spec: TS 29.244 §8.2.13, §8.2.50.
@@ -85,6 +135,24 @@ pub struct DroppedThreshold {
     pub bytes: Option<u64>,
 }
 
+/// A URR of a credit pool. Spec: TS 29.244 §7.5.2.4, table 7.5.2.4-2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Aggregated {
+    /// The URR whose usage counts for the pool, too.
+    pub urr: UrrId,
+    /// The multiplier. Unit: millionths.
+    pub weight: u64,
+}
+
+/// Traffic that a quota action spares. Spec: TS 29.244 §7.5.2.4.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Exempted {
+    /// Service data flows.
+    pub flows: Vec<SdfSpec>,
+    /// Applications by identifier.
+    pub applications: Vec<Box<str>>,
+}
+
 /// A point in time at which usage is split, and what counts from then on.
 /// Spec: TS 29.244 §5.2.2.2, §8.2.15.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -99,6 +167,10 @@ pub struct Monitoring {
     pub volume_quota: Option<Volumes>,
     /// Replaces the time quota.
     pub time_quota: Option<Nanos>,
+    /// Replaces the event threshold.
+    pub event_threshold: Option<u64>,
+    /// Replaces the event quota.
+    pub event_quota: Option<u64>,
 }
 
 /// The parts of a URR that may be absent. Spec: TS 29.244 §7.5.2.4.
@@ -114,20 +186,33 @@ pub struct UrrSettings {
     pub time_threshold: Option<Nanos>,
     /// Duration that may be used.
     pub time_quota: Option<Nanos>,
+    /// Events after which usage is reported.
+    pub event_threshold: Option<u64>,
+    /// Events that may happen.
+    pub event_quota: Option<u64>,
+    /// How time is consumed; without it by the second, until no packet came for the inactivity
+    /// detection time.
+    pub time_mechanism: Option<TimeMechanism>,
+    /// Reports that are made; afterwards only queries and the end of the URR yield one.
+    pub reports_max: Option<u16>,
     /// Time without packets after which a quota is withdrawn.
     pub quota_holding_time: Option<Nanos>,
     /// Time after which a quota is reported, used up or not.
     pub quota_validity_time: Option<Nanos>,
     /// Dropped downlink traffic after which usage is reported.
     pub dropped_threshold: Option<DroppedThreshold>,
-    /// When usage is split.
-    pub monitoring: Option<Monitoring>,
+    /// When usage is split, by time.
+    pub monitoring: Vec<Monitoring>,
     /// Time without packets after which time stops being measured.
     pub inactivity_detection_time: Option<Nanos>,
     /// Reports of these URRs make this one report, too.
     pub linked: Option<Vec<UrrId>>,
     /// How it measures.
     pub information: Option<MeasurementInformation>,
+    /// Makes the URR a credit pool of these.
+    pub aggregated: Option<Vec<Aggregated>>,
+    /// What passes although a quota is used up.
+    pub exempted: Option<Exempted>,
     /// What is done with packets beyond the quota; without it they are dropped.
     pub quota_far: Option<FarId>,
 }
@@ -180,12 +265,21 @@ impl Urr {
             quota_holding_time: new.quota_holding_time.or(old.quota_holding_time),
             quota_validity_time: new.quota_validity_time.or(old.quota_validity_time),
             dropped_threshold: new.dropped_threshold.or(old.dropped_threshold),
-            monitoring: new.monitoring.or(old.monitoring),
+            event_threshold: new.event_threshold.or(old.event_threshold),
+            event_quota: new.event_quota.or(old.event_quota),
+            time_mechanism: new.time_mechanism.or(old.time_mechanism),
+            reports_max: new.reports_max.or(old.reports_max),
+            monitoring: match new.monitoring.is_empty() {
+                true => old.monitoring,
+                false => new.monitoring,
+            },
             inactivity_detection_time: new
                 .inactivity_detection_time
                 .or(old.inactivity_detection_time),
             linked: new.linked.or(old.linked),
             information: new.information.or(old.information),
+            aggregated: new.aggregated.or(old.aggregated),
+            exempted: new.exempted.or(old.exempted),
             quota_far: new.quota_far.or(old.quota_far),
         };
     }

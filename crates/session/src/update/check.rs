@@ -7,12 +7,14 @@ use adit_rules::{
     SourceInterface,
 };
 use adit_types::limits::{
-    DUPLICATES_PER_FAR_MAX, QERS_PER_PDR_MAX, REDIRECT_URL_BYTES_MAX, SDF_FILTERS_PER_PDR_MAX,
-    UE_NETWORKS_PER_PDI_MAX, URRS_PER_PDR_MAX,
+    DUPLICATES_PER_FAR_MAX, MONITORING_TIMES_PER_URR_MAX, QERS_PER_PDR_MAX, REDIRECT_URL_BYTES_MAX,
+    SDF_FILTERS_PER_PDR_MAX, UE_NETWORKS_PER_PDI_MAX, URRS_PER_PDR_MAX,
 };
 use adit_types::{Direction, FarId, IpPrefix, Ipv6Prefix, PdrId};
 
-use crate::record::{FTeid, Far, InterfaceType, Pdi, Pdr, UeMatch, UeSide, Urr, UsageTriggers};
+use crate::record::{
+    FTeid, Far, InterfaceType, MeasurementMethod, Pdi, Pdr, UeMatch, UeSide, Urr, UsageTriggers,
+};
 use crate::refusal::{Refusal, RuleId};
 use crate::store::LocalAddresses;
 
@@ -155,14 +157,22 @@ fn is_ue_prefix(local: &LocalAddresses, prefix: Ipv6Prefix) -> bool {
 /// Checks what a URR says by itself: whoever asks for a report must say when it is due.
 /// Spec: TS 29.244 §7.5.2.4.
 pub(super) fn urr(urr: &Urr) -> Result<(), Refusal> {
-    if !urr.method.volume && !urr.method.duration {
+    if urr.method == MeasurementMethod::default() {
         return Err(Refusal::MeasuresNothing { urr: urr.id });
     }
     let settings = &urr.settings;
+    if settings.monitoring.len() > MONITORING_TIMES_PER_URR_MAX {
+        return Err(Refusal::TooManyMonitoringTimes { urr: urr.id });
+    }
+    if settings.time_mechanism.is_some_and(|mechanism| mechanism.interval.0 == 0) {
+        return Err(Refusal::TimeIntervalZero { urr: urr.id });
+    }
     let needs = [
         (UsageTriggers::PERIODIC, settings.period.is_some_and(|period| period.0 != 0)),
         (UsageTriggers::VOLUME_THRESHOLD, settings.volume_threshold.is_some()),
         (UsageTriggers::TIME_THRESHOLD, settings.time_threshold.is_some()),
+        (UsageTriggers::EVENT_THRESHOLD, settings.event_threshold.is_some()),
+        (UsageTriggers::ENVELOPE_CLOSURE, settings.time_mechanism.is_some()),
         (UsageTriggers::QUOTA_HOLDING_TIME, settings.quota_holding_time.is_some()),
         (UsageTriggers::DROPPED_DL, settings.dropped_threshold.is_some()),
         (UsageTriggers::LINKED, settings.linked.is_some()),

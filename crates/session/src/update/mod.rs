@@ -6,6 +6,8 @@
 mod check;
 mod choose_ue;
 mod endpoints;
+mod exemption;
+mod pool;
 mod predefined;
 mod provisioned;
 mod s1_provide;

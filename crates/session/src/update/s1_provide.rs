@@ -347,7 +347,7 @@ impl Draft {
     }
 }
 
-fn provide_sdf(pdr: PdrId, spec: SdfSpec) -> Result<Sdf, Refusal> {
+pub(super) fn provide_sdf(pdr: PdrId, spec: SdfSpec) -> Result<Sdf, Refusal> {
     if spec.bidirectional && spec.filter_id.is_none() {
         return Err(Refusal::SdfWithoutId { pdr });
     }

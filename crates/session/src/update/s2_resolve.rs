@@ -8,7 +8,7 @@ use adit_types::limits::{KEYS_PER_SESSION_MAX, RULES_PER_SESSION_MAX, framed_rou
 use adit_types::{Direction, SessionIndex, Teid, UrrId};
 
 use super::s1_provide::{Draft, Target, Wanted, WantedUe};
-use super::{check, choose_ue, endpoints, predefined, provisioned};
+use super::{check, choose_ue, endpoints, exemption, pool, predefined, provisioned};
 use crate::alloc::{Holder, TeidPlan, UePlan};
 use crate::keys;
 use crate::provisioning::Known;
@@ -162,8 +162,10 @@ fn check_urrs(
     records: &Records,
     usage: &UsageChange,
 ) -> Result<(), Refusal> {
+    pool::check(&records.urrs)?;
     for urr in &records.urrs {
         check::urr(urr)?;
+        exemption::check(store.known(), urr)?;
         let links = urr.settings.linked.as_deref().unwrap_or_default();
         if let Some(&linked) = links.iter().find(|&&id| !records.urrs.iter().any(|u| u.id == id)) {
             return Err(Refusal::UnknownLinkedUrr { urr: urr.id, linked });

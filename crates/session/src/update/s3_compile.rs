@@ -2,7 +2,7 @@
 
 use adit_rules::{
     ApplyAction, DeltaId, DestinationInterface, FarEntry, PdrEntry, QerEntry, SdfFilter,
-    SessionRules, SourceInterface, Steering, UeAddresses,
+    SessionRules, SourceInterface, Steering, UeAddresses, UrrEntry,
 };
 use adit_types::limits::{BUFFER_PKTS_DEFAULT, BUFFER_PKTS_PER_SESSION_MAX, URRS_PER_PDR_MAX};
 use adit_types::{Direction, FarId, IpPrefix, NextHopIndex, Seid, Teid};
@@ -12,6 +12,7 @@ use super::predefined::{self, Brought};
 use crate::provisioning::Known;
 use crate::record::{Far, Forwarding, Pdi, Pdr, Qer, Records};
 use crate::session_usage::SessionUsage;
+use crate::update::exemption;
 
 /// The compiled form of resolved records.
 ///
@@ -37,8 +38,17 @@ pub(crate) fn compile(
         downlink: pdrs(Direction::Downlink),
         fars: fars(known, records, &brought),
         qers: records.qers.iter().chain(&brought.qers).map(qer).collect(),
-        urrs: usage.entries(records),
+        urrs: urr_entries(known, records, usage),
     }
+}
+
+/// The URRs in the order of the records, and the inactivity timer.
+fn urr_entries(known: Known<'_>, records: &Records, usage: &SessionUsage) -> Vec<UrrEntry> {
+    let mut entries = usage.entries(records);
+    for (entry, urr) in entries.iter_mut().zip(&records.urrs) {
+        entry.exempt = exemption::filters(known, urr);
+    }
+    entries
 }
 
 fn ue_addresses(records: &Records) -> Vec<UeAddresses> {

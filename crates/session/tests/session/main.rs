@@ -17,3 +17,4 @@ mod s2_resolve;
 mod s3_compile;
 mod s4_commit;
 mod usage;
+mod usage_events;

@@ -14,11 +14,11 @@ use proptest::prelude::*;
 
 use crate::builders::{CP, OWNER, far, session, store};
 
-const S: fn(u64) -> Nanos = Nanos::from_secs;
+pub(crate) const S: fn(u64) -> Nanos = Nanos::from_secs;
 
 /// Counters that a test sets.
 #[derive(Debug, Default)]
-struct Counters(Mutex<BTreeMap<UsageSlot, UsageCounts>>);
+pub(crate) struct Counters(pub Mutex<BTreeMap<UsageSlot, UsageCounts>>);
 
 impl UsageSource for Counters {
     fn usage(&self, slot: UsageSlot, _: u32) -> UsageCounts {
@@ -27,34 +27,34 @@ impl UsageSource for Counters {
 }
 
 /// A session with URRs on both PDRs, whose workers are the test.
-struct Scene {
-    store: SessionStore,
-    counters: Arc<Counters>,
+pub(crate) struct Scene {
+    pub store: SessionStore,
+    pub counters: Arc<Counters>,
     up_seid: Seid,
-    index: SessionIndex,
-    urrs: Vec<UrrEntry>,
+    pub index: SessionIndex,
+    pub urrs: Vec<UrrEntry>,
 }
 
-fn total(bytes: u64) -> Option<Volumes> {
+pub(crate) fn total(bytes: u64) -> Option<Volumes> {
     Some(Volumes { total: Some(bytes), ..Volumes::default() })
 }
 
-fn volume_urr(id: u32, triggers: UsageTriggers, settings: UrrSettings) -> Urr {
-    let method = MeasurementMethod { volume: true, duration: false };
+pub(crate) fn volume_urr(id: u32, triggers: UsageTriggers, settings: UrrSettings) -> Urr {
+    let method = MeasurementMethod { volume: true, ..MeasurementMethod::default() };
     Urr { id: UrrId(id), method, triggers, settings }
 }
 
 fn time_urr(triggers: UsageTriggers, settings: UrrSettings) -> Urr {
-    let method = MeasurementMethod { volume: true, duration: true };
+    let method = MeasurementMethod { volume: true, duration: true, event: false };
     Urr { id: UrrId(1), method, triggers, settings }
 }
 
 impl Scene {
-    fn new(urrs: Vec<Urr>) -> Self {
+    pub fn new(urrs: Vec<Urr>) -> Self {
         Self::with(urrs, |_| {})
     }
 
-    fn with(urrs: Vec<Urr>, edit: impl FnOnce(&mut Change)) -> Self {
+    pub fn with(urrs: Vec<Urr>, edit: impl FnOnce(&mut Change)) -> Self {
         let counters = Arc::new(Counters::default());
         let mut store = store(4);
         store.set_usage_source(Arc::clone(&counters) as Arc<dyn UsageSource>);
@@ -77,12 +77,12 @@ impl Scene {
         scene
     }
 
-    fn observe(&mut self, delta: &RuleDelta) {
+    pub fn observe(&mut self, delta: &RuleDelta) {
         self.urrs = delta.rules.as_ref().map_or(Vec::new(), |rules| rules.urrs.clone());
     }
 
     /// Counts packets for a URR by its position.
-    fn count(&self, at: usize, now: Nanos, ul_bytes: u64, dl_bytes: u64) {
+    pub fn count(&self, at: usize, now: Nanos, ul_bytes: u64, dl_bytes: u64) {
         let mut counters = self.counters.0.lock().unwrap();
         let counts = counters.entry(self.urrs[at].slot).or_default();
         counts.ul_bytes += ul_bytes;
@@ -92,7 +92,7 @@ impl Scene {
         counts.last = Some(now);
     }
 
-    fn outcome(&mut self, outcome: Option<UsageOutcome>) -> Vec<UsageReport> {
+    pub fn outcome(&mut self, outcome: Option<UsageOutcome>) -> Vec<UsageReport> {
         let Some(outcome) = outcome else { return Vec::new() };
         if let Some(delta) = outcome.delta {
             self.observe(&delta);
@@ -102,14 +102,14 @@ impl Scene {
     }
 
     /// A worker tells that a limit of the URR was reached.
-    fn limit(&mut self, at: usize, now: Nanos) -> Vec<UsageReport> {
+    pub fn limit(&mut self, at: usize, now: Nanos) -> Vec<UsageReport> {
         let UrrEntry { slot, generation, .. } = self.urrs[at];
         let outcome = self.store.handle_usage_limit(now, self.up_seid, slot, generation);
         self.outcome(outcome)
     }
 
     /// A worker tells the first packet.
-    fn start(&mut self, at: usize, now: Nanos) -> Vec<UsageReport> {
+    pub fn start(&mut self, at: usize, now: Nanos) -> Vec<UsageReport> {
         assert!(self.urrs[at].report_start);
         let UrrEntry { slot, generation, .. } = self.urrs[at];
         let started = TrafficStart { slot, generation, at: now, pdr: PdrId(1) };
@@ -118,7 +118,7 @@ impl Scene {
     }
 
     /// Lets time pass; returns what was reported and when.
-    fn run_until(&mut self, until: Nanos) -> Vec<(Nanos, UsageReport)> {
+    pub fn run_until(&mut self, until: Nanos) -> Vec<(Nanos, UsageReport)> {
         let mut all = Vec::new();
         while let Some(at) = self.store.usage_timeout().filter(|at| *at <= until) {
             while let Some(outcome) = self.store.poll_usage(at) {
@@ -129,7 +129,7 @@ impl Scene {
         all
     }
 
-    fn modify(&mut self, change: Change) -> Vec<UsageReport> {
+    pub fn modify(&mut self, change: Change) -> Vec<UsageReport> {
         let modified = self.store.modify(self.up_seid, change).unwrap();
         let mut reports = modified.reports;
         if let Some(delta) = modified.delta {
@@ -141,7 +141,20 @@ impl Scene {
     }
 }
 
-fn bytes(report: &UsageReport) -> (u64, u64) {
+/// A monitoring time that changes nothing.
+pub(crate) fn split_at(second: u64) -> Monitoring {
+    Monitoring {
+        at: S(second),
+        volume_threshold: None,
+        time_threshold: None,
+        volume_quota: None,
+        time_quota: None,
+        event_threshold: None,
+        event_quota: None,
+    }
+}
+
+pub(crate) fn bytes(report: &UsageReport) -> (u64, u64) {
     let volume = report.volume.unwrap();
     (volume.ul_bytes, volume.dl_bytes)
 }
@@ -330,16 +343,10 @@ fn quota_validity_time_is_reported_once_and_stops_nothing() {
 
 #[test]
 fn monitoring_time_splits_the_next_report_and_changes_the_threshold() {
-    let monitoring = Monitoring {
-        at: S(50),
-        volume_threshold: total(100),
-        time_threshold: None,
-        volume_quota: None,
-        time_quota: None,
-    };
+    let monitoring = Monitoring { at: S(50), volume_threshold: total(100), ..split_at(50) };
     let settings = UrrSettings {
         volume_threshold: total(10_000),
-        monitoring: Some(monitoring),
+        monitoring: vec![monitoring],
         ..UrrSettings::default()
     };
     let mut scene = Scene::new(vec![volume_urr(1, UsageTriggers::VOLUME_THRESHOLD, settings)]);

@@ -433,8 +433,16 @@ impl Oracle {
                 false => Err(DropReason::FarDrop),
             };
         }
+        let exempt = |urr: &Urr| {
+            urr.settings.exempted.iter().any(|exempted| {
+                let of = |spec: &SdfSpec| sdf::matches(spec, from_ue, ip, arrival.packet);
+                exempted.flows.iter().any(of)
+                    || exempted.applications.iter().any(|id| self.is_of(id, from_ue, arrival))
+            })
+        };
+        let stops = |urr: &&&Urr| exhausted(urr) && !exempt(urr);
         // The first URR in the order of identifiers whose quota is used up decides.
-        let mut stopping: Vec<&&Urr> = urrs.iter().filter(exhausted).collect();
+        let mut stopping: Vec<&&Urr> = urrs.iter().filter(stops).collect();
         stopping.sort_by_key(|urr| urr.id);
         let far = match stopping.first() {
             None => far,
@@ -451,7 +459,7 @@ impl Oracle {
                 far
             }
         };
-        for urr in urrs.iter().filter(|urr| !exhausted(urr)) {
+        for urr in urrs.iter().filter(|urr| !stops(urr)) {
             notes.measured.push((owner, urr.id, from_ue, octets));
         }
         notes.counted = Some((owner, from_ue, octets));
