@@ -35,9 +35,31 @@ fn associations(control: &Control) -> Value {
             "state": "up",
             "sessions": owned.count(),
             "recovery_time_stamp": association.recovery_time_stamp,
+            "nf_instance": node.nf_instance_id(association.address).map(uuid),
         })
     };
     json!({ "associations": node.associations().map(row).collect::<Vec<_>>() })
+}
+
+/// A UUID as text. Spec: RFC 9562 §4.
+fn uuid(octets: [u8; 16]) -> String {
+    let hex: String = octets.iter().map(|octet| format!("{octet:02x}")).collect();
+    [(0, 8), (8, 12), (12, 16), (16, 20), (20, 32)].map(|(from, to)| &hex[from..to]).join("-")
+}
+
+/// What the control plane told of a session; identities are masked.
+fn information(told: &adit_n4::SessionInformation) -> Value {
+    let slice = |slice: adit_pfcp::ie::SNssai| match slice.sd {
+        adit_pfcp::ie::SNssai::NO_SD => slice.sst.to_string(),
+        sd => format!("{}-{sd:06x}", slice.sst),
+    };
+    let user = told.user.iter().map(|(kind, text)| ((*kind).to_owned(), (**text).into()));
+    json!({
+        "dnn": told.dnn,
+        "s_nssai": told.s_nssai.map(slice),
+        "rat_type": told.rat_type.map(|rat| rat.to_string()),
+        "user": Value::Object(user.collect()),
+    })
 }
 
 fn sessions(control: &Control) -> Value {
@@ -77,6 +99,7 @@ fn session(control: &Control, session: &Session) -> Value {
         "qers": session.qers().iter().map(qer).collect::<Vec<_>>(),
         "bars": session.bars().iter().map(bar).collect::<Vec<_>>(),
         "urrs": urrs(control, session),
+        "information": node.session_information(session.up_seid()).map(information),
         "inactivity_timer_s":
             session.inactivity_timer().map(|timer| timer.to_duration().as_secs()),
     })

@@ -66,6 +66,7 @@ fn provisioning(config: &Config) -> Provisioning {
         Some(UePool {
             network_instance: pool.network_instance.as_deref().map(Box::from),
             identity: pool.identity.as_deref().map(Box::from),
+            s_nssai: pool.s_nssai,
             prefix,
         })
     };

@@ -19,6 +19,7 @@ use crate::procedure::load::LoadKnown;
 use crate::procedure::node_report::PathReports;
 use crate::response_cache::ResponseCache;
 use crate::smf_set::SmfSet;
+use crate::ue_pools::PoolUsageKnown;
 
 /// Identity of a node. Spec: TS 29.244 §8.2.38.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -97,6 +98,9 @@ pub(crate) struct Peer {
     pub buckets: Buckets,
     pub paths: PathReports,
     pub load_known: LoadKnown,
+    pub pool_usage_known: PoolUsageKnown,
+    /// The NF instance that its CP function said it is.
+    pub nf_instance_id: Option<[u8; 16]>,
 }
 
 /// Why an association ended.
@@ -290,6 +294,12 @@ impl Node {
         self.peers.get(&address)?.association.as_ref()
     }
 
+    /// The NF instance that the CP function at `address` said it is. Spec: TS 29.244 §8.2.175.
+    #[must_use]
+    pub fn nf_instance_id(&self, address: IpAddr) -> Option<[u8; 16]> {
+        self.peers.get(&address)?.nf_instance_id
+    }
+
     /// All associations, in no particular order.
     pub fn associations(&self) -> impl Iterator<Item = &Association> {
         self.peers.values().filter_map(|peer| peer.association.as_ref())
@@ -391,6 +401,7 @@ impl Node {
         self.path_qos.forget(association.owner);
         peer.paths = PathReports::default();
         peer.load_known = LoadKnown::default();
+        (peer.pool_usage_known, peer.nf_instance_id) = (None, None);
         for pending in self.pending.values_mut() {
             if pending.answer.take_if(|answer| answer.peer == address).is_some() {
                 self.answers_waiting -= 1;

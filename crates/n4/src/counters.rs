@@ -53,6 +53,8 @@ scalars! {
     node_reports_refused,
     /// Association updates of ours that the peer refused.
     association_updates_refused,
+    /// Reports of how full the pools of UE addresses are.
+    pool_usage_reports,
     /// Sessions whose control moved within their SMF set.
     sessions_moved,
     /// Sessions kept over a new setup of their association, as the peer wished.

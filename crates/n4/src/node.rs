@@ -5,7 +5,7 @@
 
 use core::hash::{Hash, Hasher};
 use core::net::{IpAddr, SocketAddr};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::DefaultHasher;
 
 use adit_pfcp::{Cause, Datagram, Header, HeaderError, MessageBody, MessageType, RawMessage};
@@ -18,6 +18,7 @@ use crate::admission::{Admission, PeerPolicy};
 use crate::association::{NodeEvent, NodeId, Peer};
 use crate::containment::{FaultKinds, FaultPoint};
 use crate::counters::Counters;
+use crate::information::SessionInformation;
 use crate::own_set::own_key;
 use crate::path::{PathConfig, Paths};
 use crate::path_qos::PathQos;
@@ -32,6 +33,7 @@ use crate::response_cache::{RequestKey, Seen};
 use crate::session_set::SessionSets;
 use crate::setup::Setups;
 use crate::transaction::{Due, Purpose, Retransmission, Transactions};
+use crate::ue_pools::PoolUsage;
 use crate::wall::Wall;
 
 /// Octets of the longest message that we send: a response with 64 Created PDRs of two addresses
@@ -168,6 +170,9 @@ pub struct Node {
     /// When the errors of a refused request may be told again.
     pub(crate) next_finding: Nanos,
     pub(crate) session_sets: SessionSets,
+    /// What was told of sessions; none is empty.
+    pub(crate) information: HashMap<SessionIndex, Box<SessionInformation>>,
+    pub(crate) pool_usage: PoolUsage,
     pub(crate) former_control: FormerControl,
     pub(crate) drains: Drains,
     /// When the CP functions are told to expect the last usage of all sessions, because we stop.
@@ -213,6 +218,8 @@ impl Node {
             worker_saturation: 0,
             next_finding: Nanos(0),
             session_sets: SessionSets::new(own_key(&config)),
+            information: HashMap::new(),
+            pool_usage: PoolUsage::default(),
             former_control: FormerControl::new(),
             drains: Drains::new(),
             prepare_releases_at: None,
@@ -315,6 +322,7 @@ impl Node {
         self.watch_paths(now);
         self.measure_paths(now);
         self.end_due_buffering(now);
+        self.report_pool_usage(now);
         while !self.is_stopping
             && let Some((position, to)) = self.setups.poll_due(now)
         {
@@ -365,6 +373,7 @@ impl Node {
             self.next_path_deadline(),
             self.path_qos.next_deadline(),
             self.buffering_ends.next_deadline(),
+            self.next_pool_usage(),
             self.store.usage_timeout(),
             self.next_drain_deadline(),
             self.prepare_releases_at,
@@ -533,6 +542,7 @@ impl Node {
         if delta.rules.is_none() {
             self.session_sets.remove(delta.session);
             self.buffering_ends.cancel(delta.session);
+            self.information.remove(&delta.session);
             self.former_control.remove(&delta.session);
         }
         self.last_delta += 1;

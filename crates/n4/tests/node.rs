@@ -193,7 +193,8 @@ fn load_and_overload_are_told_when_they_change_to_those_who_want_to_know() {
 #[test]
 fn load_follows_the_busiest_worker_and_the_fullest_pool() {
     let prefix = adit_rules::sdf::AddrMatch::V4("10.60.0.0/30".parse().unwrap());
-    let pool = adit_session::UePool { network_instance: None, identity: None, prefix };
+    let pool =
+        adit_session::UePool { network_instance: None, identity: None, s_nssai: None, prefix };
     let provisioning = adit_session::Provisioning { ue_pools: vec![pool], ..Default::default() };
     let store = adit_session::StoreConfig { provisioning, ..config().store };
     let mut bench = Bench::with(NodeConfig { store, ..config() });

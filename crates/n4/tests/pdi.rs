@@ -80,7 +80,7 @@ fn network_instance_unknown_is_refused_with_rule_and_ie() {
 
 fn one_pool() -> Provisioning {
     let prefix = AddrMatch::V4("10.60.0.0/30".parse().unwrap());
-    let ue_pools = vec![UePool { network_instance: None, identity: None, prefix }];
+    let ue_pools = vec![UePool { network_instance: None, identity: None, s_nssai: None, prefix }];
     Provisioning { ue_pools, ..Provisioning::default() }
 }
 

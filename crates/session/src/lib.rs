@@ -39,7 +39,7 @@ pub use framed_route::{
 pub use pfd::{PfdApplication, PfdProvision, PfdRefusal, ProvidedApplication};
 pub use provisioning::{
     Application, ForwardingPolicy, LocalInterface, PredefinedAction, PredefinedDetection,
-    PredefinedRule, Provisioning, UePool,
+    PredefinedRule, Provisioning, SNssai, UePool,
 };
 pub use record::{
     Aggregated, Bar, DroppedThreshold, Exempted, FTeid, Far, Forwarding, GateStatus, InterfaceType,

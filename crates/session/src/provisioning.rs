@@ -104,8 +104,27 @@ pub struct UePool {
     pub network_instance: Option<Box<str>>,
     /// UE IP address Pool Identity, by which the control plane may name it.
     pub identity: Option<Box<str>>,
+    /// The network slice whose UEs it is for, as CP functions are told.
+    pub s_nssai: Option<SNssai>,
     /// The addresses: IPv4 ones, or IPv6 /64s of a prefix of at most 64 bits.
     pub prefix: AddrMatch,
+}
+
+impl UePool {
+    /// True for a pool of IPv4 addresses.
+    #[must_use]
+    pub const fn is_ipv4(&self) -> bool {
+        matches!(self.prefix, AddrMatch::V4(_))
+    }
+}
+
+/// A network slice. Spec: TS 23.003 §28.4.2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SNssai {
+    /// Slice/Service Type.
+    pub sst: u8,
+    /// Slice Differentiator, 24 bits.
+    pub sd: Option<u32>,
 }
 
 /// A logical interface as rules see it.

@@ -79,6 +79,8 @@ pub struct Modified {
     pub created_ues: Vec<CreatedUe>,
     /// Traffic endpoints for which something was chosen here.
     pub created_endpoints: Vec<CreatedTrafficEndpoint>,
+    /// The PDRs among those of `created` and `created_ues` that were updated, not created.
+    pub updated: Vec<PdrId>,
 }
 
 /// Everything that was chosen for one change.
@@ -250,6 +252,7 @@ impl SessionStore {
         let session = self.session(up_seid).ok_or(Refusal::UnknownSession { up_seid })?;
         let cp = change.cp_f_seid;
         let leaving = tunnels_to_close(session, &change);
+        let new: Vec<PdrId> = change.create_pdrs.iter().map(|pdr| pdr.id).collect();
         let resolved = update::prepare(self, session, change)?;
         let end_markers = closed(leaving, &resolved.records.fars);
         let created = resolved.created.clone();
@@ -258,7 +261,18 @@ impl SessionStore {
         session.cp = cp.unwrap_or(session.cp);
         let Committed { delta, reports } = update::commit(self, session, resolved, compiled);
         let Created { pdrs: created, ues: created_ues, endpoints: created_endpoints } = created;
-        Ok(Modified { delta, reports, created, created_ues, created_endpoints, end_markers })
+        let chosen = created.iter().map(|made| made.pdr);
+        let chosen = chosen.chain(created_ues.iter().map(|made| made.pdr));
+        let updated = chosen.filter(|pdr| !new.contains(pdr)).collect();
+        Ok(Modified {
+            delta,
+            reports,
+            created,
+            created_ues,
+            created_endpoints,
+            updated,
+            end_markers,
+        })
     }
 
     /// Deletes the session `up_seid`.
@@ -400,6 +414,12 @@ impl SessionStore {
     /// What rules may name.
     pub(crate) const fn known(&self) -> Known<'_> {
         Known { configured: &self.provisioning, pfds: &self.pfds }
+    }
+
+    /// Addresses of each pool of UE addresses in use or waiting for their reclaim, and all of them,
+    /// in the order of the configuration.
+    pub fn ue_pool_usage(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.ue_pools.usage()
     }
 
     /// Puts a session into its place.

@@ -714,6 +714,7 @@ fn provisioning(layout: &Layout) -> Provisioning {
     let pool = |prefix: &str| UePool {
         network_instance: None,
         identity: None,
+        s_nssai: None,
         prefix: match prefix.parse() {
             Ok(v4) => AddrMatch::V4(v4),
             Err(_) => AddrMatch::V6(prefix.parse().unwrap()),

@@ -72,6 +72,10 @@ pub const PREDEFINED_RULES_PER_SESSION_MAX: usize = 256;
 /// Lookup keys (TEIDs, UE addresses, framed routes) of one PFCP session.
 pub const KEYS_PER_SESSION_MAX: usize = 2 * RULES_PER_SESSION_MAX;
 
+/// Pools of UE addresses with an identity, of which CP functions are told: with names of 100
+/// octets, an association message stays below half of what we send at most.
+pub const ANNOUNCED_POOLS_MAX: usize = 64;
+
 /// PFCP associations at most.
 pub const ASSOCIATIONS_MAX: usize = 256;
 

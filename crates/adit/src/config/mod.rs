@@ -151,6 +151,8 @@ pub struct UePool {
     pub network_instance: Option<String>,
     /// UE IP address Pool Identity.
     pub identity: Option<String>,
+    /// The slice whose UEs it is for.
+    pub s_nssai: Option<adit_session::SNssai>,
     /// IPv4, or IPv6 of at most 64 bits. Overlaps no other pool and no interface's link.
     pub prefix: IpNet,
 }

@@ -1,9 +1,11 @@
 //! What rules may refer to by name: pools of UE addresses, applications.
 
 use std::net::IpAddr;
+use std::str::FromStr;
 
+use adit_session::SNssai;
 use adit_types::InterfaceRole;
-use adit_types::limits::SDF_FILTERS_PER_PDR_MAX;
+use adit_types::limits::{ANNOUNCED_POOLS_MAX, SDF_FILTERS_PER_PDR_MAX};
 
 use super::read::{network, read_network_instance};
 use super::section::Section;
@@ -18,6 +20,9 @@ const FORWARDING_POLICIES_MAX: usize = 1024;
 /// Octets of a Forwarding Policy Identifier, whose length is one octet. Spec: TS 29.244 §8.2.23.
 const POLICY_ID_BYTES_MAX: usize = 255;
 
+/// Octets of a pool's identity at most.
+const NAME_BYTES_MAX: usize = 100;
+
 /// Pools of UE addresses at most.
 const UE_POOLS_MAX: usize = 1024;
 
@@ -31,15 +36,42 @@ pub fn read_ue_pools(root: &mut Section<'_, '_>, interfaces: &[Interface]) -> Ve
     for mut section in sections {
         let network_instance = read_network_instance(&mut section);
         let identity: Option<String> = section.parsed_optional("identity", "a name");
+        if identity.as_ref().is_some_and(|name| name.is_empty() || name.len() > NAME_BYTES_MAX) {
+            section.problem("identity", format!("takes 1 to {NAME_BYTES_MAX} octets"));
+        }
+        let expects =
+            "a slice such as \"1\" or \"1-00a1b2\": SST, and SD of six hexadecimal digits";
+        let slice: Option<Slice> = section.parsed_optional("s_nssai", expects);
         let expects = "a prefix such as \"10.45.0.0/16\" or \"2001:db8:45::/48\"";
         let prefix: Option<IpNet> = section.parsed("prefix", expects);
         if let Some(prefix) = prefix {
             check_prefix(&section, prefix, interfaces, &pools);
-            pools.push(UePool { network_instance, identity, prefix });
+            let s_nssai = slice.map(|slice| slice.0);
+            pools.push(UePool { network_instance, identity, s_nssai, prefix });
         }
         section.finish();
     }
+    if pools.iter().filter(|pool| pool.identity.is_some()).count() > ANNOUNCED_POOLS_MAX {
+        root.problem("ue_pool", format!("give at most {ANNOUNCED_POOLS_MAX} pools an identity"));
+    }
     pools
+}
+
+/// A network slice in text.
+struct Slice(SNssai);
+
+impl FromStr for Slice {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (sst, sd) = match text.split_once('-') {
+            Some((sst, sd)) if sd.len() == 6 => (sst, Some(u32::from_str_radix(sd, 16))),
+            Some(_) => return Err(()),
+            None => (text, None),
+        };
+        let sst = sst.parse().map_err(|_| ())?;
+        Ok(Self(SNssai { sst, sd: sd.transpose().map_err(|_| ())? }))
+    }
 }
 
 /// The `[[application]]` sections.

@@ -5,7 +5,7 @@
 use core::net::{IpAddr, SocketAddr};
 
 use adit_pfcp::grouped::{GtpuPathQosControlInformation, SessionRetentionInformation};
-use adit_pfcp::ie::{Nullable, PfcpAsRspFlags, PfcpAuReqFlags, RecoveryTimeStamp};
+use adit_pfcp::ie::{NfInstanceId, Nullable, PfcpAsRspFlags, PfcpAuReqFlags, RecoveryTimeStamp};
 use adit_pfcp::message::{
     AssociationReleaseRequest, AssociationReleaseResponse, AssociationSetupRequest,
     AssociationSetupResponse, AssociationUpdateRequest, AssociationUpdateResponse,
@@ -25,6 +25,7 @@ use crate::path_qos::PathControl;
 use crate::refusal::Rejected;
 use crate::smf_set::SmfSet;
 use crate::transaction::Purpose;
+use crate::ue_pools::Announcement;
 
 impl Node {
     /// Sets up an association that a CP function asks for. One that exists with this address ends
@@ -52,12 +53,21 @@ impl Node {
             path_controls: path_controls(message.gtpu_path_qos_controls)?.unwrap_or_default(),
             requested_by_us: false,
         };
-        self.bring_up(request.now, facts).map_err(|error| match error {
+        let nf_instance_id = message.nf_instance_id;
+        let up = self.bring_up(request.now, facts).map_err(|error| match error {
             NoAssociation::NodeIdInUse | NoAssociation::Stopping => {
                 Rejected::new(Cause::RequestRejected)
             }
             NoAssociation::TooMany => Rejected::new(Cause::NoResourcesAvailable),
-        })
+        })?;
+        self.note_nf_instance(request.peer(), nf_instance_id);
+        Ok(up)
+    }
+
+    fn note_nf_instance(&mut self, address: IpAddr, id: Option<NfInstanceId>) {
+        if let Some(peer) = self.peers.get_mut(&address) {
+            peer.nf_instance_id = id.map(|id| id.0);
+        }
     }
 
     fn respond_to_accepted_setup(&mut self, request: &Request<'_>, up: BroughtUp) {
@@ -66,6 +76,10 @@ impl Node {
         let cause = Cause::RequestAccepted;
         let mut body = AssociationSetupResponse::new(node_id.to_ie(), cause, time_stamp);
         body.up_function_features = Some(up_function_features(&self.config));
+        let pools = self.config.store.provisioning.ue_pools.clone();
+        let announcement = Announcement::new(&pools);
+        let groups = announcement.groups();
+        body.ue_ip_address_pools = groups.as_slice().into();
         body.pfcp_as_rsp_flags = up.retained.then_some(PfcpAsRspFlags::PSREI);
         self.respond(request, None, &body, up.last);
     }
@@ -89,6 +103,10 @@ impl Node {
         let time_stamp = RecoveryTimeStamp(self.config.recovery_time_stamp);
         let mut body = AssociationSetupRequest::new(node_id.to_ie(), time_stamp);
         body.up_function_features = Some(up_function_features(&self.config));
+        let pools = self.config.store.provisioning.ue_pools.clone();
+        let announcement = Announcement::new(&pools);
+        let groups = announcement.groups();
+        body.ue_ip_address_pools = groups.as_slice().into();
         self.send_request(now, to, &body, Purpose::AssociationSetup { position });
     }
 
@@ -127,8 +145,12 @@ impl Node {
             path_controls,
             requested_by_us: true,
         };
+        let nf_instance_id = message.nf_instance_id;
         match self.bring_up(response.now, facts) {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                self.note_nf_instance(response.peer(), nf_instance_id);
+                Ok(())
+            }
             Err(NoAssociation::NodeIdInUse) => Err(SetupFailure::NodeIdInUse),
             Err(NoAssociation::Stopping) => Err(SetupFailure::Stopping),
             Err(NoAssociation::TooMany) => Err(SetupFailure::TooManyAssociations),

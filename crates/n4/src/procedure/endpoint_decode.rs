@@ -5,7 +5,7 @@
 use core::net::Ipv4Addr;
 
 use adit_pfcp::grouped::{
-    CreateTrafficEndpoint, CreatedPdr, CreatedTrafficEndpoint, UpdateTrafficEndpoint,
+    CreateTrafficEndpoint, CreatedPdr, CreatedTrafficEndpoint, UpdateTrafficEndpoint, UpdatedPdr,
 };
 use adit_pfcp::ie::{
     self, FTeid, FTeidAddress, FramedIpv6Route, FramedRoute, FramedRouting, UeIpAddress,
@@ -17,7 +17,7 @@ use adit_session::{
     ChooseUe, InterfaceType, TrafficEndpointId, TrafficEndpointSpec, UeMatch, UeSide,
     parse_framed_ipv6_route, parse_framed_route,
 };
-use adit_types::{IpPrefix, Ipv4Prefix, Ipv6Prefix};
+use adit_types::{IpPrefix, Ipv4Prefix, Ipv6Prefix, PdrId};
 
 use super::name;
 use super::rule_decode::f_teid;
@@ -147,6 +147,8 @@ pub(super) fn update(group: &UpdateTrafficEndpoint<'_>) -> Result<TrafficEndpoin
 pub(super) struct Chosen {
     pdrs: Vec<(adit_types::PdrId, Vec<FTeid>, Vec<UeIpAddress>)>,
     endpoints: Vec<(TrafficEndpointId, Vec<FTeid>, Vec<UeIpAddress>)>,
+    /// PDRs that existed before.
+    updated: Vec<PdrId>,
 }
 
 impl Chosen {
@@ -172,13 +174,32 @@ impl Chosen {
             let ue = created.ue.map(|ue| encode_ue(ue, UeSide::Source)).into_iter().collect();
             (created.id, f_teids, ue)
         };
-        Self { pdrs, endpoints: endpoints.iter().map(endpoint).collect() }
+        let endpoints = endpoints.iter().map(endpoint).collect();
+        Self { pdrs, endpoints, updated: Vec::new() }
+    }
+
+    /// The same, of which PDRs that existed before are answered as updated.
+    pub fn updating(self, updated: Vec<PdrId>) -> Self {
+        Self { updated, ..self }
     }
 
     /// Created PDR groups. Spec: TS 29.244 §7.5.3.2.
     pub fn created_pdrs(&self) -> Vec<CreatedPdr<'_>> {
-        let groups = self.pdrs.iter().map(|(pdr, f_teids, ues)| {
+        let new = self.pdrs.iter().filter(|(pdr, ..)| !self.updated.contains(pdr));
+        let groups = new.map(|(pdr, f_teids, ues)| {
             let mut group = CreatedPdr::new(*pdr);
+            group.local_f_teids = f_teids.as_slice().into();
+            group.ue_ip_addresses = ues.as_slice().into();
+            group
+        });
+        groups.collect()
+    }
+
+    /// Updated PDR groups. Spec: TS 29.244 §7.5.9.3.
+    pub fn updated_pdrs(&self) -> Vec<UpdatedPdr<'_>> {
+        let updated = self.pdrs.iter().filter(|(pdr, ..)| self.updated.contains(pdr));
+        let groups = updated.map(|(pdr, f_teids, ues)| {
+            let mut group = UpdatedPdr::new(*pdr);
             group.local_f_teids = f_teids.as_slice().into();
             group.ue_ip_addresses = ues.as_slice().into();
             group

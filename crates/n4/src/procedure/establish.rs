@@ -8,6 +8,7 @@ use adit_session::{Change, CpFSeid, Established};
 use adit_types::{Nanos, Seid};
 
 use crate::containment::FaultPoint;
+use crate::information::SessionInformation;
 use crate::node::{Node, Request};
 use crate::own_set;
 use crate::procedure::endpoint_decode::Chosen;
@@ -38,7 +39,9 @@ impl Node {
         let message = SessionEstablishmentRequest::decode_body(request.body)?;
         demand::check(request.body)?;
         let flags = message.pfcp_se_req_flags.unwrap_or_default();
-        if flags.intersects(PfcpSeReqFlags::RESTI | PfcpSeReqFlags::SUMPC) {
+        // RESTI tells that we once chose the F-TEIDs and UE addresses that are given now; they are
+        // accepted like any that are ours and free. Spec: TS 29.244 §8.2.125.
+        if flags.contains(PfcpSeReqFlags::SUMPC) {
             return Err(Rejected::unsupported(IeType::PFCPSEREQ_FLAGS));
         }
         let cp = message.cp_f_seid;
@@ -48,7 +51,9 @@ impl Node {
         let cp = CpFSeid { seid: cp.seid, v4: cp.v4, v6: cp.v6 };
         let sets = session_set::keys(message.fq_csids, message.group_id)?;
         let change = self.change_of_establishment(request.now, &message)?;
+        let information = SessionInformation::of_establishment(&message)?;
         let established = self.store.establish(owner, cp, change)?;
+        self.inform(established.up_seid, information);
         self.session_sets.assign(established.index, sets);
         Ok(established)
     }

@@ -15,7 +15,7 @@ mod far_decode;
 pub(crate) mod farewell;
 pub(crate) mod load;
 mod modify;
-mod name;
+pub(crate) mod name;
 pub(crate) mod node_report;
 mod pfd;
 mod reject;

@@ -9,6 +9,7 @@ use adit_types::limits::USAGE_REPORTS_PER_RESPONSE_MAX;
 use adit_types::{FarId, Nanos, Seid};
 
 use crate::containment::FaultPoint;
+use crate::information::SessionInformation;
 use crate::node::{Node, Request};
 use crate::procedure::endpoint_decode::Chosen;
 use crate::procedure::urr_decode::When;
@@ -46,6 +47,7 @@ impl Node {
         change.drop_buffered = flags.contains(PfcpSmReqFlags::DROBU);
         let activated = activated_fars(&change);
         let modified = self.store.modify(up_seid, change)?;
+        self.inform(up_seid, SessionInformation::of_modification(&message));
         self.rearm_notifications(up_seid, &activated);
         if !activated.is_empty()
             && let Some(session) = self.store.session(up_seid)
@@ -151,8 +153,8 @@ impl Node {
     }
 
     fn accept_modification(&mut self, request: &Request<'_>, up_seid: Seid, modified: Modified) {
-        let Modified { delta, created, created_ues, created_endpoints, end_markers, mut reports } =
-            modified;
+        let Modified { delta, created, created_ues, created_endpoints, .. } = modified;
+        let Modified { updated, end_markers, mut reports, .. } = modified;
         let later = reports.split_off(reports.len().min(USAGE_REPORTS_PER_RESPONSE_MAX));
         let after = delta.map(|delta| self.publish(delta));
         if let Some(id) = after {
@@ -163,10 +165,12 @@ impl Node {
         // A new CP F-SEID counts from this response on. Spec: TS 29.244 §7.5.4.1.
         let session = self.store.session(up_seid);
         let cp_seid = session.map_or(Seid(0), |session| session.cp_f_seid().seid);
-        let chosen = Chosen::new(&created, &created_ues, &created_endpoints);
+        let chosen = Chosen::new(&created, &created_ues, &created_endpoints).updating(updated);
         let (created, endpoints) = (chosen.created_pdrs(), chosen.created_endpoints());
+        let updated = chosen.updated_pdrs();
         let mut body = SessionModificationResponse::new(Cause::RequestAccepted);
         body.created_pdrs = created.as_slice().into();
+        body.updated_pdrs = updated.as_slice().into();
         body.created_traffic_endpoints = endpoints.as_slice().into();
         let information = self.control_information(request.peer());
         body.load_control_information = information.load;

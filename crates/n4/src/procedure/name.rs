@@ -6,7 +6,7 @@ use adit_pfcp::ie::NetworkInstance;
 ///
 /// INTEROP: SMFs use either form for a DNN-like name. Octets that are neither show as replacement
 /// characters and so match no configured name. Spec: TS 29.244 §8.2.4; RFC 1035 §3.1.
-pub(super) fn network_instance(ie: NetworkInstance<'_>) -> Box<str> {
+pub(crate) fn network_instance(ie: NetworkInstance<'_>) -> Box<str> {
     match labels(ie.0) {
         Some(name) => name.into(),
         None => text(ie.0),
@@ -14,7 +14,7 @@ pub(super) fn network_instance(ie: NetworkInstance<'_>) -> Box<str> {
 }
 
 /// Octets as text, with replacement characters where they are no UTF-8.
-pub(super) fn text(octets: &[u8]) -> Box<str> {
+pub(crate) fn text(octets: &[u8]) -> Box<str> {
     String::from_utf8_lossy(octets).into()
 }
 

@@ -373,6 +373,11 @@ pub struct SNssai {
     pub sd: u32,
 }
 
+impl SNssai {
+    /// The Slice Differentiator that stands for none.
+    pub const NO_SD: u32 = 0xff_ffff;
+}
+
 impl<'a> Ie<'a> for SNssai {
     const TYPE: IeType = IeType::S_NSSAI;
 

@@ -130,6 +130,13 @@ impl UeIpAllocator {
         self.pools.iter().map(fill).max().unwrap_or(0)
     }
 
+    /// Addresses of each pool in use or waiting for their reclaim, and all of them, in the order of
+    /// the configuration.
+    pub fn usage(&self) -> impl Iterator<Item = (u64, u64)> {
+        let used = |pool: &Pool| u64::try_from(pool.held.len()).unwrap_or(u64::MAX);
+        self.pools.iter().map(move |pool| (used(pool), pool.range.count))
+    }
+
     /// Pools of the family that serve the network instance and, if one is named, are it.
     pub fn candidates(
         &self,
@@ -256,7 +263,7 @@ mod tests {
             true => AddrMatch::V6(prefix.parse().unwrap()),
             false => AddrMatch::V4(prefix.parse().unwrap()),
         };
-        UePool { network_instance: None, identity: None, prefix }
+        UePool { network_instance: None, identity: None, s_nssai: None, prefix }
     }
 
     fn take(pools: &mut UeIpAllocator, taken: impl Fn(SessionKey) -> bool) -> Option<SessionKey> {

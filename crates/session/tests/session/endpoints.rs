@@ -109,7 +109,7 @@ fn traffic_endpoint_that_no_pdr_names_keeps_its_tunnel() {
 #[test]
 fn traffic_endpoint_gets_a_ue_address_of_our_choice() {
     let prefix = AddrMatch::V4("10.60.0.0/24".parse().unwrap());
-    let pool = UePool { network_instance: None, identity: None, prefix };
+    let pool = UePool { network_instance: None, identity: None, s_nssai: None, prefix };
     let mut store = store_with(4, Provisioning { ue_pools: vec![pool], ..Provisioning::default() });
     let mut change = with_endpoints();
     for spec in &mut change.create_traffic_endpoints {

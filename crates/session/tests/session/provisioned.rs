@@ -87,7 +87,12 @@ fn pool(network_instance: Option<&str>, prefix: &str) -> UePool {
         true => AddrMatch::V6(prefix.parse().unwrap()),
         false => AddrMatch::V4(prefix.parse().unwrap()),
     };
-    UePool { network_instance: network_instance.map(Box::from), identity: None, prefix }
+    UePool {
+        network_instance: network_instance.map(Box::from),
+        identity: None,
+        s_nssai: None,
+        prefix,
+    }
 }
 
 fn with_pools(pools: Vec<UePool>) -> SessionStore {

@@ -42,7 +42,7 @@ impl Said {
 /// The usual node with a pool of IPv4 UE addresses.
 pub fn config_with_pool(prefix: &str) -> adit_n4::NodeConfig {
     let prefix = AddrMatch::V4(prefix.parse().unwrap());
-    let pool = UePool { network_instance: None, identity: None, prefix };
+    let pool = UePool { network_instance: None, identity: None, s_nssai: None, prefix };
     let mut config = config();
     config.store.provisioning.ue_pools = vec![pool];
     config
