@@ -67,7 +67,13 @@ impl Rule {
     /// The FAR that it brings along.
     pub(super) fn far(&self) -> Option<Far> {
         let (id, action) = (FarId(u32::MAX), ApplyAction::DROP);
-        self.drops.then_some(Far { id, action, bar: None, forwarding: None })
+        self.drops.then_some(Far {
+            id,
+            action,
+            bar: None,
+            forwarding: None,
+            duplicating: Vec::new(),
+        })
     }
 
     /// The QER that it brings along.
