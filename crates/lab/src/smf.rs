@@ -24,8 +24,8 @@ use adit_pfcp::ie::{
 };
 use adit_pfcp::message::{
     AssociationSetupRequest, HeartbeatRequest, HeartbeatResponse, NodeReportResponse,
-    SessionDeletionRequest, SessionEstablishmentRequest, SessionEstablishmentResponse,
-    SessionModificationRequest, SessionReportResponse,
+    PfdManagementRequest, SessionDeletionRequest, SessionEstablishmentRequest,
+    SessionEstablishmentResponse, SessionModificationRequest, SessionReportResponse,
 };
 use adit_pfcp::{
     Cause, Datagram, Message, MessageBody, MessageType, RawMessage, SEQUENCE_MAX, encode,
@@ -324,6 +324,25 @@ impl Smf {
             Message::SessionModificationResponse(response) => {
                 let offending = response.offending_ie.map(|ie| ie.0);
                 accepted("Session Modification", response.cause, offending)
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Provides PFDs of applications.
+    ///
+    /// # Errors
+    /// Those of `watch`; adit refuses or does not answer.
+    pub fn manage_pfds(
+        &self,
+        request: &PfdManagementRequest<'_>,
+        watch: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        let response = self.request(None, request, N1 + 1, watch)?;
+        match message(&response)? {
+            Message::PfdManagementResponse(response) => {
+                let offending = response.offending_ie.map(|ie| ie.0);
+                accepted("PFD Management", response.cause, offending)
             }
             other => Err(unexpected(&other)),
         }

@@ -31,6 +31,8 @@ const SCENARIOS: &[&str] = &[
     "inactivity",
     "ue-pool",
     "framed-route",
+    "pfd",
+    "predefined",
 ];
 
 /// A lab whose adit is the one beside it.

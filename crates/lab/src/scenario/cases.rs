@@ -2,6 +2,7 @@
 //! rooms of their own.
 
 mod addresses;
+mod applications;
 mod buffering;
 mod tunnels;
 mod usage;
@@ -57,6 +58,8 @@ pub const CASES: &[Case] = &[
     Case { name: "inactivity", run: usage::inactivity },
     Case { name: "ue-pool", run: addresses::ue_pool },
     Case { name: "framed-route", run: addresses::framed_route },
+    Case { name: "pfd", run: applications::pfd },
+    Case { name: "predefined", run: applications::predefined },
 ];
 
 /// Gates of a QER. Spec: TS 29.244 §5.4.3.

@@ -31,6 +31,12 @@ n3_requests = 2
 
 [[ue_pool]]
 prefix = "10.45.200.0/24"
+
+[[predefined_rule]]
+name = "blocked"
+flow_descriptions = ["permit out 17 from any 5002 to assigned"]
+precedence = 50
+action = "drop"
 "#;
 
 /// Name of all scenarios together.

@@ -1,0 +1,72 @@
+//! Applications and rules that PDRs name. Spec: TS 29.244 §5.2.1A.2, §6.2.5.
+
+use adit_pfcp::grouped::{ApplicationIdsPfds, PfdContext, UpdatePdr};
+use adit_pfcp::ie::{ApplicationId, DeactivatePredefinedRules, PfdContents};
+use adit_pfcp::message::{PfdManagementRequest, SessionModificationRequest};
+use adit_types::PdrId;
+use anyhow::Result;
+
+use super::{OTHER_PORT, PORT};
+use crate::scenario::probe::Probe;
+use crate::scenario::session::{Rules, Stage, Uplink, all, none};
+
+const APPLICATION: &str = "scenario";
+/// Drops what goes to [`OTHER_PORT`]; `scenario::SECTIONS` configures it.
+const RULE: &str = "blocked";
+
+fn flow(text: &str) -> PfdContents<'_> {
+    PfdContents { flow_description: Some(text.as_bytes()), ..PfdContents::default() }
+}
+
+/// Gives the application these flow descriptions; without any it is withdrawn.
+fn provide(stage: &Stage<'_>, texts: &[&str]) -> Result<()> {
+    let contents: Vec<_> = texts.iter().map(|text| [flow(text)]).collect();
+    let contexts: Vec<_> =
+        contents.iter().map(|contents| PfdContext::new(contents.into())).collect();
+    let application = ApplicationIdsPfds {
+        pfd_contexts: contexts[..].into(),
+        ..ApplicationIdsPfds::new(ApplicationId(APPLICATION.as_bytes()))
+    };
+    let applications = [application];
+    let request = PfdManagementRequest {
+        application_ids_pfds: (&applications).into(),
+        ..PfdManagementRequest::new()
+    };
+    stage.network.smf.manage_pfds(&request, || stage.stop.check())
+}
+
+/// The PFDs of an application decide which packets match, also after they changed.
+pub fn pfd(stage: &Stage<'_>) -> Result<String> {
+    provide(stage, &["permit out 17 from any 5001 to assigned"])?;
+    let only = Uplink { application: Some(APPLICATION), ..Uplink::EVERYTHING };
+    let session = stage.establish_with(&Rules { uplinks: &[only], ..Rules::USUAL })?;
+    let (probe, other) = (Probe::open(stage, PORT)?, Probe::open(stage, OTHER_PORT)?);
+    all("the application's port", &probe.uplink()?)?;
+    none("another port", &other.uplink()?)?;
+    provide(stage, &["permit out 17 from any 5002 to assigned"])?;
+    none("not the application's port any more", &probe.uplink()?)?;
+    all("the new port", &other.uplink()?)?;
+    session.end()?;
+    provide(stage, &[])?;
+    Ok("what the PFDs said passed, after each change anew".to_owned())
+}
+
+/// A predefined rule acts in the PDR that activates it, until it is deactivated.
+pub fn predefined(stage: &Stage<'_>) -> Result<String> {
+    let special = PdrId(2);
+    let named =
+        Uplink { id: special, precedence: 50, predefined: Some(RULE), ..Uplink::EVERYTHING };
+    let uplinks = [Uplink::EVERYTHING, named];
+    let session = stage.establish_with(&Rules { uplinks: &uplinks, ..Rules::USUAL })?;
+    let (probe, other) = (Probe::open(stage, PORT)?, Probe::open(stage, OTHER_PORT)?);
+    all("beside the rule", &probe.uplink()?)?;
+    none("the rule drops", &other.uplink()?)?;
+    let gone = [DeactivatePredefinedRules(RULE.as_bytes())];
+    let pdrs =
+        [UpdatePdr { deactivate_predefined_rules: (&gone).into(), ..UpdatePdr::new(special) }];
+    let request = SessionModificationRequest::new();
+    session.modify(&SessionModificationRequest { update_pdrs: (&pdrs).into(), ..request })?;
+    all("rule deactivated", &other.uplink()?)?;
+    session.end()?;
+    Ok("the rule dropped its flow while it was active".to_owned())
+}
