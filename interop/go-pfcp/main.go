@@ -43,7 +43,7 @@ func main() {
 		N3:   net.ParseIP(os.Args[2]),
 	}
 	var results []Result
-	for _, scenario := range slices.Concat(nodeScenarios, sessionScenarios, reportScenarios) {
+	for _, scenario := range slices.Concat(nodeScenarios, sessionScenarios, reportScenarios, pfdScenarios) {
 		result := Result{Name: scenario.name, OK: true}
 		var missing notOffered
 		if err := scenario.run(upf); errors.As(err, &missing) {
