@@ -33,6 +33,7 @@ const SCENARIOS: &[&str] = &[
     "framed-route",
     "pfd",
     "predefined",
+    "duplicate",
 ];
 
 /// A lab whose adit is the one beside it.

@@ -60,6 +60,7 @@ pub const CASES: &[Case] = &[
     Case { name: "framed-route", run: addresses::framed_route },
     Case { name: "pfd", run: applications::pfd },
     Case { name: "predefined", run: applications::predefined },
+    Case { name: "duplicate", run: tunnels::duplicate },
 ];
 
 /// Gates of a QER. Spec: TS 29.244 §5.4.3.

@@ -5,10 +5,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use adit_pfcp::Message;
-use adit_pfcp::grouped::{CreatePdr, Pdi, UpdateFar, UpdateForwardingParameters};
+use adit_pfcp::grouped::{
+    CreatePdr, DuplicatingParameters, Pdi, UpdateFar, UpdateForwardingParameters,
+};
 use adit_pfcp::ie::{
-    FTeid, NodeReportType, Nullable, OuterHeaderCreation, OuterHeaderRemovalDescription,
-    PfcpSmReqFlags, RemoteGtpuPeer, ReportType, SourceInterface, TransportLevelMarking,
+    ApplyAction, DestinationInterface, FTeid, NodeReportType, Nullable, OuterHeaderCreation,
+    OuterHeaderRemovalDescription, PfcpSmReqFlags, RemoteGtpuPeer, ReportType, SourceInterface,
+    TransportLevelMarking,
 };
 use adit_pfcp::message::SessionModificationRequest;
 use adit_types::{PdrId, Precedence, Qfi, Teid};
@@ -20,7 +23,7 @@ use crate::demo::topology::{ADIT_N3, ADIT_N3_V6, DN, GNB, GNB_V6, PEER_UPF};
 use crate::gnb::{Leg, teid};
 use crate::scenario::endpoint::Endpoint;
 use crate::scenario::probe::{DATAGRAMS, Probe};
-use crate::scenario::session::{QER, Rules, Session, Stage, TO_ACCESS, all, both, none};
+use crate::scenario::session::{QER, Rules, Session, Stage, TO_ACCESS, TO_CORE, all, both, none};
 use crate::scenario::sniffer::Sniffer;
 
 /// A path fails an interval and two timeouts after its last answer; a machine under load is slower.
@@ -108,6 +111,27 @@ pub fn n9(stage: &Stage<'_>) -> Result<String> {
     all("from the other UPF", &probe.receive_downlink(DATAGRAMS)?)?;
     session.end()?;
     Ok("uplink went to the other UPF, downlink came from it".to_owned())
+}
+
+/// Uplink packets go to the server, and a copy of each by a tunnel. Spec: TS 29.244 §5.2.3.
+pub fn duplicate(stage: &Stage<'_>) -> Result<String> {
+    const COPIES: Teid = Teid(0x0d0d_0d0d);
+    let peer = Endpoint::open(stage, PEER_UPF, ADIT_N3)?;
+    let copy = DuplicatingParameters {
+        outer_header_creation: Some(OuterHeaderCreation::gtpu_ipv4(COPIES, PEER_UPF)),
+        ..DuplicatingParameters::new(DestinationInterface::LiFunction)
+    };
+    let session = stage.establish_with(&Rules { duplicates: &[copy], ..Rules::USUAL })?;
+    let probe = Probe::open(stage, PORT)?;
+    both("originals", &probe)?;
+    let copies = peer.receive(stage, DATAGRAMS.try_into().unwrap_or(0))?;
+    ensure!(copies.iter().copied().eq((0..DATAGRAMS).map(|n| (COPIES, n))), "{copies:?}");
+    session.apply(TO_CORE, ApplyAction::FORW)?;
+    both("without DUPL", &probe)?;
+    let copies = peer.receive(stage, 0)?;
+    ensure!(copies.is_empty(), "without DUPL came {copies:?}");
+    session.end()?;
+    Ok(format!("{DATAGRAMS} packets and {DATAGRAMS} copies, no copy without DUPL"))
 }
 
 /// The tunnel to the gNB is over IPv6. Spec: TS 29.281 §4.4.1.
