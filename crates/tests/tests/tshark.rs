@@ -7,12 +7,12 @@ mod smf;
 use std::net::SocketAddrV4;
 
 use adit_pfcp::Message;
-use adit_rules::{GtpuTunnel, WorkerCommand};
+use adit_rules::{DeltaId, GtpuTunnel, WorkerCommand};
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::capture::{self, MARKS};
 use adit_tests::scenario;
 use adit_tests::world::World;
-use adit_types::{InterfaceId, MacAddr, Seid, Teid};
+use adit_types::{InterfaceId, MacAddr, Seid, SessionIndex, Teid};
 use adit_wire::gtpu::MessageType;
 
 const UPF: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0x10, 0]), MacAddr([2, 0, 0, 0, 0x10, 1])];
@@ -252,8 +252,11 @@ fn tshark_reads_gtpu_signalling_without_a_mark() {
         &[("ip.dst", "10.0.3.1"), ("gtp.message", "0x1f"), ("gtp.teid", "0x00000000")],
     );
     let (v4, v6) = ("10.0.3.1".parse().unwrap(), "2001:db8:3::1".parse().unwrap());
-    let end_marker =
-        |addr| WorkerCommand::SendEndMarker { tunnel: GtpuTunnel { teid: Teid(0x101), addr } };
+    let end_marker = |addr| WorkerCommand::SendEndMarker {
+        tunnel: GtpuTunnel { teid: Teid(0x101), addr },
+        session: SessionIndex::NONE,
+        change: DeltaId(0),
+    };
     let echo = |peer| WorkerCommand::SendEchoRequest { peer, sequence: 0x1234, tos: 0xb8 };
     for (name, command, fields) in [
         (

@@ -1,8 +1,8 @@
 //! Copies that FARs ask for, forwarding policies, and quota actions that buffer.
 
 use adit_rules::{
-    ApplyAction, DestinationInterface, DropReason, FarEntry, SessionRules, Steering, UrrEntry,
-    UsageLimits, WorkerEvent,
+    ApplyAction, DestinationInterface, DropReason, FarEntry, PoolMembers, SessionRules, Steering,
+    UrrEntry, UsageLimits, WorkerEvent,
 };
 use adit_testkit::packet::PacketBuilder;
 use adit_types::{FarId, UrrId, UsageSlot};
@@ -149,6 +149,9 @@ fn quota_action_that_buffers_holds_the_packets_until_there_is_quota() {
         quota_far: Some(2),
         report_start: false,
         before_qos: false,
+        exempt: Vec::new(),
+        pool: None,
+        members: PoolMembers::default(),
     });
     exhausted.uplink[0].urrs.push(0);
     let mut granted = exhausted.clone();
