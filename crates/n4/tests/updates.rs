@@ -192,7 +192,7 @@ fn urr_update_changes_every_limit_that_it_names() {
     assert_eq!(settings.volume_quota.unwrap().total, Some(2000));
     assert_eq!(settings.time_threshold, Some(Nanos::from_secs(10)));
     assert_eq!(settings.quota_validity_time, Some(Nanos::from_secs(40)));
-    let monitoring = settings.monitoring.unwrap();
+    let [monitoring] = settings.monitoring.as_slice() else { panic!("one monitoring time") };
     assert_eq!(monitoring.at, Nanos::from_secs(50));
     assert_eq!(monitoring.volume_threshold.unwrap().total, Some(3000));
     assert_eq!(monitoring.time_quota, Some(Nanos::from_secs(70)));

@@ -20,7 +20,7 @@ use adit_pfcp::ie::{
 };
 use adit_pfcp::{Cause, IeType, Message};
 use adit_rules::WorkerEvent;
-use adit_types::{Nanos, UrrId};
+use adit_types::{Nanos, PdrId, UrrId};
 
 use smf::*;
 use usage_scene::*;
@@ -208,7 +208,7 @@ fn begin_traffic(scene: &mut Scene, at: Nanos) -> Vec<Transmit> {
     scene.count(0, 100, 0);
     let urr = &scene.rules.as_ref().unwrap().urrs[0];
     let (session, slot, generation) = (scene.up_seid, urr.slot, urr.generation);
-    let event = WorkerEvent::TrafficStarted { session, slot, generation, at };
+    let event = WorkerEvent::TrafficStarted { session, slot, generation, at, pdr: PdrId(1) };
     scene.bench.node.handle_event(at, event);
     scene.publish();
     sent.extend(scene.bench.sent());
