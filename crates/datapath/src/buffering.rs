@@ -115,6 +115,13 @@ impl<B: PacketBuf> Buffering<B> {
         self.packets.len() - self.free.len()
     }
 
+    /// True when packets of `session` wait.
+    #[inline]
+    pub fn waits(&self, session: SessionIndex) -> bool {
+        !self.waiting.is_empty()
+            && self.by_session.get(session.0 as usize).is_some_and(|at| *at != NONE)
+    }
+
     /// True without packets.
     #[inline]
     pub fn is_empty(&self) -> bool {

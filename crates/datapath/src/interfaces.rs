@@ -3,7 +3,7 @@
 //! Built once from the tables' interfaces and never changed. A link is what shares one port and one
 //! VLAN: usually one interface, two when N3 and N6 share it.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 
 use adit_tables::Interface;
 use adit_types::{InterfaceId, InterfaceRole, MacAddr, PortId, VlanId};
@@ -66,20 +66,33 @@ impl<'a> PortLinks<'a> {
     }
 }
 
+/// What the usual packet on a port is compared with: the port carries one link, without a VLAN.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct UsualLink {
+    /// Hardware address that frames to us carry.
+    pub mac: MacAddr,
+    /// The first interface towards the RAN, and its IPv4 address.
+    pub n3: Option<(InterfaceId, Ipv4Addr)>,
+    /// The interface towards the data network.
+    pub n6: Option<InterfaceId>,
+}
+
 /// All interfaces, by both ways of looking for one.
 #[derive(Debug)]
 pub(crate) struct Interfaces {
     ports: Vec<Vec<Link>>,
+    usual: Vec<Option<UsualLink>>,
     by_id: Vec<Interface>,
 }
 
 impl Interfaces {
     /// Arranges `interfaces`, whose ids are their positions.
     pub fn new(interfaces: &[Interface]) -> Self {
-        let mut all = Self { ports: Vec::new(), by_id: interfaces.to_vec() };
+        let mut all = Self { ports: Vec::new(), usual: Vec::new(), by_id: interfaces.to_vec() };
         for interface in interfaces {
             all.link(*interface);
         }
+        all.usual = all.ports.iter().map(|links| usual_link(links)).collect();
         all
     }
 
@@ -115,6 +128,12 @@ impl Interfaces {
         PortLinks { port, links }
     }
 
+    /// What the usual packet on `port` is compared with.
+    #[inline]
+    pub fn usual(&self, port: PortId) -> Option<&UsualLink> {
+        self.usual.get(usize::from(port.0))?.as_ref()
+    }
+
     /// The link that `id` names.
     pub fn at(&self, id: LinkId) -> Option<&Link> {
         self.ports.get(usize::from(id.port.0))?.get(usize::from(id.position))
@@ -137,6 +156,14 @@ impl Interfaces {
         let mut n6 = self.by_id.iter().filter(|interface| interface.role == InterfaceRole::N6);
         n6.find_map(|interface| source_addr(interface, ue))
     }
+}
+
+fn usual_link(links: &[Link]) -> Option<UsualLink> {
+    let [link] = links else { return None };
+    let n3 = link.interfaces.iter().find(|interface| interface.role == InterfaceRole::N3);
+    let n3 = n3.and_then(|interface| Some((interface.id, interface.v4?.0)));
+    let usual = UsualLink { mac: link.mac, n3, n6: link.n6 };
+    (link.vlan == VlanId::UNTAGGED).then_some(usual)
 }
 
 /// The address of `interface` that packets of the family of `family` leave with.

@@ -43,7 +43,7 @@ pub(crate) fn drop_reason(layer: Layer, malformed: Malformed) -> DropReason {
 #[inline]
 pub(crate) fn is_forwardable(addrs: &IpAddrs) -> bool {
     match addrs {
-        IpAddrs::V4 { src, dst } => is_global_v4(*src) && is_global_v4(*dst),
+        IpAddrs::V4 { src, dst } => is_forwardable_v4(*src) && is_forwardable_v4(*dst),
         IpAddrs::V6 { src, dst } => is_global_v6(*src) && is_global_v6(*dst),
     }
 }
@@ -51,14 +51,14 @@ pub(crate) fn is_forwardable(addrs: &IpAddrs) -> bool {
 /// The same for one address.
 pub(crate) fn is_forwardable_addr(addr: IpAddr) -> bool {
     match addr {
-        IpAddr::V4(addr) => is_global_v4(addr),
+        IpAddr::V4(addr) => is_forwardable_v4(addr),
         IpAddr::V6(addr) => is_global_v6(addr),
     }
 }
 
 /// Not "this network" 0/8, loopback 127/8, link-local 169.254/16, multicast 224/4, broadcast.
 #[inline]
-fn is_global_v4(addr: Ipv4Addr) -> bool {
+pub(crate) fn is_forwardable_v4(addr: Ipv4Addr) -> bool {
     let [first, second, ..] = addr.octets();
     !(first == 0
         || first == 127

@@ -15,7 +15,12 @@ struct Traffic {
 impl Traffic {
     #[inline]
     fn add(&mut self, bytes: usize) {
-        self.pkts += 1;
+        self.add_many(1, bytes);
+    }
+
+    #[inline]
+    fn add_many(&mut self, pkts: usize, bytes: usize) {
+        self.pkts += pkts as u64;
         self.bytes += bytes as u64;
     }
 }
@@ -78,6 +83,31 @@ impl Tally {
     pub fn receive_on(&mut self, interface: InterfaceId, bytes: usize) {
         if let Some(traffic) = self.rx.get_mut(usize::from(interface.0)) {
             traffic.add(bytes);
+        }
+    }
+
+    /// Packets of `bytes` octets together arrived on `interface`.
+    pub fn receive_many(&mut self, interface: InterfaceId, pkts: usize, bytes: usize) {
+        self.received.add_many(pkts, bytes);
+        if let Some(traffic) = self.rx.get_mut(usize::from(interface.0)) {
+            traffic.add_many(pkts, bytes);
+        }
+    }
+
+    /// Received packets of `bytes` octets together left through `interface`.
+    pub fn transmit_many(
+        &mut self,
+        interface: InterfaceId,
+        direction: Direction,
+        pkts: usize,
+        bytes: usize,
+    ) {
+        match direction {
+            Direction::Uplink => self.uplink.add_many(pkts, bytes),
+            Direction::Downlink => self.downlink.add_many(pkts, bytes),
+        }
+        if let Some(traffic) = self.tx.get_mut(usize::from(interface.0)) {
+            traffic.add_many(pkts, bytes);
         }
     }
 

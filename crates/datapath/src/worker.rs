@@ -17,6 +17,7 @@ use crate::interfaces::Interfaces;
 use crate::outbound::Outbound;
 use crate::slow::{self, Limits};
 use crate::stage::egress::Env;
+use crate::stage::express::express;
 use crate::stage::s1_parse::s1_parse;
 use crate::stage::s2_lookup::s2_lookup;
 use crate::stage::s3_classify::s3_classify;
@@ -182,6 +183,10 @@ fn process<Io: PacketIo>(
     out: &mut Outbound<Io::Buf>,
 ) {
     out.tally.burst();
+    express(env, io, port, rx, out);
+    if rx.is_empty() {
+        return;
+    }
     let mut lanes = Lanes::new();
     let links = env.interfaces.of_port(port);
     s1_parse(links, rx, &mut lanes, &mut out.slow, &mut out.tally);

@@ -7,6 +7,7 @@
 
 pub mod delta;
 pub mod event;
+pub mod express;
 pub mod forwarding;
 pub mod rule;
 pub mod sdf;
@@ -15,6 +16,7 @@ pub mod verdict;
 
 pub use delta::{DeltaId, KeyChange, RuleDelta, SessionKey};
 pub use event::{DataDelivery, WorkerCommand, WorkerEvent};
+pub use express::{EXPRESS_URRS_MAX, Express, ExpressUrr, ExpressWay};
 pub use forwarding::{Redirect, Steering};
 pub use rule::{
     ApplyAction, DestinationInterface, FarEntry, Gate, GtpuTunnel, OuterHeaderCreation,

@@ -98,6 +98,17 @@ impl UsageLimits {
         *self == Self::NONE
     }
 
+    /// Octets that may still be counted, of whatever direction, before one of the limits can be
+    /// reached.
+    #[inline]
+    #[must_use]
+    pub fn distance(&self, ul_bytes: u64, dl_bytes: u64) -> u64 {
+        let total_bytes = ul_bytes.saturating_add(dl_bytes);
+        let uplink = self.ul_bytes.saturating_sub(ul_bytes);
+        let downlink = self.dl_bytes.saturating_sub(dl_bytes);
+        uplink.min(downlink).min(self.total_bytes.saturating_sub(total_bytes))
+    }
+
     /// True when one of the limits is reached by these counter values.
     #[inline]
     #[must_use]

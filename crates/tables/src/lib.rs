@@ -12,6 +12,7 @@
 
 mod config;
 mod counters;
+mod express;
 mod foreign;
 mod framed;
 mod hash;

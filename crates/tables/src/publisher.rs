@@ -7,14 +7,16 @@
 use core::net::IpAddr;
 use std::collections::VecDeque;
 
-use adit_rules::{DeltaId, KeyChange, RuleDelta, SessionKey, SessionRules};
+use adit_rules::{DeltaId, Express, KeyChange, RuleDelta, SessionKey, SessionRules};
 use adit_types::limits::{framed_routes_max, usage_slots_max};
 use adit_types::{
-    InterfaceId, InterfaceRole, InterfaceSet, MacAddr, NextHopIndex, SessionIndex, WorkerId,
+    Direction, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, NextHopIndex, SessionIndex,
+    WorkerId,
 };
 
 use crate::config::{Interface, TablesConfig, TablesError, check};
 use crate::counters::{SessionCounters, SessionTraffic, Snapshot, WorkerCounters};
+use crate::express::ExpressTable;
 use crate::foreign::{KeyRefused, KeyWriter};
 use crate::framed::FramedWriter;
 use crate::next_hop::{NextHop, NextHopWriter};
@@ -65,6 +67,7 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
         ues_v6: Arc::clone(ues_v6.table()),
         framed: Arc::clone(framed.routes()),
         next_hops: Arc::clone(next_hops.table()),
+        expresses: ExpressTable::new(sessions_max),
         routes,
         interfaces: config.interfaces.into_boxed_slice(),
     });
@@ -148,7 +151,15 @@ impl Publisher {
         if rules.is_some() && self.rules.get(slot).is_none() {
             self.bases[slot] = self.traffic_since_start(session);
         }
+        let expresses = [Direction::Uplink, Direction::Downlink].map(|direction| {
+            let express = rules.as_deref().and_then(|rules| Express::compile(rules, direction));
+            self.tables.expresses.set(session, direction, None);
+            (direction, express)
+        });
         self.rules.swap(slot, rules);
+        for (direction, express) in expresses {
+            self.tables.expresses.set(session, direction, express.as_ref());
+        }
         for change in keys {
             if let KeyChange::Remove(key) = change {
                 self.remove_key(key, session);

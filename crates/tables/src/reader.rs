@@ -2,11 +2,14 @@
 
 use core::net::IpAddr;
 
-use adit_rules::SessionRules;
-use adit_types::{InterfaceRole, InterfaceSet, NextHopIndex, SessionIndex, Teid, WorkerId};
+use adit_rules::{Express, SessionRules};
+use adit_types::{
+    Direction, InterfaceRole, InterfaceSet, NextHopIndex, SessionIndex, Teid, WorkerId,
+};
 
 use crate::config::Interface;
 use crate::counters::{SessionCounters, WorkerCounters};
+use crate::express::ExpressTable;
 use crate::foreign::KeyTable;
 use crate::framed::FramedRoutes;
 use crate::next_hop::{NextHop, NextHopRef, NextHopTable, Via};
@@ -24,6 +27,7 @@ pub(crate) struct Tables {
     pub(crate) ues_v6: Arc<KeyTable>,
     pub(crate) framed: Arc<FramedRoutes>,
     pub(crate) next_hops: Arc<NextHopTable>,
+    pub(crate) expresses: ExpressTable,
     pub(crate) routes: Routes,
     pub(crate) interfaces: Box<[Interface]>,
 }
@@ -136,6 +140,19 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn rules(&self, session: SessionIndex) -> Option<&'a SessionRules> {
         self.rules.get(session.0 as usize)
+    }
+
+    /// What the usual packet of one direction of a session needs; `None` where only the rules tell.
+    #[inline]
+    #[must_use]
+    pub fn express(&self, session: SessionIndex, direction: Direction) -> Option<Express> {
+        self.tables.expresses.get(session, direction)
+    }
+
+    /// Asks for the cache line of [`View::express`].
+    #[inline]
+    pub fn prefetch_express(&self, session: SessionIndex, direction: Direction) {
+        self.tables.expresses.prefetch(session, direction);
     }
 
     /// Asks for the cache line where [`View::rules`] begins. First of two prefetch passes.

@@ -6,7 +6,7 @@
 
 use core::fmt;
 
-use adit_rules::{UrrEntry, UsageCounts, UsageSource};
+use adit_rules::{ExpressUrr, UrrEntry, UsageCounts, UsageSource};
 use adit_types::{Direction, Nanos, UsageSlot};
 
 use crate::counters::Counter;
@@ -41,6 +41,9 @@ struct Line {
     last: Counter,
     /// Generation, and what was told of it.
     marks: Counter,
+    /// While the octets of both directions stay below, no limit of the generation is reached and
+    /// nothing is to be told.
+    clear_below: Counter,
 }
 
 /// Downlink packets that rules dropped; apart, because few URRs ask.
@@ -139,6 +142,7 @@ impl<'a> UsageView<'a> {
         if line.marks.load() >> MARK_BITS != generation {
             line.marks.set(generation << MARK_BITS);
             line.first.set(moment);
+            line.clear_below.set(0);
         } else if line.first.load() == 0 {
             line.first.set(moment);
         }
@@ -190,7 +194,56 @@ impl<'a> UsageView<'a> {
         } else {
             line.marks.set(generation << MARK_BITS | mark as u64);
             line.first.set(0);
+            line.clear_below.set(0);
         }
+    }
+
+    /// True while a packet of `bytes` octets reaches no limit of the URR, and is not the first of
+    /// its generation: it may be counted with [`UsageView::add_clear`].
+    #[inline]
+    #[must_use]
+    pub fn is_clear(&self, urr: &ExpressUrr, bytes: u64) -> bool {
+        let Some(line) = self.line(urr.slot) else { return false };
+        let sum = line.ul_bytes.load().wrapping_add(line.dl_bytes.load()).wrapping_add(bytes);
+        line.marks.load() >> MARK_BITS == u64::from(urr.generation) && sum < line.clear_below.load()
+    }
+
+    /// Counts one packet that [`UsageView::is_clear`] is true for.
+    #[inline]
+    pub fn add_clear(&self, urr: &ExpressUrr, direction: Direction, bytes: u64, now: Nanos) {
+        let Some(line) = self.line(urr.slot) else { return };
+        let (bytes_counter, pkts_counter) = match direction {
+            Direction::Uplink => (&line.ul_bytes, &line.ul_pkts),
+            Direction::Downlink => (&line.dl_bytes, &line.dl_pkts),
+        };
+        bytes_counter.add(bytes);
+        pkts_counter.add(1);
+        line.last.set(now.0.max(1));
+    }
+
+    /// Works out how far the URR's next limit is, after a packet of its generation was counted.
+    ///
+    /// A worker alone knows what is left of a limit; with several, what others count is not seen
+    /// here, and a URR with limits is never clear.
+    #[inline]
+    pub fn arm(&self, urr: &UrrEntry) {
+        let Some(line) = self.line(urr.slot) else { return };
+        let (uplink, downlink) = (line.ul_bytes.load(), line.dl_bytes.load());
+        let has_limit = !(urr.report.is_none() && urr.quota.is_none());
+        let waits_to_tell = urr.report_start && self.is_untold(urr, UsageMark::Start)
+            || urr.report.reached(uplink, downlink) && self.is_untold(urr, UsageMark::Report)
+            || urr.quota.reached(uplink, downlink);
+        let clear_below = if waits_to_tell || has_limit && self.table.workers.len() > 1 {
+            0
+        } else {
+            let report = match urr.report.reached(uplink, downlink) {
+                true => u64::MAX,
+                false => urr.report.distance(uplink, downlink),
+            };
+            let left = report.min(urr.quota.distance(uplink, downlink));
+            uplink.wrapping_add(downlink).saturating_add(left)
+        };
+        line.clear_below.set(clear_below);
     }
 
     #[inline]

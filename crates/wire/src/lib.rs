@@ -28,6 +28,7 @@ pub mod protocol;
 pub mod psc;
 pub mod tcp;
 pub mod udp;
+pub mod usual;
 mod view;
 pub mod vlan;
 
@@ -39,3 +40,4 @@ pub use parse::{
     parse_ip,
 };
 pub use psc::{PduSessionContainer, PduType};
+pub use usual::{UsualGPdu, UsualIpv4, usual_g_pdu, usual_ipv4};

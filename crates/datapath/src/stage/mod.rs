@@ -2,6 +2,7 @@
 
 mod duplicate;
 pub(crate) mod egress;
+pub(crate) mod express;
 mod marking;
 pub(crate) mod outer;
 mod outer_ip;

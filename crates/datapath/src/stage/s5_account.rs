@@ -222,6 +222,7 @@ impl<'v> Meter<'v> {
         if self.is_reached(urr, &urr.quota) {
             self.tell(urr, UsageMark::Quota, events, tally);
         }
+        self.usage.arm(urr);
     }
 
     /// A packet met a used-up quota. One that was never more than zero is told here.

@@ -1,0 +1,368 @@
+//! Before all stages: the usual packet, which needs nothing but its session's express.
+//!
+//! All stages in one: what is recognized by its layout, finds its session, and meets the conditions
+//! of the session's [`Express`] leaves at once. Everything else stays in the burst and takes the
+//! stages, which alone drop, answer, buffer and tell. Packets of a session that left one packet to
+//! the stages follow it there, so that order within a burst is kept.
+
+use core::net::{IpAddr, Ipv4Addr};
+
+use adit_pktio::{Burst, PacketBuf, PacketIo, RxChecksum};
+use adit_rules::{DropReason, Express, ExpressWay};
+use adit_tables::View;
+use adit_types::limits::BURST_MAX;
+use adit_types::{
+    Direction, InterfaceId, InterfaceRole, InterfaceSet, PortId, Qfi, SessionIndex, Teid,
+};
+use adit_wire::{
+    EtherType, OuterIpv4, PduSessionContainer, UsualIpv4, emit_gtpu_ipv4, ipv4, usual_g_pdu,
+    usual_ipv4,
+};
+
+use crate::columns::Column;
+use crate::interfaces::UsualLink;
+use crate::outbound::Outbound;
+use crate::reason::is_forwardable_v4;
+use crate::stage::egress::{Env, Way, prepend_link, way_by_route, way_to_hop};
+use crate::tally::Tally;
+
+/// What was recognized of one packet.
+#[derive(Debug, Clone, Copy)]
+struct Row {
+    /// Its place in the burst.
+    place: u8,
+    /// Where the user's packet begins. Unit: octets.
+    offset: u8,
+    qfi: Option<Qfi>,
+    ip: UsualIpv4,
+}
+
+/// The packets of one direction that were recognized.
+struct Recognized<K> {
+    keys: Column<K>,
+    rows: Column<Row>,
+}
+
+impl<K> Recognized<K> {
+    fn new() -> Self {
+        Self { keys: Column::new(), rows: Column::new() }
+    }
+}
+
+/// Frames that leave through one interface in one direction.
+struct Leaving<B> {
+    frames: Burst<B>,
+    exit: Option<(PortId, InterfaceId)>,
+    bytes: usize,
+}
+
+/// Forwards the usual packets of a burst; the others are left in `rx`, in their order.
+///
+/// Shape:   takes from `rx` what it forwards. n ≤ BURST_MAX.
+/// Cost:    one line each of the key table, the express, the session's counters, each URR's usage
+///          and the next hop; each is asked for a pass ahead. No allocation, no clock.
+/// Spec:    as of the stages.
+/// Errors:  none; frames that a port does not take become `DropReason::TxQueueFull`.
+pub(crate) fn express<Io: PacketIo>(
+    env: &Env<'_>,
+    io: &mut Io,
+    port: PortId,
+    rx: &mut Burst<Io::Buf>,
+    out: &mut Outbound<Io::Buf>,
+) {
+    let Some(link) = env.interfaces.usual(port) else { return };
+    let mut uplink = Recognized::new();
+    let mut downlink = Recognized::new();
+    for (place, buf) in (0_u8..).zip(rx.iter()) {
+        recognize(link, place, buf, &mut uplink, &mut downlink);
+    }
+    if uplink.rows.is_empty() && downlink.rows.is_empty() {
+        return;
+    }
+    let mut bufs: [Option<Io::Buf>; BURST_MAX] = [const { None }; BURST_MAX];
+    for (slot, buf) in bufs.iter_mut().zip(rx.drain(..)) {
+        *slot = Some(buf);
+    }
+    let mut sessions = [SessionIndex::NONE; BURST_MAX];
+    if let (Some((id, _)), false) = (link.n3, uplink.rows.is_empty()) {
+        let found = &mut sessions[..uplink.keys.len()];
+        env.view.lookup_teids(&uplink.keys, found);
+        run::<Io, Uplink>(env, io, id, &uplink, found, &mut bufs, out);
+    }
+    if let (Some(id), false) = (link.n6, downlink.rows.is_empty()) {
+        let found = &mut sessions[..downlink.keys.len()];
+        env.view.lookup_ues_v4(&downlink.keys, found);
+        run::<Io, Downlink>(env, io, id, &downlink, found, &mut bufs, out);
+    }
+    rx.extend(bufs.into_iter().flatten());
+}
+
+#[inline]
+fn recognize<B: PacketBuf>(
+    link: &UsualLink,
+    place: u8,
+    buf: &B,
+    uplink: &mut Recognized<Teid>,
+    downlink: &mut Recognized<u32>,
+) {
+    if !buf.is_contiguous() {
+        return;
+    }
+    let verify = match buf.rx_checksum() {
+        RxChecksum::Good => false,
+        RxChecksum::Unknown => true,
+        RxChecksum::Bad => return,
+    };
+    let frame = buf.data();
+    if let Some((_, addr)) = link.n3
+        && let Some(packet) = usual_g_pdu(frame, link.mac, addr, verify)
+    {
+        let row = Row { place, offset: packet.inner_offset, qfi: packet.qfi, ip: packet.inner };
+        uplink.rows.push(row);
+        uplink.keys.push(packet.teid);
+        return;
+    }
+    if link.n6.is_some()
+        && let Some(ip) = usual_ipv4(frame, link.mac, verify)
+    {
+        downlink.rows.push(Row { place, offset: 14, qfi: None, ip });
+        downlink.keys.push(ip.dst.to_bits());
+    }
+}
+
+/// One direction; chosen outside the packet loops.
+trait Course {
+    const DIRECTION: Direction;
+    type Key: Copy;
+
+    /// The UE's address of a packet.
+    fn ue(ip: &UsualIpv4) -> Ipv4Addr;
+
+    /// True when the packet that was found by `key` came in the tunnel that the express is about.
+    fn is_tunnel(key: Self::Key, way: &ExpressWay) -> bool;
+}
+
+struct Uplink;
+struct Downlink;
+
+impl Course for Uplink {
+    const DIRECTION: Direction = Direction::Uplink;
+    type Key = Teid;
+
+    #[inline]
+    fn ue(ip: &UsualIpv4) -> Ipv4Addr {
+        ip.src
+    }
+
+    #[inline]
+    fn is_tunnel(key: Teid, way: &ExpressWay) -> bool {
+        matches!(way, ExpressWay::Uplink { teid, .. } if *teid == key)
+    }
+}
+
+impl Course for Downlink {
+    const DIRECTION: Direction = Direction::Downlink;
+    type Key = u32;
+
+    #[inline]
+    fn ue(ip: &UsualIpv4) -> Ipv4Addr {
+        ip.dst
+    }
+
+    #[inline]
+    fn is_tunnel(_: u32, way: &ExpressWay) -> bool {
+        matches!(way, ExpressWay::Downlink { .. })
+    }
+}
+
+fn run<Io: PacketIo, C: Course>(
+    env: &Env<'_>,
+    io: &mut Io,
+    arrived_on: InterfaceId,
+    recognized: &Recognized<C::Key>,
+    sessions: &[SessionIndex],
+    bufs: &mut [Option<Io::Buf>; BURST_MAX],
+    out: &mut Outbound<Io::Buf>,
+) {
+    let view = &env.view;
+    for session in sessions {
+        view.prefetch_express(*session, C::DIRECTION);
+        view.session_counters().prefetch(*session);
+    }
+    let mut expresses: Column<Option<Express>> = Column::new();
+    for session in sessions {
+        let express = view.express(*session, C::DIRECTION);
+        if let Some(express) = &express {
+            prefetch(view, express);
+        }
+        expresses.push(express);
+    }
+    let mut left = Column::<SessionIndex>::new();
+    let mut leaving = Leaving { frames: Burst::new(), exit: None, bytes: 0 };
+    let mut received_bytes = 0;
+    let mut received = 0;
+    let Recognized { keys, rows } = recognized;
+    for (((row, key), session), express) in rows.iter().zip(keys).zip(sessions).zip(&expresses) {
+        let slot = &mut bufs[usize::from(row.place)];
+        let is_express =
+            (left.is_empty() || !left.contains(session)) && !out.buffering.waits(*session);
+        let taken =
+            express.as_ref().filter(|express| is_express && C::is_tunnel(*key, &express.way));
+        let taken = taken.and_then(|express| {
+            let buf = slot.as_mut()?;
+            let len = buf.data().len();
+            forward::<_, C>(env, arrived_on, *session, row, express, buf).map(|way| (way, len))
+        });
+        let Some((way, len)) = taken else {
+            left.push(*session);
+            continue;
+        };
+        received += 1;
+        received_bytes += len;
+        if let Some(buf) = slot.take() {
+            leave(io, &way, buf, C::DIRECTION, &mut leaving, &mut out.tally);
+        }
+    }
+    out.tally.receive_many(arrived_on, received, received_bytes);
+    transmit(io, C::DIRECTION, &mut leaving, &mut out.tally);
+}
+
+#[inline]
+fn prefetch(view: &View<'_>, express: &Express) {
+    for urr in &express.urrs {
+        view.usage().prefetch(urr.slot);
+    }
+    if let ExpressWay::Downlink { next_hop, .. } = express.way {
+        view.prefetch_next_hop(next_hop);
+    }
+}
+
+/// Rewrites one packet and counts it for its session and URRs, or leaves it as it is.
+#[inline]
+fn forward<'v, B: PacketBuf, C: Course>(
+    env: &Env<'v>,
+    arrived_on: InterfaceId,
+    session: SessionIndex,
+    row: &Row,
+    express: &Express,
+    buf: &mut B,
+) -> Option<Way<'v>> {
+    let ip = &row.ip;
+    let bytes = u64::from(ip.total_len);
+    let usage = env.view.usage();
+    let is_fit = express.arrival.intersects(InterfaceSet::only(arrived_on))
+        && express.ue.is_none_or(|ue| ue == C::ue(ip))
+        && ip.ttl > 1
+        && is_forwardable_v4(ip.src)
+        && is_forwardable_v4(ip.dst)
+        && express.urrs.iter().all(|urr| usage.is_clear(urr, bytes));
+    if !is_fit {
+        return None;
+    }
+    let way = match express.way {
+        ExpressWay::Uplink { qfis, exit, .. } => {
+            let is_flow = row.qfi.map_or(qfis == u64::MAX, |qfi| qfis >> qfi.value() & 1 != 0);
+            if !is_flow {
+                return None;
+            }
+            way_by_route(env, InterfaceRole::N6, exit, IpAddr::V4(ip.dst))?
+        }
+        ExpressWay::Downlink { next_hop, .. } => way_to_hop(env, next_hop)?,
+    };
+    way.mac?;
+    rewrite(row, express, &way, buf)?;
+    for urr in &express.urrs {
+        usage.add_clear(urr, C::DIRECTION, bytes, env.now);
+    }
+    env.view.session_counters().add(session, C::DIRECTION, 1, bytes);
+    Some(way)
+}
+
+/// Puts the headers of the way in front of the user's packet. Checks before it changes anything.
+#[inline]
+fn rewrite<B: PacketBuf>(row: &Row, express: &Express, way: &Way<'_>, buf: &mut B) -> Option<()> {
+    let interface = way.interface;
+    let offset = usize::from(row.offset);
+    match express.way {
+        ExpressWay::Uplink { .. } => {
+            if row.ip.total_len > interface.mtu_bytes {
+                return None;
+            }
+            strip(buf, offset, row.ip.total_len)?;
+            prepend_link(buf, interface, way.mac?, EtherType::IPV4).ok()
+        }
+        ExpressWay::Downlink { teid, addr, tos, marking, .. } => {
+            let outer = OuterIpv4 {
+                src_mac: interface.mac,
+                dst_mac: way.mac?,
+                vlan: interface.vlan,
+                src: interface.v4?.0,
+                dst: addr,
+                tos,
+                identification: 0,
+                src_port: adit_wire::gtpu::UDP_PORT,
+                teid,
+                psc: marking.map(|(qfi, rqi)| PduSessionContainer::downlink(qfi, rqi)),
+                inner_len: row.ip.total_len,
+            };
+            let room = outer.len();
+            let link = adit_wire::ethernet::link_len(interface.vlan);
+            let fits =
+                room - link + usize::from(row.ip.total_len) <= usize::from(interface.mtu_bytes);
+            if !fits {
+                return None;
+            }
+            strip(buf, offset, row.ip.total_len)?;
+            let frame = buf.prepend(room)?;
+            emit_gtpu_ipv4(frame.get_mut(..room)?, &outer).ok()
+        }
+    }
+}
+
+/// Leaves the user's packet alone, one hop older.
+#[inline]
+fn strip<B: PacketBuf>(buf: &mut B, offset: usize, len: u16) -> Option<()> {
+    let is_cut = buf.truncate(offset + usize::from(len)) && buf.trim_front(offset);
+    if !is_cut {
+        return None;
+    }
+    ipv4::decrement_ttl(buf.data_mut()).map(|_| ())
+}
+
+#[inline]
+fn leave<Io: PacketIo>(
+    io: &mut Io,
+    way: &Way<'_>,
+    buf: Io::Buf,
+    direction: Direction,
+    leaving: &mut Leaving<Io::Buf>,
+    tally: &mut Tally,
+) {
+    let exit = (way.interface.port, way.interface.id);
+    if leaving.exit != Some(exit) {
+        transmit(io, direction, leaving, tally);
+        leaving.exit = Some(exit);
+    }
+    leaving.bytes += buf.data().len();
+    leaving.frames.push(buf);
+}
+
+/// Hands the frames to their port; what it does not take is dropped.
+fn transmit<Io: PacketIo>(
+    io: &mut Io,
+    direction: Direction,
+    leaving: &mut Leaving<Io::Buf>,
+    tally: &mut Tally,
+) {
+    let Some((port, interface)) = leaving.exit.take() else { return };
+    let queued = leaving.frames.len();
+    io.tx_burst(port, &mut leaving.frames);
+    let mut bytes = core::mem::take(&mut leaving.bytes);
+    for refused in &leaving.frames {
+        bytes = bytes.saturating_sub(refused.data().len());
+        tally.drop(DropReason::TxQueueFull);
+    }
+    let sent = queued.saturating_sub(leaving.frames.len());
+    tally.transmit_many(interface, direction, sent, bytes);
+    leaving.frames.clear();
+}
