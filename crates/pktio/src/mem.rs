@@ -19,12 +19,17 @@ pub const HEADROOM_BYTES: usize = 128;
 pub const BUF_BYTES: usize = 2048 + HEADROOM_BYTES;
 
 /// A heap buffer that behaves like an mbuf.
+///
+/// It is one pointer wide, like an mbuf, so that moving it costs the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MemBuf {
-    room: Box<[u8]>,
+pub struct MemBuf(Box<Inner>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Inner {
     start: usize,
     end: usize,
     checksum: RxChecksum,
+    room: [u8; BUF_BYTES],
 }
 
 impl Default for MemBuf {
@@ -37,12 +42,12 @@ impl MemBuf {
     /// An empty buffer with full headroom.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            room: vec![POISON; BUF_BYTES].into_boxed_slice(),
+        Self(Box::new(Inner {
             start: HEADROOM_BYTES,
             end: HEADROOM_BYTES,
             checksum: RxChecksum::Unknown,
-        }
+            room: [POISON; BUF_BYTES],
+        }))
     }
 
     /// A buffer that holds `packet`.
@@ -61,69 +66,69 @@ impl MemBuf {
     /// # Panics
     /// When `packet` exceeds the data room.
     pub fn reset(&mut self, packet: &[u8]) {
-        self.start = HEADROOM_BYTES;
-        self.end = HEADROOM_BYTES + packet.len();
-        assert!(self.end <= self.room.len(), "packet exceeds the data room");
-        self.room[self.start..self.end].copy_from_slice(packet);
+        self.0.start = HEADROOM_BYTES;
+        self.0.end = HEADROOM_BYTES + packet.len();
+        assert!(self.0.end <= self.0.room.len(), "packet exceeds the data room");
+        self.0.room[self.0.start..self.0.end].copy_from_slice(packet);
     }
 
     /// Sets what the receiving port would say about the IPv4 header checksum.
     pub fn set_rx_checksum(&mut self, verdict: RxChecksum) {
-        self.checksum = verdict;
+        self.0.checksum = verdict;
     }
 }
 
 impl PacketBuf for MemBuf {
     #[inline]
     fn data(&self) -> &[u8] {
-        &self.room[self.start..self.end]
+        &self.0.room[self.0.start..self.0.end]
     }
 
     #[inline]
     fn data_mut(&mut self) -> &mut [u8] {
-        &mut self.room[self.start..self.end]
+        &mut self.0.room[self.0.start..self.0.end]
     }
 
     #[inline]
     fn prepend(&mut self, len: usize) -> Option<&mut [u8]> {
-        self.start = self.start.checked_sub(len)?;
+        self.0.start = self.0.start.checked_sub(len)?;
         if cfg!(debug_assertions) {
-            self.room[self.start..self.start + len].fill(POISON);
+            self.0.room[self.0.start..self.0.start + len].fill(POISON);
         }
         Some(self.data_mut())
     }
 
     #[inline]
     fn trim_front(&mut self, len: usize) -> bool {
-        let fits = len <= self.end - self.start;
+        let fits = len <= self.0.end - self.0.start;
         if fits {
-            self.start += len;
+            self.0.start += len;
         }
         fits
     }
 
     #[inline]
     fn append(&mut self, len: usize) -> Option<&mut [u8]> {
-        let end = self.end.checked_add(len).filter(|end| *end <= self.room.len())?;
+        let end = self.0.end.checked_add(len).filter(|end| *end <= self.0.room.len())?;
         if cfg!(debug_assertions) {
-            self.room[self.end..end].fill(POISON);
+            self.0.room[self.0.end..end].fill(POISON);
         }
-        self.end = end;
+        self.0.end = end;
         Some(self.data_mut())
     }
 
     #[inline]
     fn truncate(&mut self, len: usize) -> bool {
-        let fits = len <= self.end - self.start;
+        let fits = len <= self.0.end - self.0.start;
         if fits {
-            self.end = self.start + len;
+            self.0.end = self.0.start + len;
         }
         fits
     }
 
     #[inline]
     fn rx_checksum(&self) -> RxChecksum {
-        self.checksum
+        self.0.checksum
     }
 }
 

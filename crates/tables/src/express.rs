@@ -8,7 +8,7 @@
 use core::fmt;
 use core::net::Ipv4Addr;
 
-use adit_rules::{Express, ExpressUrr, ExpressWay};
+use adit_rules::{EXPRESS_URRS_MAX, Express, ExpressUrr, ExpressWay};
 use adit_types::{Direction, InterfaceSet, NextHopIndex, Qfi, SessionIndex, Teid, UsageSlot};
 use arrayvec::ArrayVec;
 
@@ -113,12 +113,38 @@ impl ExpressTable {
         Some(unpack(direction, head, &words))
     }
 
+    /// What to ask for ahead of [`ExpressTable::get`]; may be of two moments.
+    #[inline]
+    pub(crate) fn needs(&self, session: SessionIndex, direction: Direction) -> Option<Needs> {
+        let line = self.line(session, direction)?;
+        let head = line.head.load(Ordering::Relaxed);
+        if head & USABLE == 0 {
+            return None;
+        }
+        let slot = |word: usize| UsageSlot(halves(line.words[word].load(Ordering::Relaxed)).0);
+        let (_, next_hop) = halves(line.words[1].load(Ordering::Relaxed));
+        Some(Needs {
+            usages: urr_count(head),
+            usage: [slot(3), slot(4), slot(5)],
+            next_hop: NextHopIndex(next_hop),
+        })
+    }
+
     #[inline]
     pub(crate) fn prefetch(&self, session: SessionIndex, direction: Direction) {
         if let Some(line) = self.line(session, direction) {
             prefetch::read(line);
         }
     }
+}
+
+/// What an express names.
+pub(crate) struct Needs {
+    /// How many of `usage` there are.
+    pub usages: usize,
+    pub usage: [UsageSlot; EXPRESS_URRS_MAX],
+    /// Downlink only.
+    pub next_hop: NextHopIndex,
 }
 
 impl fmt::Debug for ExpressTable {
@@ -135,6 +161,12 @@ const fn pair(high: u32, low: u32) -> u64 {
 #[allow(clippy::cast_possible_truncation, reason = "the halves are wanted")]
 const fn halves(word: u64) -> (u32, u32) {
     ((word >> 32) as u32, word as u32)
+}
+
+#[inline]
+#[allow(clippy::cast_possible_truncation, reason = "two bits")]
+const fn urr_count(head: u64) -> usize {
+    (head >> URRS_SHIFT & 0b11) as usize
 }
 
 fn pack(express: &Express) -> (u64, [u64; WORDS]) {
@@ -187,8 +219,7 @@ fn unpack(direction: Direction, head: u64, words: &[u64; WORDS]) -> Express {
         }
     };
     let mut urrs = ArrayVec::new();
-    let count = (head >> URRS_SHIFT) & 0b11;
-    for (_, word) in (0..count).zip(&words[3..6]) {
+    for word in words[3..6].iter().take(urr_count(head)) {
         let (slot, generation) = halves(*word);
         urrs.push(ExpressUrr { slot: UsageSlot(slot), generation });
     }

@@ -172,6 +172,19 @@ impl NextHopTable {
         Some(NextHop { interface, addr, mac: mac_of(word) })
     }
 
+    /// Interface and link-layer address of a next hop that is resolved.
+    #[inline]
+    pub(crate) fn exit(&self, index: NextHopIndex) -> Option<(InterfaceId, MacAddr)> {
+        let entry = self.entries.get(index.0 as usize)?;
+        let identity = entry.identity.load(Ordering::Relaxed);
+        let word = entry.mac.load(Ordering::Relaxed);
+        if identity & IDENTITY_VALID == 0 || word & (MAC_VALID | MAC_STALE) != MAC_VALID {
+            return None;
+        }
+        let [interface, ..] = identity.to_le_bytes();
+        Some((InterfaceId(interface), mac_of(word)?))
+    }
+
     /// The same for the control thread: leaves no mark of use.
     pub(crate) fn peek(&self, index: NextHopIndex) -> Option<NextHop> {
         let entry = self.entries.get(index.0 as usize)?;

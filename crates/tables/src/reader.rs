@@ -4,7 +4,8 @@ use core::net::IpAddr;
 
 use adit_rules::{Express, SessionRules};
 use adit_types::{
-    Direction, InterfaceRole, InterfaceSet, NextHopIndex, SessionIndex, Teid, WorkerId,
+    Direction, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, NextHopIndex, SessionIndex, Teid,
+    WorkerId,
 };
 
 use crate::config::Interface;
@@ -198,6 +199,45 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn next_hop(&self, index: NextHopIndex) -> Option<NextHop> {
         self.tables.next_hops.next_hop(index)
+    }
+
+    /// Interface and link-layer address of `index`; `None` unless the address is known and fresh.
+    #[inline]
+    #[must_use]
+    pub fn exit(&self, index: NextHopIndex) -> Option<(InterfaceId, MacAddr)> {
+        self.tables.next_hops.exit(index)
+    }
+
+    /// The exit of the gateway towards `addr` by the routes of `role` through interfaces `within`
+    /// the set. `None` without one, and where there is a station to find first.
+    #[inline]
+    #[must_use]
+    pub fn gateway_exit(
+        &self,
+        role: InterfaceRole,
+        within: InterfaceSet,
+        addr: IpAddr,
+    ) -> Option<(InterfaceId, MacAddr)> {
+        match self.tables.routes.lookup(role, within, addr)? {
+            RouteTarget::Gateway(_, index) => self.exit(index),
+            RouteTarget::OnLink(interface) => {
+                self.exit(self.tables.next_hops.lookup(interface, addr)?)
+            }
+            RouteTarget::Nowhere(_) => None,
+        }
+    }
+
+    /// Asks for the cache lines that the express of one direction names: usage counters and the
+    /// next hop. Reads the line that [`View::prefetch_express`] asked for.
+    #[inline]
+    pub fn prefetch_express_needs(&self, session: SessionIndex, direction: Direction) {
+        let Some(needs) = self.tables.expresses.needs(session, direction) else { return };
+        for slot in needs.usage.into_iter().take(needs.usages) {
+            self.usage.prefetch(slot);
+        }
+        if direction == Direction::Downlink {
+            self.tables.next_hops.prefetch(needs.next_hop);
+        }
     }
 
     /// Asks for the cache line of a next hop.

@@ -9,13 +9,21 @@ use core::net::Ipv4Addr;
 
 use adit_types::{MacAddr, Qfi, Teid};
 use zerocopy::byteorder::big_endian::{U16, U32};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::checksum;
+use crate::checksum::{self, Sum};
+use crate::encapsulate::OUTER_TTL;
 use crate::gtpu::UDP_PORT;
 
 /// Octets of an Ethernet header without a tag.
 const ETHERNET_LEN: usize = 14;
+
+/// "Don't fragment" of an IPv4 header.
+const DONT_FRAGMENT: u16 = 0x4000;
+
+const IPV4: u16 = 0x0800;
+const UDP: u8 = 17;
+const T_PDU: u8 = 255;
 
 /// Octets of the headers in front of the inner packet: Ethernet, IPv4, UDP, GTP-U.
 const G_PDU_LEN: usize = ETHERNET_LEN + 20 + 8 + 8;
@@ -29,7 +37,7 @@ const FLAGS_PLAIN: u8 = 0x30;
 /// The same, with an extension header.
 const FLAGS_EXTENDED: u8 = 0x34;
 
-#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct Ethernet {
     dst: [u8; 6],
@@ -37,7 +45,7 @@ struct Ethernet {
     ether_type: U16,
 }
 
-#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct Ipv4 {
     version_ihl: u8,
@@ -52,14 +60,14 @@ struct Ipv4 {
     dst: U32,
 }
 
-#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct FrameIpv4 {
     link: Ethernet,
     ip: Ipv4,
 }
 
-#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct GPdu {
     link: Ethernet,
@@ -118,8 +126,6 @@ pub fn usual_ipv4(frame: &[u8], mac: MacAddr, verify: bool) -> Option<UsualIpv4>
 #[inline]
 #[must_use]
 pub fn usual_g_pdu(frame: &[u8], mac: MacAddr, addr: Ipv4Addr, verify: bool) -> Option<UsualGPdu> {
-    const T_PDU: u8 = 255;
-    const UDP: u8 = 17;
     const MORE_AND_OFFSET: u16 = 0x3fff;
     let (outer, rest) = GPdu::ref_from_prefix(frame).ok()?;
     let total_len = outer.ip.total_len.get();
@@ -151,7 +157,7 @@ pub fn usual_g_pdu(frame: &[u8], mac: MacAddr, addr: Ipv4Addr, verify: bool) -> 
 
 #[inline]
 fn is_ipv4_to(link: &Ethernet, mac: MacAddr) -> bool {
-    link.dst == mac.0 && link.ether_type.get() == 0x0800
+    link.dst == mac.0 && link.ether_type.get() == IPV4
 }
 
 /// An IPv4 packet at `offset` of `frame`. Fragments are packets like others here.
@@ -182,4 +188,95 @@ fn is_sum_right(frame: &[u8], offset: usize) -> bool {
 fn uplink_qfi(rest: &[u8]) -> Option<Qfi> {
     let [_, _, _, 0x85, 1, 0x10, second, 0, ..] = *rest else { return None };
     Qfi::new(second)
+}
+
+/// What the creator of the usual outer headers chooses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UsualOuter {
+    /// Destination of the frame.
+    pub dst_mac: MacAddr,
+    /// Source of the frame.
+    pub src_mac: MacAddr,
+    /// Our address.
+    pub src: Ipv4Addr,
+    /// The tunnel's far end.
+    pub dst: Ipv4Addr,
+    /// Type of service octet.
+    pub tos: u8,
+    /// TEID of the far end.
+    pub teid: Teid,
+    /// QoS flow and reflective QoS indication of a downlink container.
+    pub marking: Option<(Qfi, bool)>,
+    /// Length of the inner packet. Unit: octets.
+    pub inner_len: u16,
+}
+
+impl UsualOuter {
+    /// Octets of all headers, Ethernet included.
+    #[inline]
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        if self.marking.is_some() { G_PDU_LEN + CONTAINER_LEN } else { G_PDU_LEN }
+    }
+
+    /// False: headers have octets.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Length of the outer IP packet, if a length field holds it. Unit: octets.
+    #[inline]
+    #[must_use]
+    pub fn ip_len(&self) -> Option<u16> {
+        let headers = if self.marking.is_some() { 44 } else { 36 };
+        self.inner_len.checked_add(headers)
+    }
+
+    /// Writes the headers at the front of `out`: untagged Ethernet, IPv4, UDP without a checksum,
+    /// GTP-U. The octets are those of [`crate::emit_gtpu_ipv4`]. `None`, and nothing written,
+    /// without room or beyond the length field.
+    #[inline]
+    #[must_use]
+    pub fn emit(&self, out: &mut [u8]) -> Option<()> {
+        let ip_len = self.ip_len()?;
+        let sum = Sum::new()
+            .word(0x4500 | u16::from(self.tos))
+            .word(ip_len)
+            .word(DONT_FRAGMENT)
+            .word(u16::from_be_bytes([OUTER_TTL, UDP]))
+            .long(self.src.to_bits())
+            .long(self.dst.to_bits());
+        let headers = GPdu {
+            link: Ethernet { dst: self.dst_mac.0, src: self.src_mac.0, ether_type: U16::new(IPV4) },
+            ip: Ipv4 {
+                version_ihl: 0x45,
+                tos: self.tos,
+                total_len: U16::new(ip_len),
+                identification: U16::ZERO,
+                fragment: U16::new(DONT_FRAGMENT),
+                ttl: OUTER_TTL,
+                protocol: UDP,
+                checksum: U16::new(sum.checksum()),
+                src: U32::new(self.src.to_bits()),
+                dst: U32::new(self.dst.to_bits()),
+            },
+            src_port: U16::new(UDP_PORT),
+            dst_port: U16::new(UDP_PORT),
+            udp_len: U16::new(ip_len - 20),
+            udp_checksum: U16::ZERO,
+            flags: if self.marking.is_some() { FLAGS_EXTENDED } else { FLAGS_PLAIN },
+            message_type: T_PDU,
+            len: U16::new(ip_len - 36),
+            teid: U32::new(self.teid.0),
+        };
+        let Some((qfi, reflective)) = self.marking else {
+            return headers.write_to_prefix(out).ok();
+        };
+        let flow = qfi.value() | if reflective { 0x40 } else { 0 };
+        let (front, rest) = out.split_at_mut_checked(G_PDU_LEN)?;
+        let container = rest.first_chunk_mut::<CONTAINER_LEN>()?;
+        *container = [0, 0, 0, 0x85, 1, 0, flow, 0];
+        headers.write_to(front).ok()
+    }
 }

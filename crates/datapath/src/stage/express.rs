@@ -9,21 +9,19 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use adit_pktio::{Burst, PacketBuf, PacketIo, RxChecksum};
 use adit_rules::{DropReason, Express, ExpressWay};
-use adit_tables::View;
+use adit_tables::Interface;
 use adit_types::limits::BURST_MAX;
 use adit_types::{
-    Direction, InterfaceId, InterfaceRole, InterfaceSet, PortId, Qfi, SessionIndex, Teid,
+    Direction, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, PortId, Qfi, SessionIndex, Teid,
+    VlanId,
 };
-use adit_wire::{
-    EtherType, OuterIpv4, PduSessionContainer, UsualIpv4, emit_gtpu_ipv4, ipv4, usual_g_pdu,
-    usual_ipv4,
-};
+use adit_wire::{EtherType, UsualIpv4, UsualOuter, ipv4, usual_g_pdu, usual_ipv4};
 
 use crate::columns::Column;
 use crate::interfaces::UsualLink;
 use crate::outbound::Outbound;
 use crate::reason::is_forwardable_v4;
-use crate::stage::egress::{Env, Way, prepend_link, way_by_route, way_to_hop};
+use crate::stage::egress::{Env, prepend_link};
 use crate::tally::Tally;
 
 /// What was recognized of one packet.
@@ -47,6 +45,12 @@ impl<K> Recognized<K> {
     fn new() -> Self {
         Self { keys: Column::new(), rows: Column::new() }
     }
+}
+
+/// Where a packet leaves.
+struct Exit<'v> {
+    interface: &'v Interface,
+    mac: MacAddr,
 }
 
 /// Frames that leave through one interface in one direction.
@@ -189,20 +193,16 @@ fn run<Io: PacketIo, C: Course>(
         view.prefetch_express(*session, C::DIRECTION);
         view.session_counters().prefetch(*session);
     }
-    let mut expresses: Column<Option<Express>> = Column::new();
     for session in sessions {
-        let express = view.express(*session, C::DIRECTION);
-        if let Some(express) = &express {
-            prefetch(view, express);
-        }
-        expresses.push(express);
+        view.prefetch_express_needs(*session, C::DIRECTION);
     }
     let mut left = Column::<SessionIndex>::new();
     let mut leaving = Leaving { frames: Burst::new(), exit: None, bytes: 0 };
     let mut received_bytes = 0;
     let mut received = 0;
     let Recognized { keys, rows } = recognized;
-    for (((row, key), session), express) in rows.iter().zip(keys).zip(sessions).zip(&expresses) {
+    for ((row, key), session) in rows.iter().zip(keys).zip(sessions) {
+        let express = view.express(*session, C::DIRECTION);
         let slot = &mut bufs[usize::from(row.place)];
         let is_express =
             (left.is_empty() || !left.contains(session)) && !out.buffering.waits(*session);
@@ -211,30 +211,20 @@ fn run<Io: PacketIo, C: Course>(
         let taken = taken.and_then(|express| {
             let buf = slot.as_mut()?;
             let len = buf.data().len();
-            forward::<_, C>(env, arrived_on, *session, row, express, buf).map(|way| (way, len))
+            forward::<_, C>(env, arrived_on, *session, row, express, buf).map(|exit| (exit, len))
         });
-        let Some((way, len)) = taken else {
+        let Some((exit, len)) = taken else {
             left.push(*session);
             continue;
         };
         received += 1;
         received_bytes += len;
         if let Some(buf) = slot.take() {
-            leave(io, &way, buf, C::DIRECTION, &mut leaving, &mut out.tally);
+            leave(io, &exit, buf, C::DIRECTION, &mut leaving, &mut out.tally);
         }
     }
     out.tally.receive_many(arrived_on, received, received_bytes);
     transmit(io, C::DIRECTION, &mut leaving, &mut out.tally);
-}
-
-#[inline]
-fn prefetch(view: &View<'_>, express: &Express) {
-    for urr in &express.urrs {
-        view.usage().prefetch(urr.slot);
-    }
-    if let ExpressWay::Downlink { next_hop, .. } = express.way {
-        view.prefetch_next_hop(next_hop);
-    }
 }
 
 /// Rewrites one packet and counts it for its session and URRs, or leaves it as it is.
@@ -246,7 +236,7 @@ fn forward<'v, B: PacketBuf, C: Course>(
     row: &Row,
     express: &Express,
     buf: &mut B,
-) -> Option<Way<'v>> {
+) -> Option<Exit<'v>> {
     let ip = &row.ip;
     let bytes = u64::from(ip.total_len);
     let usage = env.view.usage();
@@ -259,69 +249,63 @@ fn forward<'v, B: PacketBuf, C: Course>(
     if !is_fit {
         return None;
     }
-    let way = match express.way {
+    let (interface, mac) = match express.way {
         ExpressWay::Uplink { qfis, exit, .. } => {
             let is_flow = row.qfi.map_or(qfis == u64::MAX, |qfi| qfis >> qfi.value() & 1 != 0);
             if !is_flow {
                 return None;
             }
-            way_by_route(env, InterfaceRole::N6, exit, IpAddr::V4(ip.dst))?
+            env.view.gateway_exit(InterfaceRole::N6, exit, IpAddr::V4(ip.dst))?
         }
-        ExpressWay::Downlink { next_hop, .. } => way_to_hop(env, next_hop)?,
+        ExpressWay::Downlink { next_hop, .. } => env.view.exit(next_hop)?,
     };
-    way.mac?;
-    rewrite(row, express, &way, buf)?;
+    let exit = Exit { interface: env.interfaces.get(interface)?, mac };
+    rewrite(row, express, &exit, buf)?;
     for urr in &express.urrs {
         usage.add_clear(urr, C::DIRECTION, bytes, env.now);
     }
     env.view.session_counters().add(session, C::DIRECTION, 1, bytes);
-    Some(way)
+    Some(exit)
 }
 
 /// Puts the headers of the way in front of the user's packet. Checks before it changes anything.
 #[inline]
-fn rewrite<B: PacketBuf>(row: &Row, express: &Express, way: &Way<'_>, buf: &mut B) -> Option<()> {
-    let interface = way.interface;
-    let offset = usize::from(row.offset);
+fn rewrite<B: PacketBuf>(row: &Row, express: &Express, exit: &Exit<'_>, buf: &mut B) -> Option<()> {
+    let interface = exit.interface;
+    let inner_len = row.ip.total_len;
     match express.way {
         ExpressWay::Uplink { .. } => {
-            if row.ip.total_len > interface.mtu_bytes {
+            if inner_len > interface.mtu_bytes {
                 return None;
             }
-            strip(buf, offset, row.ip.total_len)?;
-            prepend_link(buf, interface, way.mac?, EtherType::IPV4).ok()
+            strip(buf, row.offset, inner_len)?;
+            prepend_link(buf, interface, exit.mac, EtherType::IPV4).ok()
         }
         ExpressWay::Downlink { teid, addr, tos, marking, .. } => {
-            let outer = OuterIpv4 {
+            let outer = UsualOuter {
+                dst_mac: exit.mac,
                 src_mac: interface.mac,
-                dst_mac: way.mac?,
-                vlan: interface.vlan,
                 src: interface.v4?.0,
                 dst: addr,
                 tos,
-                identification: 0,
-                src_port: adit_wire::gtpu::UDP_PORT,
                 teid,
-                psc: marking.map(|(qfi, rqi)| PduSessionContainer::downlink(qfi, rqi)),
-                inner_len: row.ip.total_len,
+                marking,
+                inner_len,
             };
-            let room = outer.len();
-            let link = adit_wire::ethernet::link_len(interface.vlan);
-            let fits =
-                room - link + usize::from(row.ip.total_len) <= usize::from(interface.mtu_bytes);
-            if !fits {
+            let is_usual = interface.vlan == VlanId::UNTAGGED;
+            if !is_usual || outer.ip_len()? > interface.mtu_bytes {
                 return None;
             }
-            strip(buf, offset, row.ip.total_len)?;
-            let frame = buf.prepend(room)?;
-            emit_gtpu_ipv4(frame.get_mut(..room)?, &outer).ok()
+            strip(buf, row.offset, inner_len)?;
+            outer.emit(buf.prepend(outer.len())?)
         }
     }
 }
 
 /// Leaves the user's packet alone, one hop older.
 #[inline]
-fn strip<B: PacketBuf>(buf: &mut B, offset: usize, len: u16) -> Option<()> {
+fn strip<B: PacketBuf>(buf: &mut B, offset: u8, len: u16) -> Option<()> {
+    let offset = usize::from(offset);
     let is_cut = buf.truncate(offset + usize::from(len)) && buf.trim_front(offset);
     if !is_cut {
         return None;
@@ -332,13 +316,13 @@ fn strip<B: PacketBuf>(buf: &mut B, offset: usize, len: u16) -> Option<()> {
 #[inline]
 fn leave<Io: PacketIo>(
     io: &mut Io,
-    way: &Way<'_>,
+    exit: &Exit<'_>,
     buf: Io::Buf,
     direction: Direction,
     leaving: &mut Leaving<Io::Buf>,
     tally: &mut Tally,
 ) {
-    let exit = (way.interface.port, way.interface.id);
+    let exit = (exit.interface.port, exit.interface.id);
     if leaving.exit != Some(exit) {
         transmit(io, direction, leaving, tally);
         leaving.exit = Some(exit);
