@@ -384,7 +384,9 @@ impl World {
                 let verdict = self.oracle.judge(arrival.port, &arrival.frame);
                 self.count(&verdict);
                 let is_copied = expected.copy(&verdict);
-                self.expect(expected, arrival, verdict.outcome, None, is_copied);
+                let session = verdict.counted.map(|(session, ..)| session as u64);
+                let order = session.zip(verdict.lane);
+                self.expect(expected, arrival, verdict.outcome, order, is_copied);
             }
         }
         self.copied = expected.iter().flat_map(|expected| expected.wanted.clone()).collect();

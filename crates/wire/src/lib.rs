@@ -40,4 +40,4 @@ pub use parse::{
     parse_ip,
 };
 pub use psc::{PduSessionContainer, PduType};
-pub use usual::{UsualGPdu, UsualIpv4, UsualOuter, usual_g_pdu, usual_ipv4};
+pub use usual::{Glance, UsualGPdu, UsualIpv4, UsualOuter, glance, usual_g_pdu, usual_ipv4};

@@ -15,7 +15,7 @@ use adit_types::{
     Direction, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, PortId, Qfi, SessionIndex, Teid,
     VlanId,
 };
-use adit_wire::{EtherType, UsualIpv4, UsualOuter, ipv4, usual_g_pdu, usual_ipv4};
+use adit_wire::{EtherType, Glance, UsualIpv4, UsualOuter, glance, ipv4, usual_g_pdu, usual_ipv4};
 
 use crate::columns::Column;
 use crate::interfaces::UsualLink;
@@ -24,26 +24,56 @@ use crate::reason::is_forwardable_v4;
 use crate::stage::egress::{Env, prepend_link};
 use crate::tally::Tally;
 
-/// What was recognized of one packet.
+/// Octets of an Ethernet header without a tag.
+const ETHERNET_LEN: u8 = 14;
+
+/// A packet that a session is looked up for.
 #[derive(Debug, Clone, Copy)]
 struct Row {
     /// Its place in the burst.
     place: u8,
+    /// What was recognized; without it the packet takes the stages, and its session's with it.
+    usual: Option<Usual>,
+}
+
+/// What was recognized of one packet.
+#[derive(Debug, Clone, Copy)]
+struct Usual {
     /// Where the user's packet begins. Unit: octets.
     offset: u8,
     qfi: Option<Qfi>,
     ip: UsualIpv4,
 }
 
-/// The packets of one direction that were recognized.
-struct Recognized<K> {
+/// The packets of one direction, with what their sessions are found by.
+struct Rows<K> {
     keys: Column<K>,
     rows: Column<Row>,
 }
 
-impl<K> Recognized<K> {
+impl<K> Rows<K> {
     fn new() -> Self {
         Self { keys: Column::new(), rows: Column::new() }
+    }
+
+    #[inline]
+    fn push(&mut self, key: K, place: u8, usual: Option<Usual>) {
+        self.keys.push(key);
+        self.rows.push(Row { place, usual });
+    }
+}
+
+/// The packets of a burst.
+struct Recognized {
+    uplink: Rows<Teid>,
+    downlink: Rows<u32>,
+    /// Packets that are usual.
+    usual: usize,
+}
+
+impl Recognized {
+    fn new() -> Self {
+        Self { uplink: Rows::new(), downlink: Rows::new(), usual: 0 }
     }
 }
 
@@ -75,12 +105,14 @@ pub(crate) fn express<Io: PacketIo>(
     out: &mut Outbound<Io::Buf>,
 ) {
     let Some(link) = env.interfaces.usual(port) else { return };
-    let mut uplink = Recognized::new();
-    let mut downlink = Recognized::new();
+    let mut recognized = Recognized::new();
     for (place, buf) in (0_u8..).zip(rx.iter()) {
-        recognize(link, place, buf, &mut uplink, &mut downlink);
+        if !recognize(link, place, buf, &mut recognized) {
+            return;
+        }
     }
-    if uplink.rows.is_empty() && downlink.rows.is_empty() {
+    let Recognized { uplink, downlink, usual } = recognized;
+    if usual == 0 {
         return;
     }
     let mut bufs: [Option<Io::Buf>; BURST_MAX] = [const { None }; BURST_MAX];
@@ -88,50 +120,55 @@ pub(crate) fn express<Io: PacketIo>(
         *slot = Some(buf);
     }
     let mut sessions = [SessionIndex::NONE; BURST_MAX];
+    let mut left = Column::new();
     if let (Some((id, _)), false) = (link.n3, uplink.rows.is_empty()) {
         let found = &mut sessions[..uplink.keys.len()];
         env.view.lookup_teids(&uplink.keys, found);
-        run::<Io, Uplink>(env, io, id, &uplink, found, &mut bufs, out);
+        run::<Io, Uplink>(env, io, id, &uplink, found, &mut bufs, &mut left, out);
     }
     if let (Some(id), false) = (link.n6, downlink.rows.is_empty()) {
         let found = &mut sessions[..downlink.keys.len()];
         env.view.lookup_ues_v4(&downlink.keys, found);
-        run::<Io, Downlink>(env, io, id, &downlink, found, &mut bufs, out);
+        run::<Io, Downlink>(env, io, id, &downlink, found, &mut bufs, &mut left, out);
     }
     rx.extend(bufs.into_iter().flatten());
 }
 
+/// Tells what one packet is; false when only the stages can tell which session it belongs to.
 #[inline]
 fn recognize<B: PacketBuf>(
     link: &UsualLink,
     place: u8,
     buf: &B,
-    uplink: &mut Recognized<Teid>,
-    downlink: &mut Recognized<u32>,
-) {
-    if !buf.is_contiguous() {
-        return;
-    }
-    let verify = match buf.rx_checksum() {
-        RxChecksum::Good => false,
-        RxChecksum::Unknown => true,
-        RxChecksum::Bad => return,
-    };
+    recognized: &mut Recognized,
+) -> bool {
+    let verify = buf.rx_checksum() == RxChecksum::Unknown;
+    let is_sound = buf.is_contiguous() && buf.rx_checksum() != RxChecksum::Bad;
     let frame = buf.data();
-    if let Some((_, addr)) = link.n3
-        && let Some(packet) = usual_g_pdu(frame, link.mac, addr, verify)
+    let tunnels = link.n3.map(|(_, addr)| addr);
+    if let Some(packet) =
+        tunnels.filter(|_| is_sound).and_then(|addr| usual_g_pdu(frame, link.mac, addr, verify))
     {
-        let row = Row { place, offset: packet.inner_offset, qfi: packet.qfi, ip: packet.inner };
-        uplink.rows.push(row);
-        uplink.keys.push(packet.teid);
-        return;
+        let usual = Usual { offset: packet.inner_offset, qfi: packet.qfi, ip: packet.inner };
+        recognized.usual += 1;
+        recognized.uplink.push(packet.teid, place, Some(usual));
+        return true;
     }
-    if link.n6.is_some()
-        && let Some(ip) = usual_ipv4(frame, link.mac, verify)
+    if let Some(ip) = link.n6.filter(|_| is_sound).and_then(|_| usual_ipv4(frame, link.mac, verify))
+        && tunnels != Some(ip.dst)
     {
-        downlink.rows.push(Row { place, offset: 14, qfi: None, ip });
-        downlink.keys.push(ip.dst.to_bits());
+        recognized.usual += 1;
+        let usual = Usual { offset: ETHERNET_LEN, qfi: None, ip };
+        recognized.downlink.push(ip.dst.to_bits(), place, Some(usual));
+        return true;
     }
+    match glance(frame, tunnels) {
+        Glance::Nothing => {}
+        Glance::Tunneled(teid) => recognized.uplink.push(teid, place, None),
+        Glance::Plain(dst) => recognized.downlink.push(dst.to_bits(), place, None),
+        Glance::Unknown => return false,
+    }
+    true
 }
 
 /// One direction; chosen outside the packet loops.
@@ -183,9 +220,10 @@ fn run<Io: PacketIo, C: Course>(
     env: &Env<'_>,
     io: &mut Io,
     arrived_on: InterfaceId,
-    recognized: &Recognized<C::Key>,
+    lane: &Rows<C::Key>,
     sessions: &[SessionIndex],
     bufs: &mut [Option<Io::Buf>; BURST_MAX],
+    left: &mut Column<SessionIndex>,
     out: &mut Outbound<Io::Buf>,
 ) {
     let view = &env.view;
@@ -196,24 +234,24 @@ fn run<Io: PacketIo, C: Course>(
     for session in sessions {
         view.prefetch_express_needs(*session, C::DIRECTION);
     }
-    let mut left = Column::<SessionIndex>::new();
     let mut leaving = Leaving { frames: Burst::new(), exit: None, bytes: 0 };
     let mut received_bytes = 0;
     let mut received = 0;
-    let Recognized { keys, rows } = recognized;
+    let Rows { keys, rows } = lane;
     for ((row, key), session) in rows.iter().zip(keys).zip(sessions) {
-        let express = view.express(*session, C::DIRECTION);
         let slot = &mut bufs[usize::from(row.place)];
-        let is_express =
+        let is_free =
             (left.is_empty() || !left.contains(session)) && !out.buffering.waits(*session);
-        let taken =
-            express.as_ref().filter(|express| is_express && C::is_tunnel(*key, &express.way));
-        let taken = taken.and_then(|express| {
-            let buf = slot.as_mut()?;
+        let taken = row.usual.filter(|_| is_free).zip(slot.as_mut()).and_then(|(usual, buf)| {
+            let express = view.express(*session, C::DIRECTION)?;
             let len = buf.data().len();
-            forward::<_, C>(env, arrived_on, *session, row, express, buf).map(|exit| (exit, len))
+            let is_fit = C::is_tunnel(*key, &express.way)
+                && express.arrival.intersects(InterfaceSet::only(arrived_on));
+            let exit = is_fit.then(|| forward::<_, C>(env, *session, &usual, &express, buf))?;
+            Some((exit?, len))
         });
         let Some((exit, len)) = taken else {
+            // As many are pushed as there are packets.
             left.push(*session);
             continue;
         };
@@ -231,17 +269,15 @@ fn run<Io: PacketIo, C: Course>(
 #[inline]
 fn forward<'v, B: PacketBuf, C: Course>(
     env: &Env<'v>,
-    arrived_on: InterfaceId,
     session: SessionIndex,
-    row: &Row,
+    usual: &Usual,
     express: &Express,
     buf: &mut B,
 ) -> Option<Exit<'v>> {
-    let ip = &row.ip;
+    let ip = &usual.ip;
     let bytes = u64::from(ip.total_len);
     let usage = env.view.usage();
-    let is_fit = express.arrival.intersects(InterfaceSet::only(arrived_on))
-        && express.ue.is_none_or(|ue| ue == C::ue(ip))
+    let is_fit = express.ue.is_none_or(|ue| ue == C::ue(ip))
         && ip.ttl > 1
         && is_forwardable_v4(ip.src)
         && is_forwardable_v4(ip.dst)
@@ -251,7 +287,7 @@ fn forward<'v, B: PacketBuf, C: Course>(
     }
     let (interface, mac) = match express.way {
         ExpressWay::Uplink { qfis, exit, .. } => {
-            let is_flow = row.qfi.map_or(qfis == u64::MAX, |qfi| qfis >> qfi.value() & 1 != 0);
+            let is_flow = usual.qfi.map_or(qfis == u64::MAX, |qfi| qfis >> qfi.value() & 1 != 0);
             if !is_flow {
                 return None;
             }
@@ -260,7 +296,7 @@ fn forward<'v, B: PacketBuf, C: Course>(
         ExpressWay::Downlink { next_hop, .. } => env.view.exit(next_hop)?,
     };
     let exit = Exit { interface: env.interfaces.get(interface)?, mac };
-    rewrite(row, express, &exit, buf)?;
+    rewrite(usual, express, &exit, buf)?;
     for urr in &express.urrs {
         usage.add_clear(urr, C::DIRECTION, bytes, env.now);
     }
@@ -270,15 +306,20 @@ fn forward<'v, B: PacketBuf, C: Course>(
 
 /// Puts the headers of the way in front of the user's packet. Checks before it changes anything.
 #[inline]
-fn rewrite<B: PacketBuf>(row: &Row, express: &Express, exit: &Exit<'_>, buf: &mut B) -> Option<()> {
+fn rewrite<B: PacketBuf>(
+    usual: &Usual,
+    express: &Express,
+    exit: &Exit<'_>,
+    buf: &mut B,
+) -> Option<()> {
     let interface = exit.interface;
-    let inner_len = row.ip.total_len;
+    let inner_len = usual.ip.total_len;
     match express.way {
         ExpressWay::Uplink { .. } => {
             if inner_len > interface.mtu_bytes {
                 return None;
             }
-            strip(buf, row.offset, inner_len)?;
+            strip(buf, usual.offset, inner_len)?;
             prepend_link(buf, interface, exit.mac, EtherType::IPV4).ok()
         }
         ExpressWay::Downlink { teid, addr, tos, marking, .. } => {
@@ -296,7 +337,7 @@ fn rewrite<B: PacketBuf>(row: &Row, express: &Express, exit: &Exit<'_>, buf: &mu
             if !is_usual || outer.ip_len()? > interface.mtu_bytes {
                 return None;
             }
-            strip(buf, row.offset, inner_len)?;
+            strip(buf, usual.offset, inner_len)?;
             outer.emit(buf.prepend(outer.len())?)
         }
     }

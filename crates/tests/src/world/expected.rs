@@ -12,8 +12,8 @@ use crate::oracle::{Lane, Outcome, Verdict};
 /// Port, order that is kept (`None` for packets that waited), octets.
 pub(super) type Departure = (u16, Option<Order>, Vec<u8>);
 
-/// Port of arrival, or session for packets that waited for other rules, and lane: frames with the
-/// same leave in the order in which they came.
+/// Session (its SEID for packets that waited for other rules, else its place), or port of arrival
+/// without one, and lane: frames with the same leave in the order in which they came.
 pub(super) type Order = (u64, Lane);
 
 /// What one worker's step must do.
