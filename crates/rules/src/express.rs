@@ -77,22 +77,30 @@ impl Express {
     pub fn compile(rules: &SessionRules, direction: Direction) -> Option<Self> {
         let pdr = rules.pdrs(direction).first()?;
         let far = rules.fars.get(usize::from(pdr.far))?;
-        let qers: Option<ArrayVec<&QerEntry, 8>> =
-            pdr.qers.iter().map(|at| rules.qers.get(usize::from(*at))).collect();
-        let qers = qers?;
-        if !qers.iter().all(|qer| qer.gate(direction) == Gate::Open) || !only_forwards(far) {
-            return None;
-        }
+        let marking = qers(rules, pdr, direction)?;
         let (ue, way) = match direction {
             Direction::Uplink => uplink(rules, pdr, far)?,
-            Direction::Downlink => downlink(pdr, far, &qers)?,
+            Direction::Downlink => downlink(pdr, far, marking)?,
         };
         Some(Self { arrival: pdr.interfaces, ue, way, urrs: urrs(rules, pdr)? })
     }
 }
 
-fn only_forwards(far: &FarEntry) -> bool {
-    far.action == ApplyAction::FORW
+/// What the QERs of a PDR mark downlink packets with, if their gates are open and they do nothing
+/// else.
+fn qers(rules: &SessionRules, pdr: &PdrEntry, direction: Direction) -> Option<Option<(Qfi, bool)>> {
+    let mut marking = None;
+    for at in &pdr.qers {
+        // Named one by one, so that what a QER learns to do is decided upon here, too.
+        let QerEntry { id: _, gate_uplink: _, gate_downlink: _, qfi, rqi, ppi } =
+            rules.qers.get(usize::from(*at))?;
+        let is_open = rules.qers.get(usize::from(*at))?.gate(direction) == Gate::Open;
+        if !is_open || qfi.is_some() && ppi.is_some() {
+            return None;
+        }
+        marking = marking.or(qfi.map(|qfi| (qfi, *rqi)));
+    }
+    Some(marking)
 }
 
 fn uplink(
@@ -100,76 +108,110 @@ fn uplink(
     pdr: &PdrEntry,
     far: &FarEntry,
 ) -> Option<(Option<Ipv4Addr>, ExpressWay)> {
-    let teid = pdr.teid?;
+    let PdrEntry { source, teid, qfis, ue, sdf, outer_header_removal, .. } = pdr;
+    let teid = (*teid)?;
     let strips_gtpu = matches!(
-        pdr.outer_header_removal,
+        outer_header_removal,
         Some(OuterHeaderRemoval::GtpuUdpIpv4 | OuterHeaderRemoval::GtpuUdpIp)
     );
-    let to_data_network = far.outer_header_creation.is_none()
-        && matches!(
-            far.destination,
-            DestinationInterface::Core | DestinationInterface::SgiLanN6Lan
-        );
     let from_ran =
-        pdr.source == SourceInterface::Access && rules.tunnel_side(teid) == SourceInterface::Access;
-    if !(strips_gtpu && to_data_network && from_ran && pdr.sdf.is_empty()) {
+        *source == SourceInterface::Access && rules.tunnel_side(teid) == SourceInterface::Access;
+    if !(strips_gtpu && forwards_to_network(far) && from_ran && sdf.is_empty()) {
         return None;
     }
-    let ue = match (pdr.ue.v4, pdr.ue.is_empty(), rules.ue.as_slice()) {
+    let ue = match (ue.v4, ue.is_empty(), rules.ue.as_slice()) {
         (Some(addr), _, _) if rules.allows_ue(IpAddr::V4(addr)) => Some(addr),
         (None, true, []) => None,
         (None, true, [only]) => Some(only.v4?),
         _ => return None,
     };
-    let qfis = match pdr.qfis.as_slice() {
+    let set = match qfis.as_slice() {
         [] => u64::MAX,
         qfis => qfis.iter().fold(0, |set, qfi| set | 1 << qfi.value()),
     };
-    if qfis == u64::MAX && !pdr.qfis.is_empty() {
-        return None;
-    }
-    Some((ue, ExpressWay::Uplink { teid, qfis, exit: far.interfaces }))
+    let is_told_apart = set != u64::MAX || qfis.is_empty();
+    let way = ExpressWay::Uplink { teid, qfis: set, exit: far.interfaces };
+    is_told_apart.then_some((ue, way))
+}
+
+/// A FAR that only forwards, to a data network without an outer header.
+fn forwards_to_network(far: &FarEntry) -> bool {
+    let FarEntry {
+        id: _,
+        action,
+        destination,
+        interfaces: _,
+        outer_header_creation,
+        transport_level_marking: _,
+        next_hop: _,
+        buffer_pkts_max: _,
+    } = far;
+    *action == ApplyAction::FORW
+        && outer_header_creation.is_none()
+        && matches!(destination, DestinationInterface::Core | DestinationInterface::SgiLanN6Lan)
 }
 
 fn downlink(
     pdr: &PdrEntry,
     far: &FarEntry,
-    qers: &[&QerEntry],
+    marking: Option<(Qfi, bool)>,
 ) -> Option<(Option<Ipv4Addr>, ExpressWay)> {
-    let is_plain = pdr.teid.is_none()
-        && pdr.qfis.is_empty()
-        && pdr.sdf.is_empty()
-        && pdr.outer_header_removal.is_none();
-    if !is_plain || pdr.ue.v4.is_none() && !pdr.ue.is_empty() || far.next_hop == NextHopIndex::NONE
-    {
+    let PdrEntry {
+        id: _,
+        precedence: _,
+        source: _,
+        interfaces: _,
+        teid,
+        qfis,
+        ue,
+        sdf,
+        outer_header_removal,
+        container_deletion: _,
+        far: _,
+        qers: _,
+        urrs: _,
+    } = pdr;
+    let FarEntry { action, outer_header_creation, transport_level_marking, next_hop, .. } = far;
+    let is_plain =
+        teid.is_none() && qfis.is_empty() && sdf.is_empty() && outer_header_removal.is_none();
+    let is_ipv4 = ue.v4.is_some() || ue.is_empty();
+    if !is_plain || !is_ipv4 || *action != ApplyAction::FORW || *next_hop == NextHopIndex::NONE {
         return None;
     }
-    let Some(OuterHeaderCreation::Gtpu(tunnel)) = far.outer_header_creation else { return None };
+    let Some(OuterHeaderCreation::Gtpu(tunnel)) = outer_header_creation else { return None };
     let IpAddr::V4(addr) = tunnel.addr else { return None };
-    let marked = qers.iter().find(|qer| qer.qfi.is_some());
-    if marked.is_some_and(|qer| qer.ppi.is_some()) {
-        return None;
-    }
-    let marking = marked.and_then(|qer| Some((qer.qfi?, qer.rqi)));
     let way = ExpressWay::Downlink {
         teid: tunnel.teid,
         addr,
-        next_hop: far.next_hop,
-        tos: far.transport_level_marking.unwrap_or(0),
+        next_hop: *next_hop,
+        tos: transport_level_marking.unwrap_or(0),
         marking,
     };
-    Some((pdr.ue.v4, way))
+    Some((ue.v4, way))
 }
 
 /// The URRs of a PDR, if none stops its packets and there are few enough.
 fn urrs(rules: &SessionRules, pdr: &PdrEntry) -> Option<ArrayVec<ExpressUrr, EXPRESS_URRS_MAX>> {
     let mut found = ArrayVec::new();
     for at in &pdr.urrs {
-        let urr: &UrrEntry = rules.urrs.get(usize::from(*at))?;
-        if urr.stopped {
+        // Limits and the first packet are seen by the worker: a packet that reaches one is not clear
+        // to count.
+        let UrrEntry {
+            id: _,
+            slot,
+            generation,
+            report: _,
+            quota: _,
+            report_dropped: _,
+            stopped,
+            quota_far: _,
+            report_start: _,
+            before_qos: _,
+        } = rules.urrs.get(usize::from(*at))?;
+        if *stopped {
             return None;
         }
-        found.try_push(ExpressUrr { slot: urr.slot, generation: urr.generation }).ok()?;
+        found.try_push(ExpressUrr { slot: *slot, generation: *generation }).ok()?;
     }
     Some(found)
 }

@@ -230,3 +230,84 @@ fn unpack(direction: Direction, head: u64, words: &[u64; WORDS]) -> Express {
         urrs,
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    const SESSION: SessionIndex = SessionIndex(1);
+
+    fn urrs(count: u32) -> ArrayVec<ExpressUrr, EXPRESS_URRS_MAX> {
+        (0..count)
+            .map(|n| ExpressUrr { slot: UsageSlot(7 + n), generation: u32::MAX - n })
+            .collect()
+    }
+
+    fn downlink(seed: u32, marking: Option<(Qfi, bool)>) -> Express {
+        Express {
+            arrival: InterfaceSet(seed),
+            ue: Some(Ipv4Addr::from_bits(seed)),
+            way: ExpressWay::Downlink {
+                teid: Teid(seed),
+                addr: Ipv4Addr::from_bits(seed),
+                next_hop: NextHopIndex(seed),
+                tos: 0xff,
+                marking,
+            },
+            urrs: urrs(3),
+        }
+    }
+
+    #[test]
+    fn express_is_read_as_it_was_written() {
+        let table = ExpressTable::new(2);
+        let qfi = |value| Qfi::new(value).unwrap();
+        for marking in [None, Some((qfi(0), false)), Some((qfi(63), true))] {
+            let express = downlink(u32::MAX, marking);
+            table.set(SESSION, Direction::Downlink, Some(&express));
+            assert_eq!(table.get(SESSION, Direction::Downlink), Some(express));
+        }
+        for (ue, count) in [(None, 0), (Some(Ipv4Addr::new(10, 0, 0, 1)), 1)] {
+            let way = ExpressWay::Uplink { teid: Teid(9), qfis: 1 << 63, exit: InterfaceSet(5) };
+            let express = Express { arrival: InterfaceSet(3), ue, way, urrs: urrs(count) };
+            table.set(SESSION, Direction::Uplink, Some(&express));
+            assert_eq!(table.get(SESSION, Direction::Uplink), Some(express));
+        }
+    }
+
+    #[test]
+    fn session_without_an_express_has_none() {
+        let table = ExpressTable::new(2);
+        let express = downlink(1, None);
+        table.set(SESSION, Direction::Downlink, Some(&express));
+        assert_eq!(table.get(SESSION, Direction::Uplink), None);
+        assert_eq!(table.get(SessionIndex(0), Direction::Downlink), None);
+        assert_eq!(table.get(SessionIndex::NONE, Direction::Downlink), None);
+        table.set(SESSION, Direction::Downlink, None);
+        assert_eq!(table.get(SESSION, Direction::Downlink), None);
+    }
+
+    #[test]
+    fn reader_never_sees_a_mixture_of_two() {
+        const WRITES: u32 = 20_000;
+        let table = ExpressTable::new(2);
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for seed in 1..=WRITES {
+                    table.set(SESSION, Direction::Downlink, Some(&downlink(seed, None)));
+                }
+                done.store(true, Ordering::Release);
+            });
+            while !done.load(Ordering::Acquire) {
+                if let Some(seen) = table.get(SESSION, Direction::Downlink) {
+                    assert_eq!(seen, downlink(seen.arrival.0, None));
+                }
+            }
+        });
+        assert_eq!(table.get(SESSION, Direction::Downlink), Some(downlink(WRITES, None)));
+    }
+}

@@ -77,6 +77,14 @@ impl Recognized {
     }
 }
 
+/// The packets of a burst while some of them leave.
+struct Places<B> {
+    /// By place; empty where a packet left.
+    bufs: [Option<B>; BURST_MAX],
+    /// Sessions that left a packet to the stages.
+    left: Column<SessionIndex>,
+}
+
 /// Where a packet leaves.
 struct Exit<'v> {
     interface: &'v Interface,
@@ -115,23 +123,22 @@ pub(crate) fn express<Io: PacketIo>(
     if usual == 0 {
         return;
     }
-    let mut bufs: [Option<Io::Buf>; BURST_MAX] = [const { None }; BURST_MAX];
-    for (slot, buf) in bufs.iter_mut().zip(rx.drain(..)) {
+    let mut places = Places { bufs: [const { None }; BURST_MAX], left: Column::new() };
+    for (slot, buf) in places.bufs.iter_mut().zip(rx.drain(..)) {
         *slot = Some(buf);
     }
     let mut sessions = [SessionIndex::NONE; BURST_MAX];
-    let mut left = Column::new();
     if let (Some((id, _)), false) = (link.n3, uplink.rows.is_empty()) {
         let found = &mut sessions[..uplink.keys.len()];
         env.view.lookup_teids(&uplink.keys, found);
-        run::<Io, Uplink>(env, io, id, &uplink, found, &mut bufs, &mut left, out);
+        run::<Io, Uplink>(env, io, id, &uplink, found, &mut places, out);
     }
     if let (Some(id), false) = (link.n6, downlink.rows.is_empty()) {
         let found = &mut sessions[..downlink.keys.len()];
         env.view.lookup_ues_v4(&downlink.keys, found);
-        run::<Io, Downlink>(env, io, id, &downlink, found, &mut bufs, &mut left, out);
+        run::<Io, Downlink>(env, io, id, &downlink, found, &mut places, out);
     }
-    rx.extend(bufs.into_iter().flatten());
+    rx.extend(places.bufs.into_iter().flatten());
 }
 
 /// Tells what one packet is; false when only the stages can tell which session it belongs to.
@@ -222,8 +229,7 @@ fn run<Io: PacketIo, C: Course>(
     arrived_on: InterfaceId,
     lane: &Rows<C::Key>,
     sessions: &[SessionIndex],
-    bufs: &mut [Option<Io::Buf>; BURST_MAX],
-    left: &mut Column<SessionIndex>,
+    places: &mut Places<Io::Buf>,
     out: &mut Outbound<Io::Buf>,
 ) {
     let view = &env.view;
@@ -238,6 +244,7 @@ fn run<Io: PacketIo, C: Course>(
     let mut received_bytes = 0;
     let mut received = 0;
     let Rows { keys, rows } = lane;
+    let Places { bufs, left } = places;
     for ((row, key), session) in rows.iter().zip(keys).zip(sessions) {
         let slot = &mut bufs[usize::from(row.place)];
         let is_free =

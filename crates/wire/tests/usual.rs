@@ -1,0 +1,197 @@
+//! The usual packet: what is recognized at a glance is what the walk finds, and no other.
+#![allow(clippy::unwrap_used, reason = "a test stops where its premise fails")]
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use adit_types::{MacAddr, Qfi, Teid, VlanId};
+use adit_wire::gtpu::{MessageType, UDP_PORT};
+use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
+use adit_wire::udp::UdpHeader;
+use adit_wire::{
+    EtherType, Glance, OuterIpv4, PduSessionContainer, UsualOuter, emit_gtpu_ipv4, glance,
+    parse_frame, parse_gtpu, parse_ip, protocol, usual_g_pdu, usual_ipv4,
+};
+use proptest::prelude::*;
+use zerocopy::IntoBytes;
+
+const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+const GNB: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+const N3: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const PEER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
+const UE: Ipv4Addr = Ipv4Addr::new(10, 45, 0, 7);
+const HOST: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 9);
+
+fn inner(payload: usize) -> Vec<u8> {
+    let fields = Ipv4Fields {
+        tos: 0,
+        total_len: u16::try_from(20 + payload).unwrap(),
+        identification: 7,
+        dont_fragment: true,
+        ttl: 9,
+        protocol: protocol::UDP,
+        src: UE,
+        dst: HOST,
+    };
+    let mut packet = Ipv4Header::new(&fields).as_bytes().to_vec();
+    packet.resize(20 + payload, 0x5a);
+    packet
+}
+
+/// A frame as a gNB sends it.
+fn g_pdu(psc: Option<PduSessionContainer>, payload: usize) -> Vec<u8> {
+    let inner = inner(payload);
+    let outer = OuterIpv4 {
+        src_mac: GNB,
+        dst_mac: MAC,
+        vlan: VlanId::UNTAGGED,
+        src: PEER,
+        dst: N3,
+        tos: 0,
+        identification: 0,
+        src_port: 40_000,
+        teid: Teid(0x0102_0304),
+        psc,
+        inner_len: u16::try_from(inner.len()).unwrap(),
+    };
+    let mut frame = vec![0; outer.len()];
+    emit_gtpu_ipv4(&mut frame, &outer).unwrap();
+    frame.extend(inner);
+    frame
+}
+
+fn plain(payload: usize) -> Vec<u8> {
+    let mut frame = [&MAC.0[..], &GNB.0[..], &[8, 0]].concat();
+    frame.extend(inner(payload));
+    frame
+}
+
+fn uplink(qfi: u8) -> PduSessionContainer {
+    PduSessionContainer::uplink(Qfi::new(qfi).unwrap())
+}
+
+#[test]
+fn g_pdu_with_an_uplink_container_is_usual() {
+    let packet = usual_g_pdu(&g_pdu(Some(uplink(9)), 30), MAC, N3, true).unwrap();
+    assert_eq!((packet.teid, packet.qfi), (Teid(0x0102_0304), Qfi::new(9)));
+    assert_eq!((packet.inner.src, packet.inner.dst), (UE, HOST));
+    assert_eq!((packet.inner.total_len, packet.inner.ttl, packet.inner_offset), (50, 9, 58));
+}
+
+#[test]
+fn g_pdu_without_a_container_is_usual_and_has_no_flow() {
+    let packet = usual_g_pdu(&g_pdu(None, 30), MAC, N3, true).unwrap();
+    assert_eq!((packet.qfi, packet.inner_offset), (None, 50));
+}
+
+#[test]
+fn frame_for_others_is_not_usual() {
+    let frame = g_pdu(Some(uplink(9)), 30);
+    assert_eq!(usual_g_pdu(&frame, GNB, N3, true), None);
+    assert_eq!(usual_g_pdu(&frame, MAC, PEER, true), None);
+    assert_eq!(usual_ipv4(&plain(30), GNB, true), None);
+}
+
+#[test]
+fn container_of_downlink_is_not_usual_from_the_ran() {
+    let container = PduSessionContainer::downlink(Qfi::new(9).unwrap(), false);
+    assert_eq!(usual_g_pdu(&g_pdu(Some(container), 30), MAC, N3, true), None);
+}
+
+#[test]
+fn glance_tells_the_key_of_what_is_not_usual() {
+    let mut frame = g_pdu(Some(uplink(9)), 30);
+    frame[42] = 0x36;
+    assert_eq!(usual_g_pdu(&frame, MAC, N3, true), None);
+    assert_eq!(glance(&frame, Some(N3)), Glance::Tunneled(Teid(0x0102_0304)));
+    let mut frame = plain(30);
+    frame[14] = 0x46;
+    assert_eq!(usual_ipv4(&frame, MAC, true), None);
+    assert_eq!(glance(&frame, None), Glance::Plain(HOST));
+    frame[12] = 0x81;
+    frame[13] = 0;
+    assert_eq!(glance(&frame, None), Glance::Unknown);
+    assert_eq!(glance(&frame[..20], None), Glance::Nothing);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    /// Whatever is changed in a usual frame: what is still recognized, the walk finds the same.
+    #[test]
+    fn recognized_g_pdu_is_what_the_walk_finds(
+        changes in prop::collection::vec((0_usize..80, any::<u8>()), 0..4),
+        cut in 0_usize..40,
+        has_container: bool,
+        verify: bool,
+    ) {
+        let mut frame = g_pdu(has_container.then(|| uplink(9)), 30);
+        for (at, octet) in changes {
+            let at = at % frame.len();
+            frame[at] = octet;
+        }
+        frame.truncate(frame.len().saturating_sub(cut));
+        let Some(found) = usual_g_pdu(&frame, MAC, N3, verify) else { return Ok(()) };
+        let link = parse_frame(&frame).unwrap();
+        prop_assert_eq!((link.dst, link.vlan, link.ether_type), (MAC, VlanId::UNTAGGED, EtherType::IPV4));
+        let l3 = &frame[usize::from(link.l3_offset)..];
+        let ip = parse_ip(l3, verify).unwrap();
+        prop_assert_eq!(ip.addrs.dst(), IpAddr::V4(N3));
+        prop_assert!(!ip.is_fragment());
+        let (udp, message) = UdpHeader::parse(ip.payload(l3)).unwrap();
+        prop_assert_eq!(udp.dst_port(), UDP_PORT);
+        let gtpu = parse_gtpu(message).unwrap();
+        prop_assert_eq!((gtpu.message_type, gtpu.teid), (MessageType::G_PDU, found.teid));
+        prop_assert_eq!(gtpu.unknown_comprehension, None);
+        prop_assert_eq!(gtpu.psc.map(|psc| psc.qfi), found.qfi);
+        let offset = usize::from(link.l3_offset) + usize::from(ip.payload_offset) + 8
+            + usize::from(gtpu.payload_offset);
+        prop_assert_eq!(offset, usize::from(found.inner_offset));
+        let packet = parse_ip(gtpu.payload(message), true).unwrap();
+        prop_assert_eq!(packet.addrs.src(), IpAddr::V4(found.inner.src));
+        prop_assert_eq!(packet.addrs.dst(), IpAddr::V4(found.inner.dst));
+        prop_assert_eq!((packet.total_len, packet.ttl), (found.inner.total_len, found.inner.ttl));
+    }
+
+    #[test]
+    fn recognized_ipv4_is_what_the_walk_finds(
+        changes in prop::collection::vec((0_usize..40, any::<u8>()), 0..4),
+        cut in 0_usize..40,
+        verify: bool,
+    ) {
+        let mut frame = plain(20);
+        for (at, octet) in changes {
+            let at = at % frame.len();
+            frame[at] = octet;
+        }
+        frame.truncate(frame.len().saturating_sub(cut));
+        let Some(found) = usual_ipv4(&frame, MAC, verify) else { return Ok(()) };
+        let packet = parse_ip(&frame[14..], verify).unwrap();
+        prop_assert_eq!(packet.addrs.src(), IpAddr::V4(found.src));
+        prop_assert_eq!(packet.addrs.dst(), IpAddr::V4(found.dst));
+        prop_assert_eq!((packet.total_len, packet.ttl), (found.total_len, found.ttl));
+    }
+
+    #[test]
+    fn usual_outer_headers_are_those_of_the_general_emitter(
+        tos: u8, teid: u32, src: u32, dst: u32, inner_len: u16,
+        marking in prop::option::of((0_u8..64, any::<bool>())),
+    ) {
+        let marking = marking.map(|(qfi, rqi)| (Qfi::new(qfi).unwrap(), rqi));
+        let outer = UsualOuter {
+            dst_mac: GNB, src_mac: MAC, src: src.into(), dst: dst.into(), tos,
+            teid: Teid(teid), marking, inner_len,
+        };
+        let general = OuterIpv4 {
+            src_mac: MAC, dst_mac: GNB, vlan: VlanId::UNTAGGED, src: src.into(), dst: dst.into(),
+            tos, identification: 0, src_port: UDP_PORT, teid: Teid(teid),
+            psc: marking.map(|(qfi, rqi)| PduSessionContainer::downlink(qfi, rqi)), inner_len,
+        };
+        prop_assert_eq!(outer.len(), general.len());
+        let (mut usual, mut expected) = (vec![1; outer.len()], vec![2; general.len()]);
+        let is_emitted = outer.emit(&mut usual).is_some();
+        prop_assert_eq!(is_emitted, emit_gtpu_ipv4(&mut expected, &general).is_ok());
+        if is_emitted {
+            prop_assert_eq!(usual, expected);
+        }
+    }
+}
