@@ -92,6 +92,9 @@ pub enum Bench {
         #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1k,16k,100k",
               value_parser = parse_count)]
         sessions: Vec<usize>,
+        /// Sessions with packets, at random among the first of those resident; all by default.
+        #[arg(long, value_name = "COUNT", value_parser = parse_count)]
+        active: Option<usize>,
         /// Packets measured for each direction and session count.
         #[arg(long, value_name = "COUNT", default_value = "4M", value_parser = parse_count)]
         packets: usize,

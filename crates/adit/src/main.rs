@@ -43,8 +43,8 @@ fn dispatch(cli: Cli) -> anyhow::Result<()> {
             }
             Ok(())
         }
-        Command::Bench { bench: Bench::Datapath { sessions, packets, burst, json } } => {
-            bench::datapath::run(&sessions, packets, burst, json)
+        Command::Bench { bench: Bench::Datapath { sessions, active, packets, burst, json } } => {
+            bench::datapath::run(&sessions, active.unwrap_or(usize::MAX), packets, burst, json)
         }
         Command::Bench { bench: Bench::N4 { resident, sessions, json } } => {
             bench::n4::run(resident, sessions, json)

@@ -292,7 +292,7 @@ pub struct SessionCounters(Box<[SessionCounter]>);
 
 impl SessionCounters {
     pub(crate) fn new(sessions: usize) -> Self {
-        Self((0..sessions).map(|_| SessionCounter::default()).collect())
+        Self(crate::large::filled(sessions, SessionCounter::default))
     }
 
     /// Counts forwarded packets. `bytes` is the length of the inner IP packets. An index out of

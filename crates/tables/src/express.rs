@@ -78,7 +78,7 @@ pub(crate) struct ExpressTable(Box<[Lines]>);
 impl ExpressTable {
     pub(crate) fn new(sessions: usize) -> Self {
         let lines = || Lines { uplink: Line::new(), downlink: Line::new() };
-        Self((0..sessions).map(|_| lines()).collect())
+        Self(crate::large::filled(sessions, lines))
     }
 
     fn line(&self, session: SessionIndex, direction: Direction) -> Option<&Line> {

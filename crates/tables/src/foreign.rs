@@ -192,7 +192,7 @@ impl KeyWriter {
         let primary = capacity.saturating_mul(2).div_ceil(SLOTS).next_power_of_two().max(2);
         let total = primary + primary / 4 + 8;
         let table = KeyTable {
-            buckets: (0..total).map(|_| Bucket::new()).collect(),
+            buckets: crate::large::filled(total, Bucket::new),
             mask: primary - 1,
             hash: KeyHash::new(seed, table),
             len: AtomicUsize::new(0),

@@ -16,6 +16,8 @@ mod express;
 mod foreign;
 mod framed;
 mod hash;
+#[allow(unsafe_code, reason = "advice to the kernel about memory")]
+mod large;
 mod neighbour;
 mod next_hop;
 #[allow(unsafe_code, reason = "prefetch intrinsics")]

@@ -82,7 +82,7 @@ pub fn published<T: Send + Sync>(slots: usize, readers: usize) -> (Writer<T>, Ve
     let shared = Arc::new(Shared {
         epoch: CachePadded::new(AtomicU64::new(0)),
         announced: (0..readers).map(|_| CachePadded::new(AtomicU64::new(OFFLINE))).collect(),
-        slots: (0..slots).map(|_| AtomicPtr::new(ptr::null_mut())).collect(),
+        slots: crate::large::filled(slots, || AtomicPtr::new(ptr::null_mut())),
         orphans: Mutex::new(Vec::new()),
     });
     let handles = (0..readers)

@@ -93,7 +93,7 @@ impl TeidWriter {
     pub(crate) fn new(slot_bits: u8, foreign_capacity: usize, seed: u64, table: u64) -> Self {
         let foreign = KeyWriter::new(foreign_capacity, seed, table);
         let places = 1_u32 << slot_bits;
-        let slots = (0..places).map(|_| AtomicU64::new(VACANT)).collect();
+        let slots = crate::large::filled(places as usize, || AtomicU64::new(VACANT));
         let table = TeidTable { slots, mask: places - 1, foreign: Arc::clone(foreign.table()) };
         Self { table: Arc::new(table), foreign }
     }

@@ -25,6 +25,9 @@ pub enum UsageMark {
     Dropped = 1 << 3,
 }
 
+/// Octets that are worth a claim where several workers count.
+const CLAIM_MIN: u64 = 64 << 10;
+
 /// Bits of `marks` below the generation.
 const MARK_BITS: u32 = 8;
 
@@ -44,6 +47,14 @@ struct Line {
     /// While the octets of both directions stay below, no limit of the generation is reached and
     /// nothing is to be told.
     clear_below: Counter,
+}
+
+impl Line {
+    /// Octets of both directions.
+    #[inline]
+    fn octets(&self) -> u64 {
+        self.ul_bytes.load().wrapping_add(self.dl_bytes.load())
+    }
 }
 
 /// Downlink packets that rules dropped; apart, because few URRs ask.
@@ -67,8 +78,8 @@ pub struct UsageTable {
 impl UsageTable {
     pub(crate) fn new(slots: usize, workers: usize) -> Self {
         let worker = |_| WorkerUsage {
-            lines: (0..slots).map(|_| Line::default()).collect(),
-            dropped: (0..slots).map(|_| Dropped::default()).collect(),
+            lines: crate::large::filled(slots, Line::default),
+            dropped: crate::large::filled(slots, Dropped::default),
         };
         Self { workers: (0..workers).map(worker).collect() }
     }
@@ -204,8 +215,8 @@ impl<'a> UsageView<'a> {
     #[must_use]
     pub fn is_clear(&self, urr: &ExpressUrr, bytes: u64) -> bool {
         let Some(line) = self.line(urr.slot) else { return false };
-        let sum = line.ul_bytes.load().wrapping_add(line.dl_bytes.load()).wrapping_add(bytes);
-        line.marks.load() >> MARK_BITS == u64::from(urr.generation) && sum < line.clear_below.load()
+        line.marks.load() >> MARK_BITS == u64::from(urr.generation)
+            && line.octets().saturating_add(bytes) < line.clear_below.load()
     }
 
     /// Counts one packet that [`UsageView::is_clear`] is true for.
@@ -221,29 +232,50 @@ impl<'a> UsageView<'a> {
         line.last.set(now.0.max(1));
     }
 
-    /// Works out how far the URR's next limit is, after a packet of its generation was counted.
+    /// Works out how many octets of the URR are clear, after a packet of its generation was counted.
     ///
-    /// A worker alone knows what is left of a limit; with several, what others count is not seen
-    /// here, and a URR with limits is never clear.
+    /// Workers share what is left before the next limit: each claims a part of what no other has
+    /// claimed, and comes back here when it is used. Below [`CLAIM_MIN`] nothing is clear, so that
+    /// packets close to a limit are looked at one by one. As with [`UsageView::volume`], two workers
+    /// that claim at the same moment may claim the same octets.
     #[inline]
     pub fn arm(&self, urr: &UrrEntry) {
         let Some(line) = self.line(urr.slot) else { return };
-        let (uplink, downlink) = (line.ul_bytes.load(), line.dl_bytes.load());
-        let has_limit = !(urr.report.is_none() && urr.quota.is_none());
+        let (uplink, downlink) = self.volume(urr.slot);
+        let is_reported = urr.report.reached(uplink, downlink);
         let waits_to_tell = urr.report_start && self.is_untold(urr, UsageMark::Start)
-            || urr.report.reached(uplink, downlink) && self.is_untold(urr, UsageMark::Report)
+            || is_reported && self.is_untold(urr, UsageMark::Report)
             || urr.quota.reached(uplink, downlink);
-        let clear_below = if waits_to_tell || has_limit && self.table.workers.len() > 1 {
-            0
-        } else {
-            let report = match urr.report.reached(uplink, downlink) {
-                true => u64::MAX,
-                false => urr.report.distance(uplink, downlink),
-            };
-            let left = report.min(urr.quota.distance(uplink, downlink));
-            uplink.wrapping_add(downlink).saturating_add(left)
+        if waits_to_tell {
+            line.clear_below.set(0);
+            return;
+        }
+        let report = match is_reported {
+            true => u64::MAX,
+            false => urr.report.distance(uplink, downlink),
         };
-        line.clear_below.set(clear_below);
+        let left = report.min(urr.quota.distance(uplink, downlink));
+        let claim = match self.table.workers.len() as u64 {
+            1 => left,
+            workers => {
+                let share = left.saturating_sub(self.claimed_by_others(urr)) / workers;
+                if share < CLAIM_MIN { 0 } else { share }
+            }
+        };
+        line.clear_below.set(line.octets().saturating_add(claim));
+    }
+
+    /// Octets that other workers have claimed of the URR and not counted yet.
+    fn claimed_by_others(&self, urr: &UrrEntry) -> u64 {
+        let generation = u64::from(urr.generation);
+        let lines = self.table.workers.iter().map(|worker| worker.lines.get(urr.slot.0 as usize));
+        let others = lines.enumerate().filter(|(worker, _)| *worker != self.worker);
+        others
+            .filter_map(|(_, line)| line)
+            .filter(|line| line.marks.load() >> MARK_BITS == generation)
+            .fold(0, |sum: u64, line| {
+                sum.saturating_add(line.clear_below.load().saturating_sub(line.octets()))
+            })
     }
 
     #[inline]

@@ -23,6 +23,10 @@ use zerocopy::IntoBytes;
 use super::io::BenchIo;
 use super::sessions::{self, BenchSession, Resident};
 
+/// Hosts of the data network, behind its gateway: 20.0.0.0 to 99.255.255.255.
+const NETWORK_START: u32 = 20 << 24;
+const NETWORK_HOSTS: u32 = 80 << 24;
+
 /// Length of the inner IP packet. Unit: octets.
 const INNER_LEN: u16 = 64;
 
@@ -33,15 +37,21 @@ const WARM_UP_SHARE: usize = 10;
 ///
 /// # Errors
 /// When sessions cannot be established, or not every packet was forwarded.
-pub fn run(counts: &[usize], packets: usize, burst: usize, json: bool) -> anyhow::Result<()> {
+pub fn run(
+    counts: &[usize],
+    active: usize,
+    packets: usize,
+    burst: usize,
+    json: bool,
+) -> anyhow::Result<()> {
     let mut rows = Vec::new();
     for count in counts {
         eprintln!("establishing {count} sessions");
         let directions = [Direction::Uplink, Direction::Downlink];
         let mut resident = sessions::establish(*count, directions.len())?;
         for direction in directions {
-            let figures = measure(&mut resident, direction, packets, burst)?;
-            rows.push(row(*count, direction, packets, burst, &figures));
+            let figures = measure(&mut resident, active, direction, packets, burst)?;
+            rows.push(row(*count, active.min(*count), direction, packets, burst, &figures));
         }
     }
     if json {
@@ -64,6 +74,7 @@ struct Figures {
 
 fn measure(
     resident: &mut Resident,
+    active: usize,
     direction: Direction,
     packets: usize,
     burst: usize,
@@ -90,8 +101,9 @@ fn measure(
     let before = publisher.snapshot();
     for step in 0..steps + steps / WARM_UP_SHARE {
         while let Some(mut buf) = io.sent.pop() {
-            let session = sessions[random.random_range(0..sessions.len())];
-            write_packet(&mut buf, direction, session)?;
+            let session = sessions[random.random_range(0..active.min(sessions.len()))];
+            let host = Ipv4Addr::from_bits(NETWORK_START + random.random_range(0..NETWORK_HOSTS));
+            write_packet(&mut buf, direction, session, host)?;
             io.ready.push(buf);
         }
         let now = Nanos(u64::try_from(step)?);
@@ -118,6 +130,7 @@ fn write_packet(
     buf: &mut MemBuf,
     direction: Direction,
     session: BenchSession,
+    host: Ipv4Addr,
 ) -> anyhow::Result<()> {
     let mut frame = [0_u8; 256];
     let (link, inner) = match direction {
@@ -138,12 +151,12 @@ fn write_packet(
             };
             let len = outer.len();
             emit_gtpu_ipv4(&mut frame[..len], &outer).map_err(|e| anyhow::anyhow!("{e:?}"))?;
-            (len, (session.ue, sessions::DN_ADDR))
+            (len, (session.ue, host))
         }
         Direction::Downlink => {
             let [dst, src] = [sessions::MACS[1], sessions::DN_MAC];
             write_ethernet(&mut frame, dst, src);
-            (14, (sessions::DN_ADDR, session.ue))
+            (14, (host, session.ue))
         }
     };
     let end = link + usize::from(INNER_LEN);
@@ -186,6 +199,7 @@ fn figures(cycles: &mut [u64], burst: usize) -> Figures {
 
 fn row(
     count: usize,
+    active: usize,
     direction: Direction,
     packets: usize,
     burst: usize,
@@ -199,6 +213,7 @@ fn row(
     json!({
         "direction": name,
         "sessions": count,
+        "active_sessions": active,
         "order": "random",
         "rules_per_session": sessions::RULES_PER_SESSION,
         "frame_len_in_bytes": frame_in,
@@ -215,6 +230,7 @@ fn print_table(rows: &[Value]) {
     let columns = [
         "direction",
         "sessions",
+        "active_sessions",
         "frame_len_in_bytes",
         "burst_pkts",
         "rules_per_session",

@@ -8,13 +8,14 @@ use adit_rules::{
     OuterHeaderRemoval, SourceInterface, UeAddresses,
 };
 use adit_session::{
-    Change, CpFSeid, FTeidSpec, Far, Forwarding, GateStatus, LocalAddresses, OwnerId, PdiSpec,
-    PdrSpec, PdrTimes, Provisioning, Qer, SessionStore, StoreConfig, UeMatch, UeSide,
+    Change, CpFSeid, FTeidSpec, Far, Forwarding, GateStatus, LocalAddresses, MeasurementMethod,
+    OwnerId, PdiSpec, PdrSpec, PdrTimes, Provisioning, Qer, SessionStore, StoreConfig, UeMatch,
+    UeSide, Urr, UrrSettings, UsageTriggers, Volumes,
 };
-use adit_tables::{Interface, Publisher, Reader, TablesConfig};
+use adit_tables::{Interface, IpPrefix, Publisher, Reader, Route, TablesConfig};
 use adit_types::{
-    FarId, InterfaceId, InterfaceRole, MacAddr, Nanos, PdrId, PortId, Precedence, QerId, Qfi, Seid,
-    Teid, VlanId,
+    FarId, InterfaceId, InterfaceRole, Ipv4Prefix, MacAddr, Nanos, PdrId, PortId, Precedence,
+    QerId, Qfi, Seid, Teid, UrrId, VlanId,
 };
 use anyhow::Context;
 
@@ -43,7 +44,7 @@ pub struct Resident {
 }
 
 /// Rules of one session, as the report names them.
-pub const RULES_PER_SESSION: &str = "2 PDR, 2 FAR, 1 QER";
+pub const RULES_PER_SESSION: &str = "2 PDR, 2 FAR, 2 QER, 1 URR";
 
 /// The tables of a UPF with an N3 and an N6 interface, whose neighbors are known.
 fn tables(
@@ -71,7 +72,13 @@ fn tables(
             interface(0, InterfaceRole::N3, N3_ADDR),
             interface(1, InterfaceRole::N6, N6_ADDR),
         ],
-        routes: Vec::new(),
+        routes: vec![Route {
+            interface: InterfaceId(1),
+            prefix: IpPrefix::V4(
+                Ipv4Prefix::containing(Ipv4Addr::UNSPECIFIED, 0).context("a default route")?,
+            ),
+            next_hop: IpAddr::V4(DN_ADDR),
+        }],
     })?;
     for (id, addr, mac) in [(0, GNB_ADDR, GNB_MAC), (1, DN_ADDR, DN_MAC)] {
         let index = publisher
@@ -126,7 +133,7 @@ pub fn establish(count: usize, workers: usize) -> anyhow::Result<Resident> {
 }
 
 fn change(ue: Ipv4Addr, gnb_teid: u32) -> Change {
-    let qer = QerId(1);
+    let qers = [QerId(1), QerId(2)];
     let pdr = |id, source, f_teid, side, removal, far| PdrSpec {
         id: PdrId(id),
         precedence: Precedence(100),
@@ -147,8 +154,8 @@ fn change(ue: Ipv4Addr, gnb_teid: u32) -> Change {
         outer_header_removal: removal,
         container_deletion: false,
         far: Some(FarId(far)),
-        qers: vec![qer],
-        urrs: Vec::new(),
+        qers: qers.to_vec(),
+        urrs: vec![UrrId(1)],
         times: PdrTimes::default(),
         predefined: Vec::new(),
     };
@@ -174,16 +181,33 @@ fn change(ue: Ipv4Addr, gnb_teid: u32) -> Change {
             far(1, DestinationInterface::Core, None),
             far(2, DestinationInterface::Access, Some(gnb)),
         ],
-        create_qers: vec![Qer {
-            id: qer,
-            correlation: None,
-            gates: GateStatus { uplink: Gate::Open, downlink: Gate::Open },
-            mbr: None,
-            gbr: None,
-            qfi: Qfi::new(QFI),
-            rqi: false,
-            ppi: None,
-        }],
+        create_qers: vec![qer(qers[0], None), qer(qers[1], Qfi::new(QFI))],
+        create_urrs: vec![volume_urr()],
         ..Change::default()
+    }
+}
+
+/// The session's QER has no QFI, the flow's has.
+fn qer(id: QerId, qfi: Option<Qfi>) -> Qer {
+    Qer {
+        id,
+        correlation: None,
+        gates: GateStatus { uplink: Gate::Open, downlink: Gate::Open },
+        mbr: None,
+        gbr: None,
+        qfi,
+        rqi: false,
+        ppi: None,
+    }
+}
+
+/// Volume with a threshold that the bench does not reach.
+fn volume_urr() -> Urr {
+    let threshold = Volumes { total: Some(1 << 50), uplink: None, downlink: None };
+    Urr {
+        id: UrrId(1),
+        method: MeasurementMethod { volume: true, duration: false },
+        triggers: UsageTriggers::VOLUME_THRESHOLD,
+        settings: UrrSettings { volume_threshold: Some(threshold), ..UrrSettings::default() },
     }
 }
