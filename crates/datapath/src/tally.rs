@@ -38,6 +38,7 @@ pub(crate) struct Tally {
     punts: [u64; PuntReason::COUNT],
     originated: u64,
     originated_lost: u64,
+    express: u64,
     duplicated: u64,
     duplicates_lost: u64,
     events_lost: u64,
@@ -59,6 +60,7 @@ impl Tally {
             punts: [0; PuntReason::COUNT],
             originated: 0,
             originated_lost: 0,
+            express: 0,
             duplicated: 0,
             duplicates_lost: 0,
             events_lost: 0,
@@ -86,8 +88,9 @@ impl Tally {
         }
     }
 
-    /// Packets of `bytes` octets together arrived on `interface`.
-    pub fn receive_many(&mut self, interface: InterfaceId, pkts: usize, bytes: usize) {
+    /// Packets of `bytes` octets together arrived on `interface` and took the express.
+    pub fn receive_express(&mut self, interface: InterfaceId, pkts: usize, bytes: usize) {
+        self.express += pkts as u64;
         self.received.add_many(pkts, bytes);
         if let Some(traffic) = self.rx.get_mut(usize::from(interface.0)) {
             traffic.add_many(pkts, bytes);
@@ -193,6 +196,7 @@ impl Tally {
         counters.received_bytes.add(self.received.bytes);
         counters.originated_pkts.add(self.originated);
         counters.originated_lost_pkts.add(self.originated_lost);
+        counters.express_pkts.add(self.express);
         counters.duplicated_pkts.add(self.duplicated);
         counters.duplicates_lost_pkts.add(self.duplicates_lost);
         counters.events_lost.add(self.events_lost);

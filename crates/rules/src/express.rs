@@ -108,7 +108,7 @@ fn uplink(
     pdr: &PdrEntry,
     far: &FarEntry,
 ) -> Option<(Option<Ipv4Addr>, ExpressWay)> {
-    let PdrEntry { source, teid, qfis, ue, sdf, outer_header_removal, .. } = pdr;
+    let PdrEntry { source, teid, qfis, ue, ue_networks, sdf, outer_header_removal, .. } = pdr;
     let teid = (*teid)?;
     let strips_gtpu = matches!(
         outer_header_removal,
@@ -119,9 +119,10 @@ fn uplink(
     if !(strips_gtpu && forwards_to_network(far) && from_ran && sdf.is_empty()) {
         return None;
     }
-    let ue = match (ue.v4, ue.is_empty(), rules.ue.as_slice()) {
+    let names_none = ue.is_empty() && ue_networks.is_empty();
+    let ue = match (ue.v4, names_none, rules.ue.as_slice()) {
         (Some(addr), _, _) if rules.allows_ue(IpAddr::V4(addr)) => Some(addr),
-        (None, true, []) => None,
+        (None, true, []) if rules.ue_networks.is_empty() => None,
         (None, true, [only]) => Some(only.v4?),
         _ => return None,
     };
@@ -134,21 +135,33 @@ fn uplink(
     is_told_apart.then_some((ue, way))
 }
 
-/// A FAR that only forwards, to a data network without an outer header.
-fn forwards_to_network(far: &FarEntry) -> bool {
+/// A FAR that only forwards: no copies, no redirection, no marking and no way of its own.
+fn only_forwards(far: &FarEntry) -> bool {
     let FarEntry {
         id: _,
         action,
-        destination,
+        destination: _,
         interfaces: _,
-        outer_header_creation,
+        outer_header_creation: _,
         transport_level_marking: _,
         next_hop: _,
         buffer_pkts_max: _,
+        steering,
+        dscp,
+        redirect,
+        duplicates,
     } = far;
     *action == ApplyAction::FORW
-        && outer_header_creation.is_none()
-        && matches!(destination, DestinationInterface::Core | DestinationInterface::SgiLanN6Lan)
+        && steering.is_none()
+        && dscp.is_none()
+        && redirect.is_none()
+        && duplicates.is_empty()
+}
+
+fn forwards_to_network(far: &FarEntry) -> bool {
+    only_forwards(far)
+        && far.outer_header_creation.is_none()
+        && matches!(far.destination, DestinationInterface::Core | DestinationInterface::SgiLanN6Lan)
 }
 
 fn downlink(
@@ -164,6 +177,7 @@ fn downlink(
         teid,
         qfis,
         ue,
+        ue_networks,
         sdf,
         outer_header_removal,
         container_deletion: _,
@@ -171,11 +185,11 @@ fn downlink(
         qers: _,
         urrs: _,
     } = pdr;
-    let FarEntry { action, outer_header_creation, transport_level_marking, next_hop, .. } = far;
+    let FarEntry { outer_header_creation, transport_level_marking, next_hop, .. } = far;
     let is_plain =
         teid.is_none() && qfis.is_empty() && sdf.is_empty() && outer_header_removal.is_none();
-    let is_ipv4 = ue.v4.is_some() || ue.is_empty();
-    if !is_plain || !is_ipv4 || *action != ApplyAction::FORW || *next_hop == NextHopIndex::NONE {
+    let is_ipv4 = ue.v4.is_some() || ue.is_empty() && ue_networks.is_empty();
+    if !is_plain || !is_ipv4 || !only_forwards(far) || *next_hop == NextHopIndex::NONE {
         return None;
     }
     let Some(OuterHeaderCreation::Gtpu(tunnel)) = outer_header_creation else { return None };
@@ -195,7 +209,7 @@ fn urrs(rules: &SessionRules, pdr: &PdrEntry) -> Option<ArrayVec<ExpressUrr, EXP
     let mut found = ArrayVec::new();
     for at in &pdr.urrs {
         // Limits and the first packet are seen by the worker: a packet that reaches one is not clear
-        // to count.
+        // to count. What is left of a credit pool is not seen in one line.
         let UrrEntry {
             id: _,
             slot,
@@ -207,8 +221,11 @@ fn urrs(rules: &SessionRules, pdr: &PdrEntry) -> Option<ArrayVec<ExpressUrr, EXP
             quota_far: _,
             report_start: _,
             before_qos: _,
+            exempt: _,
+            pool,
+            members,
         } = rules.urrs.get(usize::from(*at))?;
-        if *stopped {
+        if *stopped || pool.is_some() || !members.of.is_empty() {
             return None;
         }
         found.try_push(ExpressUrr { slot: *slot, generation: *generation }).ok()?;

@@ -152,6 +152,7 @@ counters! {
     transmitted_downlink_bytes, "Octets of them as transmitted, from the Ethernet header on.";
     originated_pkts, "Packets that Adit made itself and transmitted: ARP, ICMP, GTP-U echo.";
     originated_lost_pkts, "Packets that Adit made itself and could not transmit.";
+    express_pkts, "Packets that needed nothing but their session's express; among the transmitted ones.";
     duplicated_pkts, "Copies of packets that FARs asked for, transmitted.";
     duplicates_lost_pkts, "Copies that could not be made or transmitted: no buffer, no way out, too big.";
     buffered_pkts, "Packets held now, waiting for a link-layer address or other rules.";

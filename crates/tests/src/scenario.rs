@@ -628,6 +628,9 @@ fn qer(rng: &mut StdRng, id: u32) -> Qer {
 
 /// A session: FARs 1–3 uplink, 4–6 downlink, 7 of quota actions, URRs 1–3, QERs 1–3, PDRs 1–4 uplink, 11–14 downlink.
 pub fn establishment(rng: &mut StdRng) -> Change {
+    if one_in(rng, 3) {
+        return usual(rng);
+    }
     let ue = Ue::any(rng);
     let (up, down) = (rng.random_range(1..=4), rng.random_range(1..=4));
     let mut change = Change {
@@ -661,6 +664,26 @@ pub fn establishment(rng: &mut StdRng) -> Change {
 }
 
 /// Sometimes an uplink PDR defines a bidirectional filter that a downlink PDR refers to.
+/// A session as most are: a PDR and a FAR each way, two QERs, and often a URR.
+fn usual(rng: &mut StdRng) -> Change {
+    let mut change = plain_session(rng.random_range(1..=25), "10.0.3.1");
+    change.create_qers.push(qer(rng, 2));
+    for pdr in &mut change.create_pdrs {
+        pdr.qers.push(QerId(2));
+        if !one_in(rng, 3) {
+            pdr.urrs.push(UrrId(1));
+        }
+        if one_in(rng, 6) {
+            pdr.pdi.qfis.extend([Qfi::new(9), Qfi::new(1)].into_iter().flatten());
+        }
+    }
+    change.create_urrs.push(urr(rng, 1));
+    if one_in(rng, 3) {
+        change.create_fars[1].forwarding.as_mut().unwrap().transport_level_marking = Some(0xb8);
+    }
+    change
+}
+
 fn share_filter(rng: &mut StdRng, pdrs: &mut [PdrSpec]) {
     if one_in(rng, 4) && pdrs.len() >= 2 {
         let definition = SdfSpec { filter_id: Some(9), bidirectional: true, ..sdf(rng) };

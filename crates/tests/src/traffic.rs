@@ -31,6 +31,32 @@ pub fn packet(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
     (port, frame)
 }
 
+/// A packet as most are: IPv4 in both headers, with a QoS flow uplink.
+pub fn usual(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
+    let Some((_, session)) = oracle.sessions.choose(rng) else { return packet(rng, oracle) };
+    let is_uplink = one_in(rng, 2);
+    let interface = side(rng, oracle, is_uplink);
+    let teid = session.pdrs.iter().find_map(|pdr| match pdr.pdi.f_teid {
+        Some(FTeidSpec::Given { teid, .. }) => Some(teid.0),
+        _ => None,
+    });
+    let named = session.pdrs.iter().find_map(|pdr| pdr.pdi.ue?.addresses.v4);
+    let (Some(teid), Some(ue)) = (teid, named) else { return packet(rng, oracle) };
+    let IpAddr::V4(host) = host(rng, true) else { unreachable!("IPv4 was asked for") };
+    let builder = PacketBuilder::ethernet(MacAddr(interface.mac), GNB_MAC);
+    let builder = if interface.vlan == 0 { builder } else { builder.vlan(interface.vlan) };
+    let builder = match is_uplink {
+        true => {
+            let tunnel = builder.ipv4("10.0.3.1", interface.v4.0).gtpu(teid);
+            let tunnel = if one_in(rng, 6) { tunnel } else { tunnel.psc_ul(9) };
+            tunnel.ipv4(ue, host)
+        }
+        false => builder.ipv4(host, ue),
+    };
+    let payload = vec![0x5a; rng.random_range(0..200)];
+    (interface.port, builder.udp(4000, 53).payload(&payload).build())
+}
+
 fn link(rng: &mut StdRng, interface: &Interface) -> PacketBuilder {
     let dst = if one_in(rng, 60) { [2, 0, 0, 0, 0x99, 0] } else { interface.mac };
     let builder = PacketBuilder::ethernet(MacAddr(dst), GNB_MAC);

@@ -18,6 +18,7 @@ struct Coverage {
     accepted: usize,
     refused: usize,
     transmitted: u64,
+    express: u64,
     drops: Vec<u64>,
     punts: Vec<u64>,
 }
@@ -95,6 +96,7 @@ fn run(seed: u64, coverage: &mut Coverage) -> Result<(), String> {
     }
     let sum = world.publisher.snapshot();
     coverage.transmitted += sum.transmitted_pkts();
+    coverage.express += sum.express_pkts;
     add(&mut coverage.drops, &sum.drops);
     add(&mut coverage.punts, &sum.punts);
     world.drain();
@@ -129,9 +131,13 @@ fn change(rng: &mut StdRng, world: &mut World, coverage: &mut Coverage) -> Resul
 
 fn burst(rng: &mut StdRng, world: &World) -> Vec<Arrival> {
     let len = if rng.random_ratio(1, 4) { 1 } else { rng.random_range(1..=48) };
+    let is_usual = rng.random_ratio(1, 3);
     (0..len)
         .map(|_| {
-            let (port, frame) = traffic::packet(rng, &world.oracle);
+            let (port, frame) = match is_usual && !rng.random_ratio(1, 20) {
+                true => traffic::usual(rng, &world.oracle),
+                false => traffic::packet(rng, &world.oracle),
+            };
             Arrival { worker: rng.random_range(0..world.ios.len()), port, frame }
         })
         .collect()
@@ -184,8 +190,9 @@ fn check(coverage: &Coverage) {
                 .map(|reason| reason.name()),
         )
         .collect();
-    println!("{coverage:?}");
+    assert!(coverage.express > 3_000, "{coverage:?}");
     assert!(unseen.is_empty(), "never seen: {unseen:?}");
     assert!(coverage.accepted > coverage.refused, "{coverage:?}");
     assert!(coverage.transmitted > 35_000, "{coverage:?}");
+    println!("{coverage:?}");
 }

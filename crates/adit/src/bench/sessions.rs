@@ -206,7 +206,7 @@ fn volume_urr() -> Urr {
     let threshold = Volumes { total: Some(1 << 50), uplink: None, downlink: None };
     Urr {
         id: UrrId(1),
-        method: MeasurementMethod { volume: true, duration: false },
+        method: MeasurementMethod { volume: true, duration: false, event: false },
         triggers: UsageTriggers::VOLUME_THRESHOLD,
         settings: UrrSettings { volume_threshold: Some(threshold), ..UrrSettings::default() },
     }

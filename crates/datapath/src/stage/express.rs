@@ -268,7 +268,7 @@ fn run<Io: PacketIo, C: Course>(
             leave(io, &exit, buf, C::DIRECTION, &mut leaving, &mut out.tally);
         }
     }
-    out.tally.receive_many(arrived_on, received, received_bytes);
+    out.tally.receive_express(arrived_on, received, received_bytes);
     transmit(io, C::DIRECTION, &mut leaving, &mut out.tally);
 }
 
