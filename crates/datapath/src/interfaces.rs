@@ -67,7 +67,7 @@ impl<'a> PortLinks<'a> {
 }
 
 /// What the usual packet on a port is compared with: the port carries one link, without a VLAN.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct UsualLink {
     /// Hardware address that frames to us carry.
     pub mac: MacAddr,
@@ -75,6 +75,8 @@ pub(crate) struct UsualLink {
     pub n3: Option<(InterfaceId, Ipv4Addr)>,
     /// The interface towards the data network.
     pub n6: Option<InterfaceId>,
+    /// Our IPv4 addresses on the link: packets to them are for ourselves, whoever else has them.
+    pub own: Vec<Ipv4Addr>,
 }
 
 /// All interfaces, by both ways of looking for one.
@@ -162,7 +164,8 @@ fn usual_link(links: &[Link]) -> Option<UsualLink> {
     let [link] = links else { return None };
     let n3 = link.interfaces.iter().find(|interface| interface.role == InterfaceRole::N3);
     let n3 = n3.and_then(|interface| Some((interface.id, interface.v4?.0)));
-    let usual = UsualLink { mac: link.mac, n3, n6: link.n6 };
+    let own = link.interfaces.iter().filter_map(|interface| Some(interface.v4?.0)).collect();
+    let usual = UsualLink { mac: link.mac, n3, n6: link.n6, own };
     (link.vlan == VlanId::UNTAGGED).then_some(usual)
 }
 

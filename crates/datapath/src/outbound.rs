@@ -1,9 +1,9 @@
 //! What leaves a step: frames for the ports, packets that wait, work for the slow path, events.
 
 use adit_pktio::{PacketBuf, PacketIo};
-use adit_rules::WorkerEvent;
+use adit_rules::{WorkerCommand, WorkerEvent};
 use adit_types::Nanos;
-use rtrb::Producer;
+use rtrb::{Consumer, Producer};
 
 use crate::buffering::Buffering;
 use crate::pending::{ASK_INTERVAL, Pending};
@@ -32,8 +32,10 @@ impl Events {
     }
 }
 
-/// Everything that stages hand over.
+/// Everything that stages hand over, and what the control thread asked for.
 pub(crate) struct Outbound<B> {
+    /// What the control thread asked for.
+    pub commands: Consumer<WorkerCommand>,
     /// Frames for the ports.
     pub queues: TxQueues<B>,
     /// Frames that wait for a link-layer address.
@@ -52,8 +54,14 @@ pub(crate) struct Outbound<B> {
 
 impl<B: PacketBuf> Outbound<B> {
     /// Nothing handed over yet. `ports` is one more than the highest port.
-    pub fn new(ports: usize, events: Producer<WorkerEvent>, buffering: Buffering<B>) -> Self {
+    pub fn new(
+        ports: usize,
+        events: Producer<WorkerEvent>,
+        commands: Consumer<WorkerCommand>,
+        buffering: Buffering<B>,
+    ) -> Self {
         Self {
+            commands,
             queues: TxQueues::new(ports),
             pending: Pending::new(),
             buffering,
@@ -62,6 +70,13 @@ impl<B: PacketBuf> Outbound<B> {
             tally: Tally::new(),
             asked_at: None,
         }
+    }
+
+    /// True while there are commands: those that were given before rules that this worker has seen
+    /// are among them, unless they were carried out.
+    #[inline]
+    pub fn has_commands(&self) -> bool {
+        !self.commands.is_empty()
     }
 
     /// Packets that wait, for whatever they wait.

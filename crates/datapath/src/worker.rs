@@ -25,9 +25,6 @@ use crate::stage::s4_enforce::s4_enforce;
 use crate::stage::s5_account::s5_account;
 use crate::stage::s6_apply::s6_apply;
 
-/// Commands that one step carries out at most.
-const COMMANDS_PER_STEP_MAX: usize = 64;
-
 /// What a worker is told at start.
 #[derive(Debug, Clone)]
 pub struct WorkerConfig {
@@ -64,7 +61,6 @@ pub struct StepReport {
 pub struct Worker<Io: PacketIo> {
     config: WorkerConfig,
     reader: Reader,
-    commands: Consumer<WorkerCommand>,
     interfaces: Interfaces,
     limits: Limits,
     rx: Burst<Io::Buf>,
@@ -91,8 +87,8 @@ impl<Io: PacketIo> Worker<Io> {
         let limits = Limits::new();
         let sessions_max = reader.sessions_max();
         let buffering = Buffering::new(config.buffer_pkts_max, sessions_max);
-        let out = Outbound::new(interfaces.port_count(), events, buffering);
-        Self { config, reader, commands, interfaces, limits, rx: Burst::new(), out }
+        let out = Outbound::new(interfaces.port_count(), events, commands, buffering);
+        Self { config, reader, interfaces, limits, rx: Burst::new(), out }
     }
 
     /// Which worker this is.
@@ -109,11 +105,11 @@ impl<Io: PacketIo> Worker<Io> {
     /// Units:   `now` is monotonic; time that goes back delays timeouts and does no harm.
     /// Threads: a burst boundary of the tables: nothing seen in the last step is used any more.
     pub fn step(&mut self, now: Nanos, io: &mut Io) -> StepReport {
-        let Self { config, reader, commands, interfaces, limits, rx, out } = self;
+        let Self { config, reader, interfaces, limits, rx, out } = self;
         let recovery_time_stamp = config.recovery_time_stamp;
         let env = Env { view: reader.observe(), interfaces, now, recovery_time_stamp };
         let waiting = out.waiting();
-        let commanded = command(&env, io, commands, out);
+        let commanded = slow::obey(&env, io, out);
         let unresolved = out.pending.len() > 0;
         if unresolved {
             let Outbound { queues, pending, events, tally, .. } = out;
@@ -154,24 +150,6 @@ impl<Io: PacketIo> Worker<Io> {
         finish(&env, waiting, out);
         reader.go_offline();
     }
-}
-
-/// Carries out what the control thread asked for; tells whether there was something.
-fn command<Io: PacketIo>(
-    env: &Env<'_>,
-    io: &mut Io,
-    commands: &mut Consumer<WorkerCommand>,
-    out: &mut Outbound<Io::Buf>,
-) -> bool {
-    for done in 0..COMMANDS_PER_STEP_MAX {
-        let is_due = |command: &&WorkerCommand| slow::is_due(env, command);
-        if commands.peek().ok().filter(is_due).is_none() {
-            return done > 0;
-        }
-        let Ok(command) = commands.pop() else { return done > 0 };
-        slow::execute(env, io, out, &command);
-    }
-    true
 }
 
 /// Takes one received burst through the stages.

@@ -4,15 +4,58 @@
 use core::net::IpAddr;
 
 use adit_pktio::PacketIo;
-use adit_rules::WorkerCommand;
+use adit_rules::{DeltaId, WorkerCommand};
+use adit_types::SessionIndex;
 
 use crate::outbound::Outbound;
 use crate::slow::{arp, end_marker, gtpu_echo, neighbour_discovery};
 use crate::stage::egress::Env;
 
-/// True when the step sees the change that the command waits for. Commands behind it wait, too: the
-/// change is published right after the command was given.
-pub(crate) fn is_due(env: &Env<'_>, command: &WorkerCommand) -> bool {
+/// Commands that are carried out in one go at most.
+const COMMANDS_MAX: usize = 64;
+
+/// Carries out what the control thread asked for and is due; tells whether there was something.
+pub(crate) fn obey<Io: PacketIo>(env: &Env<'_>, io: &mut Io, out: &mut Outbound<Io::Buf>) -> bool {
+    obey_while(env, io, out, |command| is_due(env, command))
+}
+
+/// The same before a packet of `session` leaves by its rules of `generation`, so that it does not
+/// overtake the End Marker of the path that these rules left, although they came in the middle of a
+/// step.
+#[cold]
+pub(crate) fn obey_before<Io: PacketIo>(
+    env: &Env<'_>,
+    io: &mut Io,
+    out: &mut Outbound<Io::Buf>,
+    (session, generation): (SessionIndex, DeltaId),
+) {
+    obey_while(env, io, out, |command| match *command {
+        WorkerCommand::SendEndMarker { session: of, change, .. } if of == session => {
+            generation >= change
+        }
+        _ => is_due(env, command),
+    });
+}
+
+fn obey_while<Io: PacketIo>(
+    env: &Env<'_>,
+    io: &mut Io,
+    out: &mut Outbound<Io::Buf>,
+    is_due: impl Fn(&WorkerCommand) -> bool,
+) -> bool {
+    for done in 0..COMMANDS_MAX {
+        if !out.commands.peek().is_ok_and(&is_due) {
+            return done > 0;
+        }
+        let Ok(command) = out.commands.pop() else { return done > 0 };
+        execute(env, io, out, &command);
+    }
+    true
+}
+
+/// True when the worker sees the change that the command waits for. Commands behind it wait, too:
+/// the change is published right after the command was given.
+fn is_due(env: &Env<'_>, command: &WorkerCommand) -> bool {
     match *command {
         WorkerCommand::SendEndMarker { session, change, .. } => {
             env.view.rules(session).is_none_or(|rules| rules.generation >= change)
@@ -23,7 +66,7 @@ pub(crate) fn is_due(env: &Env<'_>, command: &WorkerCommand) -> bool {
 
 /// Carries out one command. What cannot be sent is counted as lost; whoever asked asks again.
 #[cold]
-pub(crate) fn execute<Io: PacketIo>(
+fn execute<Io: PacketIo>(
     env: &Env<'_>,
     io: &mut Io,
     out: &mut Outbound<Io::Buf>,

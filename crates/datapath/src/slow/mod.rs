@@ -25,7 +25,7 @@ use adit_wire::gtpu::MessageType;
 use adit_wire::{GtpuPacket, IpPacket, parse_frame};
 use arrayvec::ArrayVec;
 
-pub(crate) use command::{execute, is_due};
+pub(crate) use command::{obey, obey_before};
 pub(crate) use gtpu_error::GtpuError;
 pub(crate) use http_redirect::Redirected;
 pub(crate) use icmp_error::{IcmpError, IcmpErrorKind};

@@ -162,7 +162,7 @@ fn recognize<B: PacketBuf>(
         return true;
     }
     if let Some(ip) = link.n6.filter(|_| is_sound).and_then(|_| usual_ipv4(frame, link.mac, verify))
-        && tunnels != Some(ip.dst)
+        && !link.own.contains(&ip.dst)
     {
         recognized.usual += 1;
         let usual = Usual { offset: ETHERNET_LEN, qfi: None, ip };
@@ -251,6 +251,10 @@ fn run<Io: PacketIo, C: Course>(
             (left.is_empty() || !left.contains(session)) && !out.buffering.waits(*session);
         let taken = row.usual.filter(|_| is_free).zip(slot.as_mut()).and_then(|(usual, buf)| {
             let express = view.express(*session, C::DIRECTION)?;
+            // What came with this express, an End Marker above all, is carried out by the stages.
+            if out.has_commands() {
+                return None;
+            }
             let len = buf.data().len();
             let is_fit = C::is_tunnel(*key, &express.way)
                 && express.arrival.intersects(InterfaceSet::only(arrived_on));
@@ -344,18 +348,28 @@ fn rewrite<B: PacketBuf>(
             if !is_usual || outer.ip_len()? > interface.mtu_bytes {
                 return None;
             }
-            strip(buf, usual.offset, inner_len)?;
-            outer.emit(buf.prepend(outer.len())?)
+            cut_padding(buf, usual.offset, inner_len)?;
+            // The link header makes room for a part of the new ones. Without headroom for the rest
+            // the packet is as it came.
+            let more = outer.len().checked_sub(usize::from(usual.offset))?;
+            let frame = buf.prepend(more)?;
+            ipv4::decrement_ttl(frame.get_mut(outer.len()..)?)?;
+            outer.emit(frame)
         }
     }
+}
+
+/// Cuts off what is behind the user's packet, which changes nothing for whoever looks at it again.
+#[inline]
+fn cut_padding<B: PacketBuf>(buf: &mut B, offset: u8, len: u16) -> Option<()> {
+    buf.truncate(usize::from(offset) + usize::from(len)).then_some(())
 }
 
 /// Leaves the user's packet alone, one hop older.
 #[inline]
 fn strip<B: PacketBuf>(buf: &mut B, offset: u8, len: u16) -> Option<()> {
-    let offset = usize::from(offset);
-    let is_cut = buf.truncate(offset + usize::from(len)) && buf.trim_front(offset);
-    if !is_cut {
+    cut_padding(buf, offset, len)?;
+    if !buf.trim_front(usize::from(offset)) {
         return None;
     }
     ipv4::decrement_ttl(buf.data_mut()).map(|_| ())

@@ -10,7 +10,7 @@ use adit_wire::{IpPacket, PduSessionContainer, PduType, ipv4, ipv6};
 use crate::buffering;
 use crate::columns::{Arrival, Lane, Matched, Side, Verdict};
 use crate::outbound::{Origin, Outbound};
-use crate::slow::{GtpuError, IcmpError, IcmpErrorKind};
+use crate::slow::{GtpuError, IcmpError, IcmpErrorKind, obey_before};
 use crate::stage::duplicate::duplicate;
 use crate::stage::egress::{Env, Way, ether_type_of, prepend_link, way_by_route, way_to_hop};
 use crate::stage::marking::mark;
@@ -76,6 +76,9 @@ pub(crate) fn s6_apply<Io: PacketIo, S: Side>(
                 continue;
             }
         };
+        if out.has_commands() {
+            obey_before(env, io, out, (*session, matched.rules.generation));
+        }
         match apply(env, &mut buf, arrival, ip, matched) {
             Ok(way) => out.send(env, io, buf, &way, Origin::Received(matched.direction)),
             Err(Refused { reason, error }) => {

@@ -140,15 +140,16 @@ fn downlink_gate_far_and_removal_drop_by_name() {
 
 #[test]
 fn downlink_without_headroom_is_dropped() {
-    let mut scene = Scene::new();
-    let frame = downlink().build();
-    let mut buf = MemBuf::new();
-    assert!(buf.prepend(HEADROOM_BYTES).is_some());
-    assert!(buf.truncate(frame.len()));
-    buf.data_mut().copy_from_slice(&frame);
-    scene.io.ports[1].rx.push_back(buf);
-    scene.step();
-    assert_eq!(scene.dropped(DropReason::HeadroomShort), 1);
+    for mut scene in [Scene::new(), Scene::usual(rules())] {
+        let frame = downlink().build();
+        let mut buf = MemBuf::new();
+        assert!(buf.prepend(HEADROOM_BYTES).is_some());
+        assert!(buf.truncate(frame.len()));
+        buf.data_mut().copy_from_slice(&frame);
+        scene.io.ports[1].rx.push_back(buf);
+        scene.step();
+        assert_eq!(scene.dropped(DropReason::HeadroomShort), 1);
+    }
 }
 
 #[test]

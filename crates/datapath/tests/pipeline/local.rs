@@ -1,6 +1,8 @@
 //! Answers to packets for ourselves.
 
-use adit_rules::{DropReason, PuntReason, WorkerCommand, WorkerEvent};
+use adit_rules::{
+    DeltaId, DropReason, KeyChange, PuntReason, RuleDelta, SessionKey, WorkerCommand, WorkerEvent,
+};
 use adit_testkit::packet::PacketBuilder;
 use adit_types::limits::SLOW_PER_STEP_MAX;
 use adit_types::{MacAddr, Teid};
@@ -465,4 +467,19 @@ fn echo_request_is_sent_on_command_and_its_response_reported() {
         assert!(events.contains(&told), "{events:?}");
         assert_eq!(scene.punted(PuntReason::GtpuEchoResponse), 1);
     }
+}
+
+#[test]
+fn packet_to_our_own_address_is_for_us_though_a_session_claims_the_address() {
+    let mut claiming = rules();
+    for pdr in claiming.uplink.iter_mut().chain(&mut claiming.downlink) {
+        pdr.ue.v4 = Some(v4(N6_ADDR));
+    }
+    let mut scene = Scene::usual(claiming.clone());
+    let keys = vec![KeyChange::Add(SessionKey::UeIpv4(v4(N6_ADDR)))];
+    let delta = RuleDelta { session: SESSION, keys, rules: Some(Box::new(claiming)) };
+    scene.publisher.apply(DeltaId(2), delta);
+    let frame = from_gateway().ipv4(SERVER, N6_ADDR).udp(53, 4000).payload(b"for us").build();
+    scene.assert_drops(N6, &frame, DropReason::UdpPortUnknown);
+    assert!(scene.sent(N3).is_empty());
 }

@@ -13,6 +13,7 @@ mod hostile;
 mod local;
 mod neighbours;
 mod network_instance;
+mod publishing;
 mod redirect;
 mod scene;
 mod sdf;

@@ -112,6 +112,14 @@ pub fn config() -> TablesConfig {
     }
 }
 
+/// The tables of scenes whose ports carry one interface each.
+pub fn usual_config() -> TablesConfig {
+    let mut config = config();
+    config.interfaces.truncate(2);
+    config.routes.retain(|route| route.interface == IF_N6);
+    config
+}
+
 /// The session of [`UE`]: both families, QFI 9, one PDR and FAR each way.
 pub fn rules() -> SessionRules {
     let ue = UeAddresses {
@@ -207,9 +215,21 @@ impl Scene {
         scene
     }
 
+    /// The same without VLANs, so that usual packets take the express.
+    pub fn usual(rules: SessionRules) -> Self {
+        let mut scene = Self::built(usual_config(), rules);
+        scene.resolve(IF_N3, GNB, GNB_MAC);
+        scene.resolve(IF_N6, "10.6.0.254", GATEWAY_MAC);
+        scene
+    }
+
     /// The same without any neighbor.
     pub fn unresolved(rules: SessionRules) -> Self {
-        let (publisher, mut readers) = build(config()).unwrap();
+        Self::built(config(), rules)
+    }
+
+    fn built(tables: TablesConfig, rules: SessionRules) -> Self {
+        let (publisher, mut readers) = build(tables).unwrap();
         let (event_tx, events) = RingBuffer::new(256);
         let (commands, command_rx) = RingBuffer::new(64);
         let config = WorkerConfig {

@@ -1,0 +1,102 @@
+//! Changes that are published in the middle of a step.
+
+use adit_datapath::{Worker, WorkerConfig};
+use adit_pktio::mem::{MemBuf, MemIo};
+use adit_pktio::{Burst, PacketBuf, PacketIo, PortInfo};
+use adit_rules::{DeltaId, GtpuTunnel, RuleDelta, SessionKey, WorkerCommand};
+use adit_rules::{KeyChange, SessionRules};
+use adit_tables::{Publisher, build};
+use adit_types::{Nanos, PortId, Teid, WorkerId};
+use rtrb::{Producer, RingBuffer};
+
+use crate::scene::{
+    GNB, GNB_MAC, GNB_TEID, IF_N3, N3, N3_MAC, N6, N6_MAC, SESSION, UE, downlink, ip, rules,
+    tunnel, usual_config,
+};
+
+const NEW_TEID: u32 = 0x77;
+const G_PDU: u8 = 255;
+const END_MARKER: u8 = 254;
+
+fn publish(publisher: &mut Publisher, change: u64, rules: SessionRules) {
+    let keys = vec![KeyChange::Add(SessionKey::UeIpv4(UE.parse().unwrap()))];
+    let delta = RuleDelta { session: SESSION, keys, rules: Some(Box::new(rules)) };
+    publisher.apply(DeltaId(change), delta);
+}
+
+/// Ports whose control thread moves the tunnel while a burst is received from N6.
+struct Moving {
+    io: MemIo,
+    publisher: Publisher,
+    commands: Producer<WorkerCommand>,
+    is_due: bool,
+}
+
+impl PacketIo for Moving {
+    type Buf = MemBuf;
+
+    fn rx_burst(&mut self, port: PortId, limit: usize, burst: &mut Burst<MemBuf>) -> usize {
+        if port == N6 && core::mem::take(&mut self.is_due) {
+            let change = 2;
+            let tunnel = GtpuTunnel { teid: Teid(GNB_TEID), addr: ip(GNB) };
+            let change_id = DeltaId(change);
+            let command =
+                WorkerCommand::SendEndMarker { tunnel, session: SESSION, change: change_id };
+            self.commands.push(command).unwrap();
+            publish(&mut self.publisher, change, moved());
+        }
+        self.io.rx_burst(port, limit, burst)
+    }
+
+    fn tx_burst(&mut self, port: PortId, burst: &mut Burst<MemBuf>) -> usize {
+        self.io.tx_burst(port, burst)
+    }
+
+    fn alloc(&mut self) -> Option<MemBuf> {
+        self.io.alloc()
+    }
+
+    fn port_info(&self, port: PortId) -> PortInfo {
+        self.io.port_info(port)
+    }
+}
+
+fn moved() -> SessionRules {
+    let mut moved = rules();
+    moved.fars[1].outer_header_creation = Some(tunnel(NEW_TEID, GNB));
+    moved
+}
+
+#[test]
+fn end_marker_of_a_change_in_the_middle_of_a_step_leaves_before_the_new_path() {
+    let (mut publisher, mut readers) = build(usual_config()).unwrap();
+    let (event_tx, _events) = RingBuffer::new(256);
+    let (commands, command_rx) = RingBuffer::new(64);
+    let worker_config = WorkerConfig {
+        id: WorkerId(0),
+        ports: vec![N3, N6],
+        burst: 32,
+        buffer_pkts_max: 512,
+        recovery_time_stamp: None,
+    };
+    let mut worker = Worker::new(worker_config, readers.remove(0), event_tx, command_rx);
+    publish(&mut publisher, 1, rules());
+    let gnb = publisher.ensure_next_hop(IF_N3, ip(GNB)).unwrap();
+    publisher.set_mac(gnb, GNB_MAC, false);
+    let io = MemIo::new(&[N3_MAC, N6_MAC]);
+    let mut io = Moving { io, publisher, commands, is_due: false };
+    for is_due in [false, true, false] {
+        io.is_due = is_due;
+        io.io.inject(N6, &downlink().build());
+        io.io.inject(N6, &downlink().build());
+        worker.step(Nanos::from_secs(1000), &mut io);
+    }
+    let describe = |buf: &MemBuf| {
+        let gtpu = &buf.data()[14 + 20 + 8..];
+        (gtpu[1], u32::from_be_bytes(gtpu[4..8].try_into().unwrap()))
+    };
+    let seen: Vec<_> = io.io.take_sent(N3).iter().map(describe).collect();
+    let (old, new) = ((G_PDU, GNB_TEID), (G_PDU, NEW_TEID));
+    assert_eq!(seen, [old, old, (END_MARKER, GNB_TEID), new, new, new, new]);
+    assert_eq!(io.publisher.snapshot().express_pkts, 4, "the move alone takes the stages");
+}
