@@ -34,6 +34,8 @@ const SCENARIOS: &[&str] = &[
     "pfd",
     "predefined",
     "duplicate",
+    "redirect",
+    "forwarding-policy",
 ];
 
 /// A lab whose adit is the one beside it.

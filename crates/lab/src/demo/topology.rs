@@ -6,6 +6,7 @@
 //!  gNB  10.0.3.1 n3 ───────────── n3 (10.0.3.2, adit's)
 //!  (another UPF  10.0.3.9)
 //!  UEs  ue1, ue2, … (TUN)              n6 (10.0.6.2, adit's) ───────── n6 10.0.6.1
+//!                                                                    (another station 10.0.6.9)
 //! ```
 //!
 //! The devices `n3` and `n6` of the UPF belong to adit: the kernel there has no address on them and
@@ -43,6 +44,8 @@ pub const GNB_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 1);
 pub const ADIT_N3_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 2);
 /// The server in the data network.
 pub const DN: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 1);
+/// Another station on the link of the data network.
+pub const STATION: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 9);
 /// adit's address in the data network.
 pub const ADIT_N6: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 2);
 /// The server's IPv6 address.
@@ -217,6 +220,27 @@ impl Topology {
             &[],
             &format!("address add {addr}/32 dev {device}\nrule add from {addr} lookup {table}\n"),
         )
+    }
+
+    /// Puts a station with [`STATION`] and a MAC address of its own on the link of the data
+    /// network, and returns the name of its device. Whatever comes there reaches the server.
+    ///
+    /// # Errors
+    /// The kernel has no macvlan devices, or refuses.
+    pub fn add_station(&self) -> Result<&'static str> {
+        const DEVICE: &str = "station";
+        let add = format!("link add {DEVICE} link n6 type macvlan mode bridge\n");
+        self.dn.ip_batch(&[], &add).map_err(|error| {
+            environment(format!("cannot make a macvlan device ({error}): run `modprobe macvlan`"))
+        })?;
+        // Each device answers for its own address only.
+        self.dn.sysctl(&[("ipv4/conf/all/arp_ignore", "1")])?;
+        let lines = format!(
+            "link set {DEVICE} multicast off addrgenmode none\n\
+             address add {STATION}/32 dev {DEVICE}\nlink set {DEVICE} up\n"
+        );
+        self.dn.ip_batch(&[], &lines)?;
+        Ok(DEVICE)
     }
 }
 

@@ -4,6 +4,8 @@
 mod addresses;
 mod applications;
 mod buffering;
+mod policy;
+mod redirect;
 mod tunnels;
 mod usage;
 
@@ -61,6 +63,8 @@ pub const CASES: &[Case] = &[
     Case { name: "pfd", run: applications::pfd },
     Case { name: "predefined", run: applications::predefined },
     Case { name: "duplicate", run: tunnels::duplicate },
+    Case { name: "redirect", run: redirect::redirect },
+    Case { name: "forwarding-policy", run: policy::forwarding_policy },
 ];
 
 /// Gates of a QER. Spec: TS 29.244 §5.4.3.

@@ -37,6 +37,11 @@ name = "blocked"
 flow_descriptions = ["permit out 17 from any 5002 to assigned"]
 precedence = 50
 action = "drop"
+
+[[forwarding_policy]]
+id = "firewall"
+next_hop_v4 = "10.0.6.9"
+dscp = 18
 "#;
 
 /// Name of all scenarios together.

@@ -5,13 +5,13 @@ use std::time::Duration;
 use adit_pfcp::Message;
 use adit_pfcp::grouped::{
     CreateBar, CreateFar, CreatePdr, CreateQer, CreateUrr, DuplicatingParameters,
-    ForwardingParameters, Pdi, UpdateFar, UpdateQer,
+    ForwardingParameters, Pdi, UpdateFar, UpdateForwardingParameters, UpdateQer,
 };
 use adit_pfcp::ie::{
     ActivatePredefinedRules, ApplicationId, ApplyAction, DestinationInterface, FSeid, FTeid,
-    FramedRoute, GateStatus, NodeId, OuterHeaderCreation, OuterHeaderRemovalDescription, PdnType,
-    SdfFilter, SourceInterface, TransportLevelMarking, UeIpAddress, UsageReportTrigger,
-    UserPlaneInactivityTimer,
+    ForwardingPolicy, FramedRoute, GateStatus, NodeId, OuterHeaderCreation,
+    OuterHeaderRemovalDescription, PdnType, RedirectInformation, SdfFilter, SourceInterface,
+    TransportLevelMarking, UeIpAddress, UsageReportTrigger, UserPlaneInactivityTimer,
 };
 use adit_pfcp::message::{
     SessionEstablishmentRequest, SessionModificationRequest, SessionReportRequest,
@@ -100,6 +100,10 @@ pub struct Rules<'r> {
     pub framed_routes: &'r [FramedRoute<'r>],
     /// A tunnel towards the core.
     pub to_core: Option<OuterHeaderCreation>,
+    /// Where uplink packets are redirected to.
+    pub redirect: Option<RedirectInformation<'r>>,
+    /// A policy that adit's configuration has, for uplink packets.
+    pub policy: Option<ForwardingPolicy<'r>>,
     /// Copies of uplink packets.
     pub duplicates: &'r [DuplicatingParameters<'r>],
     /// Another tunnel towards the access than the gNB's.
@@ -127,6 +131,8 @@ impl Rules<'_> {
         more_pdrs: &[],
         framed_routes: &[],
         to_core: None,
+        redirect: None,
+        policy: None,
         duplicates: &[],
         to_access: None,
         marking: None,
@@ -277,6 +283,8 @@ fn filter(text: &str) -> SdfFilter<'_> {
 fn fars<'r>(rules: &Rules<'r>, to_gnb: OuterHeaderCreation) -> [CreateFar<'r>; 3] {
     let to_core = ForwardingParameters {
         outer_header_creation: rules.to_core,
+        redirect_information: rules.redirect,
+        forwarding_policy: rules.policy,
         ..ForwardingParameters::new(DestinationInterface::Core)
     };
     let to_access = ForwardingParameters {
@@ -328,6 +336,17 @@ impl Session<'_> {
         let none = SessionModificationRequest::new();
         self.modify(&SessionModificationRequest { update_fars: (&fars).into(), ..none })
             .with_context(|| format!("Apply Action {action:?}"))
+    }
+
+    /// Changes how a FAR forwards.
+    ///
+    /// # Errors
+    /// As for [`Self::modify`].
+    pub fn forward(&self, far: FarId, parameters: UpdateForwardingParameters<'_>) -> Result<()> {
+        let update_forwarding_parameters = Some(parameters);
+        let fars = [UpdateFar { update_forwarding_parameters, ..UpdateFar::new(far) }];
+        let none = SessionModificationRequest::new();
+        self.modify(&SessionModificationRequest { update_fars: (&fars).into(), ..none })
     }
 
     /// Changes the QER.

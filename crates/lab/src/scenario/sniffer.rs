@@ -1,5 +1,6 @@
-//! GTP-U as it arrives at the RAN, outer header included: what a socket of the gNB cannot see.
+//! Packets with their IP header: what the socket of a gNB or a server cannot see.
 
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use adit_types::Teid;
@@ -14,6 +15,7 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, ipproto, re
 use super::session::Stage;
 use crate::demo::topology::ADIT_N3;
 use crate::gnb::{Leg, teid};
+use crate::netns::Namespace;
 use crate::stop::POLL;
 
 /// Time without a message after which no more is expected.
@@ -43,11 +45,7 @@ impl Sniffer {
     /// # Errors
     /// The system has no raw sockets.
     pub fn open(stage: &Stage<'_>) -> Result<Self> {
-        let socket = stage.network.topology.ran.enter(|| {
-            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-            socket_with(AddressFamily::INET, SocketType::RAW, flags, Some(ipproto::UDP))
-                .context("open a raw socket")
-        })?;
+        let socket = open(&stage.network.topology.ran)?;
         Ok(Self { socket, tunnels: [Leg::First, Leg::Second].map(|leg| teid(stage.index(), leg)) })
     }
 
@@ -56,23 +54,69 @@ impl Sniffer {
     /// # Errors
     /// Interrupted.
     pub fn seen(&self, stage: &Stage<'_>) -> Result<Vec<Seen>> {
-        let mut all = Vec::new();
-        let mut last = Instant::now();
-        let mut packet = vec![0; usize::from(u16::MAX)];
-        while last.elapsed() < QUIET {
-            let Ok((len, _)) = recv(&self.socket, &mut packet[..], RecvFlags::empty()) else {
-                stage.stop.sleep(POLL)?;
-                continue;
-            };
-            if let Some(seen) = packet.get(..len).and_then(read)
-                && self.tunnels.contains(&seen.teid)
-            {
-                all.push(seen);
-                last = Instant::now();
-            }
-        }
-        Ok(all)
+        let of_ue = |packet: &[u8]| read(packet).filter(|seen| self.tunnels.contains(&seen.teid));
+        arrived(&self.socket, stage, of_ue)
     }
+}
+
+/// A raw socket in the data network, open from now on.
+#[derive(Debug)]
+pub struct ServerSniffer {
+    socket: OwnedFd,
+    ue: Ipv4Addr,
+}
+
+impl ServerSniffer {
+    /// Sees the UDP datagrams of the stage's UE.
+    ///
+    /// # Errors
+    /// The system has no raw sockets.
+    pub fn open(stage: &Stage<'_>) -> Result<Self> {
+        Ok(Self { socket: open(&stage.network.topology.dn)?, ue: stage.ue.ipv4() })
+    }
+
+    /// Type of service of what came since the sniffer was opened or asked, in order; waits until
+    /// no more comes.
+    ///
+    /// # Errors
+    /// Interrupted.
+    pub fn seen(&self, stage: &Stage<'_>) -> Result<Vec<u8>> {
+        arrived(&self.socket, stage, |packet| {
+            let (ip, _) = Ipv4Header::parse(packet).ok()?;
+            (ip.src() == self.ue).then_some(ip.tos())
+        })
+    }
+}
+
+/// A socket that gets a copy of each UDP datagram of a namespace, IPv4 header included.
+fn open(namespace: &Namespace) -> Result<OwnedFd> {
+    namespace.enter(|| {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        socket_with(AddressFamily::INET, SocketType::RAW, flags, Some(ipproto::UDP))
+            .context("open a raw socket")
+    })
+}
+
+/// What `read` makes of the packets that wait or come until [`QUIET`] passes without one.
+fn arrived<T>(
+    socket: &OwnedFd,
+    stage: &Stage<'_>,
+    read: impl Fn(&[u8]) -> Option<T>,
+) -> Result<Vec<T>> {
+    let mut all = Vec::new();
+    let mut last = Instant::now();
+    let mut packet = vec![0; usize::from(u16::MAX)];
+    while last.elapsed() < QUIET {
+        let Ok((len, _)) = recv(socket, &mut packet[..], RecvFlags::empty()) else {
+            stage.stop.sleep(POLL)?;
+            continue;
+        };
+        if let Some(seen) = packet.get(..len).and_then(&read) {
+            all.push(seen);
+            last = Instant::now();
+        }
+    }
+    Ok(all)
 }
 
 /// What an IPv4 packet is, if it is GTP-U from adit.

@@ -5,15 +5,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use adit_pfcp::Message;
-use adit_pfcp::grouped::{
-    CreatePdr, DuplicatingParameters, Pdi, UpdateFar, UpdateForwardingParameters,
-};
+use adit_pfcp::grouped::{CreatePdr, DuplicatingParameters, Pdi, UpdateForwardingParameters};
 use adit_pfcp::ie::{
     ApplyAction, DestinationInterface, FTeid, NodeReportType, Nullable, OuterHeaderCreation,
     OuterHeaderRemovalDescription, PfcpSmReqFlags, RemoteGtpuPeer, ReportType, SourceInterface,
     TransportLevelMarking,
 };
-use adit_pfcp::message::SessionModificationRequest;
 use adit_types::{PdrId, Precedence, Qfi, Teid};
 use adit_wire::gtpu::MessageType;
 use anyhow::{Context, Result, ensure};
@@ -53,16 +50,12 @@ pub fn end_marker(stage: &Stage<'_>) -> Result<String> {
 
 fn switch_with_end_marker(session: &Session<'_>, to: Teid) -> Result<()> {
     let creation = OuterHeaderCreation::gtpu_ipv4(to, GNB);
-    let fars = [UpdateFar {
-        update_forwarding_parameters: Some(UpdateForwardingParameters {
-            outer_header_creation: Some(Nullable::Value(creation)),
-            pfcp_sm_req_flags: Some(PfcpSmReqFlags::SNDEM),
-            ..UpdateForwardingParameters::new()
-        }),
-        ..UpdateFar::new(TO_ACCESS)
-    }];
-    let request = SessionModificationRequest::new();
-    session.modify(&SessionModificationRequest { update_fars: (&fars).into(), ..request })
+    let parameters = UpdateForwardingParameters {
+        outer_header_creation: Some(Nullable::Value(creation)),
+        pfcp_sm_req_flags: Some(PfcpSmReqFlags::SNDEM),
+        ..UpdateForwardingParameters::new()
+    };
+    session.forward(TO_ACCESS, parameters)
 }
 
 /// Transport level marking is the DSCP of the outer header. Spec: TS 29.244 §5.4.5.

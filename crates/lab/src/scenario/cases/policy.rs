@@ -1,0 +1,64 @@
+//! Policies of adit's configuration that FARs name. Spec: TS 29.244 §8.2.23.
+
+use std::fs;
+
+use adit_pfcp::grouped::UpdateForwardingParameters;
+use adit_pfcp::ie::{ForwardingPolicy, Nullable};
+use anyhow::{Context, Result, ensure};
+
+use super::PORT;
+use crate::netns::Namespace;
+use crate::scenario::probe::{DATAGRAMS, Probe};
+use crate::scenario::session::{Rules, Stage, TO_CORE, all, both};
+use crate::scenario::sniffer::ServerSniffer;
+use crate::stop::Environment;
+
+/// `scenario::SECTIONS` configures it: by `STATION`, with DSCP 18.
+const POLICY: ForwardingPolicy<'static> = ForwardingPolicy(b"firewall");
+/// DSCP 18 as type of service.
+const MARKED: u8 = 18 << 2;
+
+/// With the policy, packets go by another station and carry its DSCP; without it, straight.
+pub fn forwarding_policy(stage: &Stage<'_>) -> Result<String> {
+    let dn = &stage.network.topology.dn;
+    let station = match stage.network.topology.add_station() {
+        Err(error) if error.is::<Environment>() => return Ok(format!("not tried: {error}")),
+        station => station?,
+    };
+    let session = stage.establish_with(&Rules { policy: Some(POLICY), ..Rules::USUAL })?;
+    let probe = Probe::open(stage, PORT)?;
+    let sniffer = ServerSniffer::open(stage)?;
+    let by_station = |what: &str| -> Result<(u64, Vec<u8>)> {
+        let before = received(dn, station)?;
+        all(what, &probe.uplink()?)?;
+        Ok((received(dn, station)? - before, sniffer.seen(stage)?))
+    };
+    let (pkts, tos) = by_station("with the policy")?;
+    ensure!(pkts >= DATAGRAMS.into(), "only {pkts} packets came by the policy's next hop");
+    ensure!(all_are(&tos, MARKED), "with the policy, types of service {tos:?}");
+    let forwarding_policy = Some(Nullable::Null);
+    let without =
+        UpdateForwardingParameters { forwarding_policy, ..UpdateForwardingParameters::new() };
+    session.forward(TO_CORE, without)?;
+    let (pkts, tos) = by_station("without the policy")?;
+    // Broadcasts reach the station, too.
+    ensure!(pkts < DATAGRAMS.into(), "{pkts} packets still came by the policy's next hop");
+    ensure!(all_are(&tos, 0), "without the policy, types of service {tos:?}");
+    both("afterwards", &probe)?;
+    session.end()?;
+    Ok("another next hop and DSCP 18 with the policy, neither without".to_owned())
+}
+
+fn all_are(seen: &[u8], tos: u8) -> bool {
+    seen.iter().copied().eq((0..DATAGRAMS).map(|_| tos))
+}
+
+/// Packets that a device of the namespace has received.
+fn received(namespace: &Namespace, device: &str) -> Result<u64> {
+    let table = namespace
+        .enter(|| fs::read_to_string("/proc/thread-self/net/dev").context("read the devices"))?;
+    let line = table.lines().find_map(|line| line.trim_start().strip_prefix(device));
+    let fields = line.and_then(|line| line.strip_prefix(':')).context("no such device")?;
+    // Octets, then packets.
+    fields.split_whitespace().nth(1).and_then(|pkts| pkts.parse().ok()).context("no such count")
+}
