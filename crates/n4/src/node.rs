@@ -38,7 +38,7 @@ use crate::wall::Wall;
 
 /// Octets of the longest message that we send: a response with 64 Created PDRs of two addresses
 /// each and 128 usage reports, or an association message with a Node ID of 255 octets, stays below.
-const OWN_MESSAGE_BYTES_MAX: usize = 32_768;
+pub(crate) const OWN_MESSAGE_BYTES_MAX: usize = 32_768;
 
 /// What a node is made for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -291,7 +291,27 @@ impl Node {
             }
         }
         if let Some(up_seid) = pending.up_seid {
-            self.report_usage(now, up_seid, pending.later);
+            self.report_later(now, up_seid, pending.session, pending.later);
+        }
+    }
+
+    /// Reports usage that had no room in an answer. When the session was deleted meanwhile, it
+    /// leaves with the last usage of that.
+    fn report_later(
+        &mut self,
+        now: Nanos,
+        up_seid: Seid,
+        session: SessionIndex,
+        later: Vec<UsageReport>,
+    ) {
+        let is_gone = !later.is_empty() && self.store.session(up_seid).is_none();
+        // Nothing follows the deletion of a session.
+        let ends = |other: &&mut Pending| {
+            other.session == session && (other.answer.is_some() || other.farewell.is_some())
+        };
+        match self.pending.values_mut().rev().find(|other| is_gone && ends(other)) {
+            Some(deletion) => drop(deletion.usage.splice(..0, later)),
+            None => self.report_usage(now, up_seid, later),
         }
     }
 

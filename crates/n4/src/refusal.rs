@@ -123,6 +123,9 @@ fn cause_and_ie(refusal: &Refusal) -> (Cause, Option<IeType>) {
         Refusal::TooManyMonitoringTimes { .. } => {
             (Cause::NoResourcesAvailable, Some(IeType::ADDITIONAL_MONITORING_TIME))
         }
+        Refusal::TooManyExemptedApplications { .. } => {
+            (Cause::NoResourcesAvailable, Some(IeType::APPLICATION_ID))
+        }
         Refusal::TimeIntervalZero { .. } => {
             (Cause::MandatoryIeIncorrect, Some(IeType::TIME_QUOTA_MECHANISM))
         }

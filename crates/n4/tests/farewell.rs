@@ -247,6 +247,22 @@ fn query_of_more_reports_than_fit_names_the_rest_which_follows_with_its_referenc
     assert!(in_answer.iter().chain(&rest).all(|report| report.query_urr_reference == reference));
 }
 
+#[test]
+fn reports_that_follow_an_answer_leave_with_the_deletion_that_overtakes_them() {
+    let mut scene = scene(CpFunctionFeatures::empty(), 40);
+    split_all(&mut scene, 40);
+    let query = modify_with(4, scene.up_seid, |body| {
+        body.pfcp_sm_req_flags = Some(PfcpSmReqFlags::QAURR);
+    });
+    scene.bench.node.handle_datagram(scene.bench.now, smf(10), &query);
+    let sent = scene.ask(&delete(5, scene.up_seid));
+    let Message::SessionModificationResponse(body) = decode(&sent[0].bytes) else { panic!() };
+    assert_eq!(body.additional_usage_reports.map(|more| more.count), Some(16));
+    let Message::SessionDeletionResponse(body) = decode(&sent[1].bytes) else { panic!() };
+    assert_eq!(body.usage_reports.iter().count(), 16 + 40);
+    assert_eq!(scene.bench.node.counters().scalars.reports_of_gone_sessions, 0);
+}
+
 /// Spec: TS 29.244 §8.2.58 (ARDR).
 #[test]
 fn deletion_with_more_reports_than_fit_sends_the_rest_to_who_takes_it() {

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use adit_rules::{RuleDelta, SdfFilter};
 use adit_types::limits::{
-    FLOW_DESCRIPTIONS_PER_APPLICATION_MAX, PFD_APPLICATIONS_MAX, PFD_BYTES_MAX,
+    FLOW_DESCRIPTIONS_PER_APPLICATION_MAX, PFD_APPLICATION_ID_BYTES_MAX, PFD_APPLICATIONS_MAX,
+    PFD_BYTES_MAX,
 };
 
 use crate::provisioning::{Known, PredefinedRule};
@@ -48,6 +49,8 @@ pub enum PfdRefusal {
     },
     /// An application is named twice.
     DuplicateApplication,
+    /// An identifier is longer than `limits::PFD_APPLICATION_ID_BYTES_MAX`.
+    ApplicationIdTooLong,
     /// An application has more than `limits::FLOW_DESCRIPTIONS_PER_APPLICATION_MAX`.
     TooManyFlowDescriptions,
     /// There would be more than `limits::PFD_APPLICATIONS_MAX` applications.
@@ -161,6 +164,9 @@ impl Pfds {
 }
 
 fn provided(owner: OwnerId, id: &str, texts: &[Box<str>]) -> Result<Provided, PfdRefusal> {
+    if id.len() > PFD_APPLICATION_ID_BYTES_MAX {
+        return Err(PfdRefusal::ApplicationIdTooLong);
+    }
     if texts.len() > FLOW_DESCRIPTIONS_PER_APPLICATION_MAX {
         return Err(PfdRefusal::TooManyFlowDescriptions);
     }

@@ -125,6 +125,11 @@ pub enum Refusal {
         /// The URR.
         urr: UrrId,
     },
+    /// The URR exempts more applications than fit.
+    TooManyExemptedApplications {
+        /// The URR.
+        urr: UrrId,
+    },
     /// A credit pool cannot have this URR: it is unknown, a pool itself, or in a pool already.
     AggregatedUrrUnusable {
         /// The pool.
@@ -526,6 +531,7 @@ impl Refusal {
             | Self::PoolMeasuresOthers { urr }
             | Self::ExemptedFlowInvalid { urr }
             | Self::UnknownExemptedApplication { urr }
+            | Self::TooManyExemptedApplications { urr }
             | Self::TimeIntervalZero { urr }
             | Self::TriggerIncomplete { urr, .. } => Some(RuleId::Urr(urr)),
             Self::DuplicateRule { rule }
@@ -605,6 +611,7 @@ impl Refusal {
             Self::MeasuresNothing { .. } => "the URR measures nothing",
             Self::ExemptedFlowInvalid { .. } => "an exempted flow of the URR is unusable",
             Self::UnknownExemptedApplication { .. } => "the URR exempts an unknown application",
+            Self::TooManyExemptedApplications { .. } => "the URR exempts too many applications",
             Self::AggregatedUrrUnusable { .. } => "the credit pool cannot have this URR",
             Self::PoolMeasuresOthers { .. } => "credit pools measure volume only",
             Self::TooManyMonitoringTimes { .. } => "too many monitoring times of one URR",

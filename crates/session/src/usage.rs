@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use adit_rules::{PoolMembers, UrrEntry, UsageCounts, UsageLimits, UsageSource};
-use adit_types::limits::EVENTS_PER_REPORT_MAX;
+use adit_types::limits::{EVENTS_PER_REPORT_MAX, MONITORING_TIMES_PER_URR_MAX};
 use adit_types::{Nanos, UrrId, UsageSlot};
 
 use crate::record::{Monitoring, TimeMechanism, Urr, UrrSettings, UsageTriggers, Volumes};
@@ -354,7 +354,11 @@ impl Measure {
     fn split(&mut self, reading: &Reading) {
         while self.monitoring.first().is_some_and(|monitoring| monitoring.at <= reading.at) {
             let monitoring = self.monitoring.remove(0);
-            self.splits.push(*reading);
+            // Updates bring new times, also passed ones, while no report is due: what is beyond
+            // belongs to the last part.
+            if self.splits.len() < MONITORING_TIMES_PER_URR_MAX {
+                self.splits.push(*reading);
+            }
             self.renewed = true;
             replace(&mut self.volume_threshold, monitoring.volume_threshold, *reading);
             replace(&mut self.time_threshold, monitoring.time_threshold, *reading);
@@ -422,10 +426,13 @@ impl Measure {
     ) -> UsageTriggers {
         if self.measures_time(urr) && self.running.is_none() && !urr.information().inactive {
             self.running = Some(at);
+            // Workers tell a start once per generation, and this one may be over before it is heard.
+            self.renewed = true;
         }
         if core::mem::replace(&mut self.started, true) {
             return UsageTriggers::empty();
         }
+        self.renewed = true;
         self.application = application.map(Arc::from);
         if urr.method.event {
             self.events_total += 1;
@@ -538,10 +545,13 @@ impl Measure {
         triggers: UsageTriggers,
         reports: &mut Vec<UsageReport>,
     ) {
-        if let Some(left) = &mut self.reports_left
-            && !(triggers & !UsageTriggers::UNASKED).is_empty()
+        if (triggers & UsageTriggers::UNASKED).is_empty()
+            && let Some(left) = &mut self.reports_left
         {
-            *left = left.saturating_sub(1);
+            if *left == 0 {
+                return;
+            }
+            *left -= 1;
         }
         let reading = self.read(source, now);
         if (triggers & !UsageTriggers::NOTICES).is_empty() {

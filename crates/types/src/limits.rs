@@ -59,6 +59,13 @@ pub const FLOW_DESCRIPTIONS_PER_APPLICATION_MAX: usize = 64;
 /// Applications whose PFDs control planes provide; one that several provide counts several times.
 pub const PFD_APPLICATIONS_MAX: usize = 1024;
 
+/// Octets of an Application ID that a control plane describes: reports name it, and as many of them
+/// as one message may carry fit it.
+pub const PFD_APPLICATION_ID_BYTES_MAX: usize = 255;
+
+/// Applications that one URR exempts from its quota action: the data path walks their filters.
+pub const EXEMPTED_APPLICATIONS_PER_URR_MAX: usize = 8;
+
 /// Octets of identifiers and flow descriptions of all applications whose PFDs control planes
 /// provide.
 pub const PFD_BYTES_MAX: usize = 1 << 20;
@@ -66,7 +73,8 @@ pub const PFD_BYTES_MAX: usize = 1 << 20;
 /// Predefined rules in one configuration.
 pub const PREDEFINED_RULES_MAX: usize = 1024;
 
-/// Predefined rules active in one PFCP session; one that several PDRs activate counts several times.
+/// Predefined rules active in one PFCP session; one that several PDRs activate counts several times,
+/// and once for each traffic endpoint of the PDR.
 pub const PREDEFINED_RULES_PER_SESSION_MAX: usize = 256;
 
 /// Lookup keys (TEIDs, UE addresses, framed routes) of one PFCP session.
@@ -106,10 +114,11 @@ pub const REPORT_ITEMS_PER_REQUEST_MAX: usize = 32;
 pub const USAGE_REPORTS_PER_RESPONSE_MAX: usize = 64;
 
 /// Events of one URR in one usage report, each with its time stamp of 8 octets; with the last one
-/// the report is made.
-pub const EVENTS_PER_REPORT_MAX: usize = 128;
+/// the report is made. A response with as many usage reports as it may have, all of them full,
+/// still fits what we send at most.
+pub const EVENTS_PER_REPORT_MAX: usize = 16;
 
-/// Monitoring times of one URR.
+/// Monitoring times of one URR. No measurement is split more often, whatever updates bring.
 pub const MONITORING_TIMES_PER_URR_MAX: usize = 8;
 
 /// SMFs of a set that one Session Report Request is redirected to, one after another.

@@ -148,6 +148,9 @@ impl From<PfdRefusal> for Rejected {
             PfdRefusal::DuplicateApplication => {
                 Self::with_ie(Cause::MandatoryIeIncorrect, IeType::APPLICATION_ID)
             }
+            PfdRefusal::ApplicationIdTooLong => {
+                Self::with_ie(Cause::InvalidLength, IeType::APPLICATION_ID)
+            }
             PfdRefusal::TooManyFlowDescriptions
             | PfdRefusal::TooManyApplications
             | PfdRefusal::TooManyBytes => Self::new(Cause::NoResourcesAvailable),

@@ -1,5 +1,7 @@
 //! IEs of URRs to the words of the session store. Spec: TS 29.244 §7.5.2.4, §7.5.4.4.
 
+use std::collections::BTreeSet;
+
 use adit_pfcp::grouped::{AggregatedUrrs, CreateUrr, UpdateUrr};
 use adit_pfcp::ie::{self, ReportingTriggers};
 use adit_pfcp::{Cause, IeType, Repeated};
@@ -7,7 +9,7 @@ use adit_session::{
     Aggregated, DroppedThreshold, Exempted, MeasurementInformation, MeasurementMethod, Monitoring,
     RuleId, TimeMechanism, Urr, UrrSettings, UrrUpdate, UsageTriggers, Volumes,
 };
-use adit_types::Nanos;
+use adit_types::{Nanos, UrrId};
 
 use crate::procedure::rule_decode;
 use crate::refusal::Rejected;
@@ -107,8 +109,7 @@ macro_rules! settings {
             time_mechanism: group.time_quota_mechanism.map(time_mechanism).transpose()?,
             reports_max: group.number_of_reports.map(number_of_reports).transpose()?,
             inactivity_detection_time: group.inactivity_detection_time.map(|ie| seconds(ie.0)),
-            linked: (!group.linked_urr_ids.is_empty())
-                .then(|| group.linked_urr_ids.iter().map(|ie| adit_types::UrrId(ie.0)).collect()),
+            linked: linked(group.linked_urr_ids),
             information: group.measurement_information.map(information).transpose()?,
             aggregated: aggregated(group.aggregated_urrs)?,
             exempted: exempted(group.exempted_sdf_filters, group.exempted_application_ids)?,
@@ -149,6 +150,12 @@ fn method(ie: ie::MeasurementMethod) -> MeasurementMethod {
     }
 }
 
+/// The URRs whose reports make this one report, each once; `None` without any.
+fn linked(ids: Repeated<'_, ie::LinkedUrrId>) -> Option<Vec<UrrId>> {
+    let ids: BTreeSet<UrrId> = ids.iter().map(|id| UrrId(id.0)).collect();
+    (!ids.is_empty()).then(|| ids.into_iter().collect())
+}
+
 /// What a quota action spares; `None` without any.
 fn exempted<'a>(
     flows: Repeated<'a, ie::SdfFilter<'a>>,
@@ -167,7 +174,7 @@ fn aggregated<'a>(
     let member = |group: AggregatedUrrs<'_>| {
         let incorrect = Rejected::with_ie(Cause::MandatoryIeIncorrect, IeType::MULTIPLIER);
         let weight = weight(group.multiplier).ok_or(incorrect)?;
-        Ok(Aggregated { urr: adit_types::UrrId(group.aggregated_urr_id.0), weight })
+        Ok(Aggregated { urr: UrrId(group.aggregated_urr_id.0), weight })
     };
     let members: Result<Vec<_>, Rejected> = groups.into_iter().map(member).collect();
     Ok(Some(members?).filter(|members| !members.is_empty()))

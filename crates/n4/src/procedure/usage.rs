@@ -211,3 +211,61 @@ impl Node {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use adit_pfcp::MessageBody;
+    use adit_pfcp::ie::ReportType;
+    use adit_pfcp::message::{SessionModificationResponse, SessionReportRequest};
+    use adit_types::UrrId;
+    use adit_types::limits::{
+        EVENTS_PER_REPORT_MAX, PFD_APPLICATION_ID_BYTES_MAX, REPORT_ITEMS_PER_REQUEST_MAX,
+    };
+
+    use super::*;
+    use crate::node::OWN_MESSAGE_BYTES_MAX;
+
+    /// As long as a report can be.
+    fn full() -> adit_session::UsageReport {
+        let at = Nanos(1);
+        adit_session::UsageReport {
+            urr: UrrId(1),
+            sequence: 1,
+            triggers: UsageTriggers::VOLUME_THRESHOLD | UsageTriggers::START_OF_TRAFFIC,
+            start: at,
+            end: at,
+            volume: Some(adit_session::UsageVolume::default()),
+            packets: true,
+            duration_s: Some(1),
+            first: Some(at),
+            last: Some(at),
+            part: Some(UsagePart::Between),
+            before_qos: true,
+            query_reference: Some(1),
+            application: Some("a".repeat(PFD_APPLICATION_ID_BYTES_MAX).into()),
+            events: vec![at; EVENTS_PER_REPORT_MAX],
+        }
+    }
+
+    fn len<'m, M: MessageBody<'m>>(body: &M) -> usize {
+        adit_pfcp::encode(&mut vec![0; OWN_MESSAGE_BYTES_MAX], None, 1, body).unwrap()
+    }
+
+    #[test]
+    fn as_many_full_reports_as_a_message_may_carry_fit_it() {
+        let wall = Wall::from_seconds(1);
+        let report = full();
+        let events = event_time_stamps(&report, wall);
+        let group = usage_report(&report, wall, &events);
+        let groups = vec![group; REPORT_ITEMS_PER_REQUEST_MAX];
+        let mut request = SessionReportRequest::new(ReportType::USAR);
+        request.usage_reports = groups.as_slice().into();
+        assert!(len(&request) < OWN_MESSAGE_BYTES_MAX);
+        // Notices, which name applications, are in no answer.
+        let report = adit_session::UsageReport { application: None, ..full() };
+        let groups = vec![usage_report(&report, wall, &events); USAGE_REPORTS_PER_RESPONSE_MAX];
+        let mut response = SessionModificationResponse::new(adit_pfcp::Cause::RequestAccepted);
+        response.usage_reports = groups.as_slice().into();
+        assert!(len(&response) < OWN_MESSAGE_BYTES_MAX - 12_288, "with room for what was created");
+    }
+}

@@ -3,21 +3,30 @@
 
 use adit_rules::SdfFilter;
 use adit_types::PdrId;
-use adit_types::limits::SDF_FILTERS_PER_PDR_MAX;
+use adit_types::limits::{EXEMPTED_APPLICATIONS_PER_URR_MAX, SDF_FILTERS_PER_PDR_MAX};
 
 use crate::change::SdfSpec;
 use crate::provisioning::Known;
-use crate::record::{Exempted, Urr};
+use crate::record::{Exempted, Records, Urr};
 use crate::refusal::Refusal;
 use crate::update::s1_provide::provide_sdf;
 
-/// Checks that every exemption names traffic.
-pub(super) fn check(known: Known<'_>, urr: &Urr) -> Result<(), Refusal> {
+/// Checks that every exemption names traffic. An application that the URR exempts since before may
+/// have lost its PFDs meanwhile.
+pub(super) fn check(known: Known<'_>, before: Option<&Records>, urr: &Urr) -> Result<(), Refusal> {
     let Some(Exempted { flows, applications }) = &urr.settings.exempted else { return Ok(()) };
     if flows.len() > SDF_FILTERS_PER_PDR_MAX || flows.iter().any(|flow| filter(flow).is_none()) {
         return Err(Refusal::ExemptedFlowInvalid { urr: urr.id });
     }
-    match applications.iter().all(|id| known.application(id).is_some()) {
+    if applications.len() > EXEMPTED_APPLICATIONS_PER_URR_MAX {
+        return Err(Refusal::TooManyExemptedApplications { urr: urr.id });
+    }
+    let old = before.and_then(|before| before.urrs.iter().find(|old| old.id == urr.id));
+    let old = old.and_then(|old| old.settings.exempted.as_ref());
+    let is_exempted_already =
+        |id: &str| old.is_some_and(|old| old.applications.iter().any(|known| **known == *id));
+    let is_usable = |id: &str| known.application(id).is_some() || is_exempted_already(id);
+    match applications.iter().all(|id| is_usable(id)) {
         true => Ok(()),
         false => Err(Refusal::UnknownExemptedApplication { urr: urr.id }),
     }

@@ -35,8 +35,8 @@ pub(super) fn check(known: Known<'_>, pdr: &Pdr) -> Result<(), Refusal> {
 
 /// The data path walks rules one by one.
 pub(super) fn check_count(known: Known<'_>, records: &Records) -> Result<(), Refusal> {
-    let active = records.pdrs.iter().flat_map(|pdr| known.predefined(&pdr.predefined));
-    match active.count() > PREDEFINED_RULES_PER_SESSION_MAX {
+    let entries = |pdr: &Pdr| pdr.pdi.each().count() * known.predefined(&pdr.predefined).count();
+    match records.pdrs.iter().map(entries).sum::<usize>() > PREDEFINED_RULES_PER_SESSION_MAX {
         true => Err(Refusal::TooManyPredefinedRules),
         false => Ok(()),
     }

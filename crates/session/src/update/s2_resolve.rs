@@ -162,10 +162,12 @@ fn check_urrs(
     records: &Records,
     usage: &UsageChange,
 ) -> Result<(), Refusal> {
+    let session = store.session_at(index);
+    let before = session.map(|session| &session.records);
     pool::check(&records.urrs)?;
     for urr in &records.urrs {
         check::urr(urr)?;
-        exemption::check(store.known(), urr)?;
+        exemption::check(store.known(), before, urr)?;
         let links = urr.settings.linked.as_deref().unwrap_or_default();
         if let Some(&linked) = links.iter().find(|&&id| !records.urrs.iter().any(|u| u.id == id)) {
             return Err(Refusal::UnknownLinkedUrr { urr: urr.id, linked });
@@ -175,8 +177,6 @@ fn check_urrs(
             return Err(Refusal::UnknownQuotaFar { urr: urr.id, far });
         }
     }
-    let session = store.session_at(index);
-    let before = session.map(|session| &session.records);
     let is_old = |id: &UrrId| {
         before.is_some_and(|before| before.urrs.iter().any(|urr| urr.id == *id))
             && !usage.removed.contains(id)

@@ -14,7 +14,7 @@ use crate::builders::*;
 const TUNNEL: TrafficEndpointId = TrafficEndpointId(1);
 const NETWORK: TrafficEndpointId = TrafficEndpointId(2);
 
-fn endpoint(id: TrafficEndpointId) -> TrafficEndpointSpec {
+pub(crate) fn endpoint(id: TrafficEndpointId) -> TrafficEndpointSpec {
     TrafficEndpointSpec {
         id,
         f_teid: None,

@@ -2,13 +2,15 @@
 
 use adit_rules::{RuleDelta, SdfFilter};
 use adit_session::{
-    Application, Change, OwnerId, PdrUpdate, PfdApplication, PfdProvision, PfdRefusal,
-    Provisioning, Refusal, SdfTextError, SessionStore, parse_flow_description,
+    Application, Change, Exempted, MeasurementMethod, OwnerId, PdrUpdate, PfdApplication,
+    PfdProvision, PfdRefusal, Provisioning, Refusal, SdfTextError, SessionStore, Urr, UrrSettings,
+    UsageTriggers, parse_flow_description,
 };
 use adit_types::limits::{
-    FLOW_DESCRIPTIONS_PER_APPLICATION_MAX, PFD_APPLICATIONS_MAX, PFD_BYTES_MAX,
+    FLOW_DESCRIPTIONS_PER_APPLICATION_MAX, PFD_APPLICATION_ID_BYTES_MAX, PFD_APPLICATIONS_MAX,
+    PFD_BYTES_MAX,
 };
-use adit_types::{PdrId, Precedence};
+use adit_types::{PdrId, Precedence, UrrId};
 
 use crate::builders::*;
 
@@ -162,9 +164,9 @@ fn pfds_are_bounded_over_all_control_planes() {
     let before = store.clone();
     let refused = store.provision_pfds(OTHER, provision(&[("one more", &[DNS])]));
     assert_eq!(refused, Err(PfdRefusal::TooManyApplications));
-    let long = "x".repeat(PFD_BYTES_MAX);
+    let long = format!("{DNS}{}", " ".repeat(PFD_BYTES_MAX / 16));
     accepted(&mut store, OTHER, provision(&[("0", &[]), ("1", &[])]));
-    let refused = store.provision_pfds(OTHER, provision(&[(&long, &[DNS])]));
+    let refused = store.provision_pfds(OTHER, provision(&[("x", &[&*long; 16])]));
     assert_eq!(refused, Err(PfdRefusal::TooManyBytes));
     accepted(&mut store, OTHER, some(0..2));
     assert_eq!(store, before);
@@ -178,4 +180,39 @@ fn pfd_flow_description_of_direction_in_has_its_sides_swapped() {
     accepted(&mut store, OWNER, provision(&[("web", &[text])]));
     let established = store.establish(OWNER, CP, naming(1, "web")).unwrap();
     assert_eq!(downlink_filters(&established.delta), Some(filters(&[WEB])));
+}
+
+#[test]
+fn pfds_withdrawn_of_an_exempted_application_leave_its_session_modifiable() {
+    let mut store = store(8);
+    accepted(&mut store, OWNER, provision(&[("web", &[WEB]), ("dns", &[DNS])]));
+    let exempted = Exempted { flows: Vec::new(), applications: vec!["web".into()] };
+    let settings = UrrSettings { exempted: Some(exempted), ..UrrSettings::default() };
+    let method = MeasurementMethod { volume: true, ..MeasurementMethod::default() };
+    let urr = Urr { id: UrrId(1), method, triggers: UsageTriggers::empty(), settings };
+    let mut change = session(1);
+    change.create_urrs = vec![urr.clone()];
+    let up_seid = store.establish(OWNER, CP, change).unwrap().up_seid;
+    let gone = accepted(&mut store, OWNER, provision(&[("web", &[])]));
+    assert_eq!(gone[0].rules.as_ref().unwrap().urrs[0].exempt, []);
+    let precedence = Some(Precedence(9));
+    let update = PdrUpdate { id: PdrId(1), precedence, ..PdrUpdate::default() };
+    let change = Change { update_pdrs: vec![update], ..Change::default() };
+    assert!(store.modify(up_seid, change).is_ok(), "the change does not name the application");
+    let another = Change { create_urrs: vec![Urr { id: UrrId(2), ..urr }], ..Change::default() };
+    let refused = Refusal::UnknownExemptedApplication { urr: UrrId(2) };
+    assert_eq!(store.modify(up_seid, another), Err(refused));
+    let back = accepted(&mut store, OWNER, provision(&[("web", &[DNS])]));
+    assert_eq!(back[0].rules.as_ref().unwrap().urrs[0].exempt, filters(&[DNS]));
+}
+
+#[test]
+fn pfds_of_an_application_with_too_long_a_name_are_refused() {
+    let name = "a".repeat(PFD_APPLICATION_ID_BYTES_MAX + 1);
+    let mut store = store(8);
+    assert_eq!(
+        store.provision_pfds(OWNER, provision(&[(&name, &[WEB])])),
+        Err(PfdRefusal::ApplicationIdTooLong)
+    );
+    accepted(&mut store, OWNER, provision(&[(&name[1..], &[WEB])]));
 }

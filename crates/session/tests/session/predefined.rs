@@ -3,13 +3,14 @@
 use adit_rules::{ApplyAction, SdfFilter, SessionRules};
 use adit_session::{
     Application, Change, PdrUpdate, PfdApplication, PfdProvision, PredefinedAction,
-    PredefinedDetection, PredefinedRule, Provisioning, Refusal, SessionStore,
-    parse_flow_description,
+    PredefinedDetection, PredefinedRule, Provisioning, Refusal, SessionStore, TrafficEndpointId,
+    TrafficEndpointSpec, UeSide, parse_flow_description,
 };
 use adit_types::limits::PREDEFINED_RULES_PER_SESSION_MAX;
 use adit_types::{FarId, PdrId, Precedence, QerId, Qfi};
 
 use crate::builders::*;
+use crate::endpoints::endpoint;
 
 const MAIL: &str = "permit out 6 from any 25 to assigned";
 const WEB: &str = "permit out 6 from any 443 to assigned";
@@ -184,4 +185,22 @@ fn predefined_rules_of_a_session_are_bounded() {
     let mut store = with_rules(many);
     let rules = store.establish(OWNER, CP, activating(&["all"])).unwrap().delta.rules.unwrap();
     assert_eq!(rules.downlink.len(), PREDEFINED_RULES_PER_SESSION_MAX);
+}
+
+#[test]
+fn predefined_rules_count_once_for_each_traffic_endpoint() {
+    let many = (0..PREDEFINED_RULES_PER_SESSION_MAX).map(|number| PredefinedRule {
+        group: Some("all".into()),
+        ..rule(&number.to_string(), DNS)
+    });
+    let mut change = activating(&["all"]);
+    let endpoint = |id| TrafficEndpointSpec {
+        ue: Some(ue_match(1, UeSide::Destination)),
+        ..endpoint(TrafficEndpointId(id))
+    };
+    change.create_traffic_endpoints = vec![endpoint(1), endpoint(2)];
+    let pdi = &mut change.create_pdrs[1].pdi;
+    (pdi.ue, pdi.traffic_endpoints) = (None, vec![TrafficEndpointId(1), TrafficEndpointId(2)]);
+    let refused = with_rules(many.collect()).establish(OWNER, CP, change).unwrap_err();
+    assert_eq!(refused, Refusal::TooManyPredefinedRules);
 }

@@ -30,7 +30,7 @@ impl UsageSource for Counters {
 pub(crate) struct Scene {
     pub store: SessionStore,
     pub counters: Arc<Counters>,
-    up_seid: Seid,
+    pub up_seid: Seid,
     pub index: SessionIndex,
     pub urrs: Vec<UrrEntry>,
 }

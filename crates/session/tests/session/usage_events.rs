@@ -1,11 +1,15 @@
 //! Events, envelopes, several monitoring times, numbered reports and pauses, in virtual time.
 
+use adit_rules::UrrEntry;
 use adit_session::{
     Aggregated, Change, Exempted, MeasurementInformation, MeasurementMethod, Refusal, SdfSpec,
-    TimeMechanism, Urr, UrrSettings, UrrUpdate, UsagePart, UsageReport, UsageTriggers,
+    TimeMechanism, TrafficStart, Urr, UrrSettings, UrrUpdate, UsagePart, UsageReport,
+    UsageTriggers,
 };
-use adit_types::limits::{EVENTS_PER_REPORT_MAX, MONITORING_TIMES_PER_URR_MAX};
-use adit_types::{Nanos, UrrId};
+use adit_types::limits::{
+    EVENTS_PER_REPORT_MAX, EXEMPTED_APPLICATIONS_PER_URR_MAX, MONITORING_TIMES_PER_URR_MAX,
+};
+use adit_types::{Nanos, PdrId, UrrId};
 
 use crate::builders::{CP, OWNER, session, store};
 use crate::usage::{S, Scene, bytes, split_at, total, volume_urr};
@@ -177,6 +181,62 @@ fn numbered_reports_end_and_the_rest_comes_when_asked_for() {
     assert_eq!(scene.run_until(S(200)).len(), 1);
 }
 
+/// Spec: TS 29.244 §8.2.133.
+#[test]
+fn numbered_reports_that_were_made_leave_no_notice_either() {
+    let triggers = UsageTriggers::START_OF_TRAFFIC | UsageTriggers::END_MARKER;
+    let settings = UrrSettings {
+        reports_max: Some(1),
+        inactivity_detection_time: Some(S(10)),
+        ..UrrSettings::default()
+    };
+    let mut scene = Scene::new(vec![volume_urr(1, triggers, settings)]);
+    scene.count(0, S(1), 1, 0);
+    assert_eq!(scene.start(0, S(1)).len(), 1);
+    assert_eq!(scene.run_until(S(100)), []);
+    scene.count(0, S(200), 1, 0);
+    assert_eq!(scene.start(0, S(200)), []);
+    assert_eq!(scene.store.handle_end_marker(S(201), scene.index), None);
+}
+
+#[test]
+fn traffic_that_is_over_when_its_start_is_heard_is_told_of_again() {
+    let triggers = UsageTriggers::START_OF_TRAFFIC | UsageTriggers::STOP_OF_TRAFFIC;
+    let inactivity_detection_time = Some(S(10));
+    let settings = UrrSettings { inactivity_detection_time, ..UrrSettings::default() };
+    let urrs = vec![
+        volume_urr(1, triggers, settings.clone()),
+        Urr { id: UrrId(2), ..timed(UsageTriggers::empty(), settings) },
+    ];
+    let mut scene = Scene::new(urrs);
+    for at in [0, 1] {
+        let before = scene.urrs[at].generation;
+        scene.count(at, S(1), 1, 0);
+        let UrrEntry { slot, generation, .. } = scene.urrs[at];
+        let started = TrafficStart { slot, generation, at: S(1), pdr: PdrId(1) };
+        let outcome = scene.store.handle_traffic_started(S(60), scene.up_seid, started);
+        scene.outcome(outcome);
+        assert!(scene.urrs[at].report_start, "it is over");
+        assert_ne!(scene.urrs[at].generation, before, "workers tell once per generation");
+    }
+}
+
+#[test]
+fn measurement_is_not_split_without_bound_by_updates() {
+    let urr = volume_urr(1, UsageTriggers::empty(), UrrSettings::default());
+    let mut scene = Scene::new(vec![urr]);
+    for second in 1..100 {
+        let monitoring = vec![split_at(second); MONITORING_TIMES_PER_URR_MAX];
+        update(&mut scene, S(second), UrrSettings { monitoring, ..UrrSettings::default() });
+        scene.count(0, S(second), 1, 0);
+        assert_eq!(scene.run_until(S(second + 1)), []);
+    }
+    let query = Change { query_all_urrs: true, at: S(100), ..Change::default() };
+    let reports = scene.modify(query);
+    assert_eq!(reports.len(), MONITORING_TIMES_PER_URR_MAX + 1);
+    assert_eq!(reports.iter().map(|report| bytes(report).0).sum::<u64>(), 99);
+}
+
 /// Spec: TS 29.244 §8.2.68 (INAM).
 #[test]
 fn inactive_urr_measures_neither_packets_nor_time_until_it_is_resumed() {
@@ -257,6 +317,11 @@ fn exempted_flows_are_compiled_and_those_that_name_nothing_refused() {
     let settings = UrrSettings { exempted, ..UrrSettings::default() };
     let refusal = refused(volume_urr(1, UsageTriggers::empty(), settings));
     assert_eq!(refusal, Refusal::UnknownExemptedApplication { urr });
+    let applications = vec!["unheard".into(); EXEMPTED_APPLICATIONS_PER_URR_MAX + 1];
+    let exempted = Some(Exempted { flows: Vec::new(), applications });
+    let settings = UrrSettings { exempted, ..UrrSettings::default() };
+    let refusal = refused(volume_urr(1, UsageTriggers::empty(), settings));
+    assert_eq!(refusal, Refusal::TooManyExemptedApplications { urr });
 }
 
 const HALF: u64 = adit_rules::POOL_WEIGHT_ONE / 2;
