@@ -120,7 +120,9 @@ pub(super) fn answer<Io: PacketIo>(
     };
     let first = initial_sequence(rules.up_seid, ip, ports);
     if let Some(reply) = respond(segment, first, page_len(url)) {
-        match write(&mut buf, ip, ports, reply, url).and_then(|()| way(env, &mut buf, far, ip)) {
+        match write(&mut buf, ip, ports, reply, url)
+            .and_then(|()| way(env, &mut buf, far, (*session, ip)))
+        {
             Some(way) => out.send(env, io, buf, &way, Origin::Own),
             None => out.tally.lose_originated(),
         }
@@ -128,16 +130,27 @@ pub(super) fn answer<Io: PacketIo>(
     Ok(PuntReason::HttpRedirect)
 }
 
-/// Puts the answer in `buf` on the UE's downlink path.
+/// Puts the answer in `buf` on the UE's downlink path. `None`, too, when the address that asked is
+/// another session's: a session without addresses of its own could have others flooded.
 fn way<'v, B: PacketBuf>(
     env: &Env<'v>,
     buf: &mut B,
     far: &FarEntry,
-    ip: &IpPacket,
+    (session, ip): (SessionIndex, &IpPacket),
 ) -> Option<crate::stage::egress::Way<'v>> {
+    let mut found = [SessionIndex::NONE];
     match ip.addrs.src() {
-        IpAddr::V4(ue) => deliver::<_, DownlinkV4>(env, buf, far.interfaces, ue.to_bits()),
-        IpAddr::V6(ue) => deliver::<_, DownlinkV6>(env, buf, far.interfaces, ue_ipv6_key(ue)),
+        IpAddr::V4(ue) => {
+            env.view.lookup_ues_v4(&[ue.to_bits()], &mut found);
+            let is_own = found == [session];
+            is_own.then(|| deliver::<_, DownlinkV4>(env, buf, far.interfaces, ue.to_bits()))?
+        }
+        IpAddr::V6(ue) => {
+            let key = ue_ipv6_key(ue);
+            env.view.lookup_ues_v6(&[key], &mut found);
+            let is_own = found == [session];
+            is_own.then(|| deliver::<_, DownlinkV6>(env, buf, far.interfaces, key))?
+        }
     }
 }
 

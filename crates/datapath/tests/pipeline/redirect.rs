@@ -2,9 +2,13 @@
 
 use std::net::IpAddr;
 
-use adit_rules::{DropReason, Gate, PuntReason, Redirect, SessionRules};
+use adit_rules::{
+    DeltaId, DropReason, Gate, KeyChange, PuntReason, Redirect, RuleDelta, SessionKey,
+    SessionRules, UeAddresses,
+};
 use adit_testkit::packet::PacketBuilder;
 use adit_types::limits::REDIRECT_URL_BYTES_MAX;
+use adit_types::{Seid, SessionIndex, Teid};
 use adit_wire::checksum::{Sum, pseudo_ipv4, pseudo_ipv6};
 use adit_wire::parse_ip;
 use adit_wire::tcp::{TcpFields, TcpHeader};
@@ -255,4 +259,24 @@ fn answer_takes_the_downlink_rules_of_the_session() {
     let mut client = Client::new(rules, UE, SERVER);
     assert_eq!(client.send(SYN, (0, 0), b""), None);
     assert_eq!(client.scene.counts().originated_lost_pkts, 1);
+}
+
+#[test]
+fn answer_never_goes_to_another_session_whose_address_was_borrowed() {
+    const OTHER: u32 = 0x108;
+    let mut scene = Scene::new();
+    let mut anybody = to_url();
+    anybody.up_seid = Seid(2);
+    anybody.ue = vec![];
+    anybody.downlink = vec![];
+    anybody.uplink[0].ue = UeAddresses::default();
+    anybody.uplink[0].teid = Some(Teid(OTHER));
+    let keys = vec![KeyChange::Add(SessionKey::Teid(Teid(OTHER)))];
+    let delta = RuleDelta { session: SessionIndex(8), keys, rules: Some(Box::new(anybody)) };
+    scene.publisher.apply(DeltaId(2), delta);
+    let mut frame = Client::new(rules(), UE, SERVER).frame(80, SYN, (100, 0), b"");
+    frame[14 + 20 + 8 + 4..][..4].copy_from_slice(&OTHER.to_be_bytes());
+    assert!(scene.pass(N3, &frame, N3).is_empty(), "the owner of the address did not ask");
+    assert_eq!(scene.punted(PuntReason::HttpRedirect), 1);
+    assert_eq!(scene.counts().originated_lost_pkts, 1);
 }
