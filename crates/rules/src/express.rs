@@ -91,11 +91,10 @@ impl Express {
 fn qers(rules: &SessionRules, pdr: &PdrEntry, direction: Direction) -> Option<Option<(Qfi, bool)>> {
     let mut marking = None;
     for at in &pdr.qers {
+        let qer = rules.qers.get(usize::from(*at))?;
         // Named one by one, so that what a QER learns to do is decided upon here, too.
-        let QerEntry { id: _, gate_uplink: _, gate_downlink: _, qfi, rqi, ppi } =
-            rules.qers.get(usize::from(*at))?;
-        let is_open = rules.qers.get(usize::from(*at))?.gate(direction) == Gate::Open;
-        if !is_open || qfi.is_some() && ppi.is_some() {
+        let QerEntry { id: _, gate_uplink: _, gate_downlink: _, qfi, rqi, ppi } = qer;
+        if qer.gate(direction) != Gate::Open || qfi.is_some() && ppi.is_some() {
             return None;
         }
         marking = marking.or(qfi.map(|qfi| (qfi, *rqi)));

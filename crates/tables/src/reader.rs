@@ -208,22 +208,19 @@ impl<'a> View<'a> {
         self.tables.next_hops.exit(index)
     }
 
-    /// The exit of the gateway towards `addr` by the routes of `role` through interfaces `within`
+    /// The exit towards `addr` by the routes of `role` through interfaces `within`
     /// the set. `None` without one, and where there is a station to find first.
     #[inline]
     #[must_use]
-    pub fn gateway_exit(
+    pub fn exit_towards(
         &self,
         role: InterfaceRole,
         within: InterfaceSet,
         addr: IpAddr,
     ) -> Option<(InterfaceId, MacAddr)> {
-        match self.tables.routes.lookup(role, within, addr)? {
-            RouteTarget::Gateway(_, index) => self.exit(index),
-            RouteTarget::OnLink(interface) => {
-                self.exit(self.tables.next_hops.lookup(interface, addr)?)
-            }
-            RouteTarget::Nowhere(_) => None,
+        match self.route(role, within, addr)?.via {
+            Via::Known(index) => self.exit(index),
+            Via::Unknown(_) => None,
         }
     }
 

@@ -50,6 +50,20 @@ struct Line {
 }
 
 impl Line {
+    /// Counts one packet, and gives its time as the counters hold it: never zero.
+    #[inline]
+    fn count(&self, direction: Direction, bytes: u64, now: Nanos) -> u64 {
+        let (bytes_counter, pkts_counter) = match direction {
+            Direction::Uplink => (&self.ul_bytes, &self.ul_pkts),
+            Direction::Downlink => (&self.dl_bytes, &self.dl_pkts),
+        };
+        bytes_counter.add(bytes);
+        pkts_counter.add(1);
+        let moment = now.0.max(1);
+        self.last.set(moment);
+        moment
+    }
+
     /// Octets of both directions.
     #[inline]
     fn octets(&self) -> u64 {
@@ -141,14 +155,7 @@ impl<'a> UsageView<'a> {
     #[inline]
     pub fn add(&self, urr: &UrrEntry, direction: Direction, bytes: u64, now: Nanos) {
         let Some(line) = self.line(urr.slot) else { return };
-        let (bytes_counter, pkts_counter) = match direction {
-            Direction::Uplink => (&line.ul_bytes, &line.ul_pkts),
-            Direction::Downlink => (&line.dl_bytes, &line.dl_pkts),
-        };
-        bytes_counter.add(bytes);
-        pkts_counter.add(1);
-        let moment = now.0.max(1);
-        line.last.set(moment);
+        let moment = line.count(direction, bytes, now);
         let generation = u64::from(urr.generation);
         if line.marks.load() >> MARK_BITS != generation {
             line.marks.set(generation << MARK_BITS);
@@ -223,13 +230,7 @@ impl<'a> UsageView<'a> {
     #[inline]
     pub fn add_clear(&self, urr: &ExpressUrr, direction: Direction, bytes: u64, now: Nanos) {
         let Some(line) = self.line(urr.slot) else { return };
-        let (bytes_counter, pkts_counter) = match direction {
-            Direction::Uplink => (&line.ul_bytes, &line.ul_pkts),
-            Direction::Downlink => (&line.dl_bytes, &line.dl_pkts),
-        };
-        bytes_counter.add(bytes);
-        pkts_counter.add(1);
-        line.last.set(now.0.max(1));
+        line.count(direction, bytes, now);
     }
 
     /// Works out how many octets of the URR are clear, after a packet of its generation was counted.

@@ -251,14 +251,8 @@ impl UsualOuter {
     /// Octets of all headers, Ethernet included.
     #[inline]
     #[must_use]
-    pub const fn len(&self) -> usize {
+    pub const fn headers_len(&self) -> usize {
         if self.marking.is_some() { G_PDU_LEN + CONTAINER_LEN } else { G_PDU_LEN }
-    }
-
-    /// False: headers have octets.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        false
     }
 
     /// Length of the outer IP packet, if a length field holds it. Unit: octets.

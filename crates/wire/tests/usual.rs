@@ -186,8 +186,8 @@ proptest! {
             tos, identification: 0, src_port: UDP_PORT, teid: Teid(teid),
             psc: marking.map(|(qfi, rqi)| PduSessionContainer::downlink(qfi, rqi)), inner_len,
         };
-        prop_assert_eq!(outer.len(), general.len());
-        let (mut usual, mut expected) = (vec![1; outer.len()], vec![2; general.len()]);
+        prop_assert_eq!(outer.headers_len(), general.len());
+        let (mut usual, mut expected) = (vec![1; outer.headers_len()], vec![2; general.len()]);
         let is_emitted = outer.emit(&mut usual).is_some();
         prop_assert_eq!(is_emitted, emit_gtpu_ipv4(&mut expected, &general).is_ok());
         if is_emitted {

@@ -302,7 +302,7 @@ fn forward<'v, B: PacketBuf, C: Course>(
             if !is_flow {
                 return None;
             }
-            env.view.gateway_exit(InterfaceRole::N6, exit, IpAddr::V4(ip.dst))?
+            env.view.exit_towards(InterfaceRole::N6, exit, IpAddr::V4(ip.dst))?
         }
         ExpressWay::Downlink { next_hop, .. } => env.view.exit(next_hop)?,
     };
@@ -351,9 +351,9 @@ fn rewrite<B: PacketBuf>(
             cut_padding(buf, usual.offset, inner_len)?;
             // The link header makes room for a part of the new ones. Without headroom for the rest
             // the packet is as it came.
-            let more = outer.len().checked_sub(usize::from(usual.offset))?;
+            let more = outer.headers_len().checked_sub(usize::from(usual.offset))?;
             let frame = buf.prepend(more)?;
-            ipv4::decrement_ttl(frame.get_mut(outer.len()..)?)?;
+            ipv4::decrement_ttl(frame.get_mut(outer.headers_len()..)?)?;
             outer.emit(frame)
         }
     }
