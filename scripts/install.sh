@@ -5,7 +5,7 @@ set -eu
 
 build="build-essential pkg-config libdpdk-dev libclang-dev clang"
 demo="iproute2 iputils-ping iperf3 curl python3 ethtool"
-test="tshark"
+test="tshark qemu-user"
 
 case "${1:-}" in
     run) wanted="$build $demo" ;;

@@ -16,6 +16,7 @@ mod wiring;
 
 use std::process::ExitCode;
 
+use adit_baseline as _;
 use clap::Parser;
 
 use cli::{Bench, Cli, Command};

@@ -19,6 +19,7 @@ mod tun;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use adit_baseline as _;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::demo::topology::UES_MAX;

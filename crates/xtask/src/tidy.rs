@@ -26,6 +26,7 @@ use Liberty::{Clock, Unsafe};
 
 const ROOMS: &[Room] = &[
     Room { package: "adit-types", imports: &[], may: &[] },
+    Room { package: "adit-baseline", imports: &[], may: &[Unsafe] },
     Room { package: "adit-wire", imports: &["adit-types"], may: &[] },
     Room { package: "adit-pfcp", imports: &["adit-types"], may: &[] },
     Room { package: "adit-rules", imports: &["adit-types"], may: &[] },
@@ -51,6 +52,7 @@ const ROOMS: &[Room] = &[
     Room {
         package: "adit",
         imports: &[
+            "adit-baseline",
             "adit-types",
             "adit-wire",
             "adit-rules",
@@ -66,7 +68,14 @@ const ROOMS: &[Room] = &[
     },
     Room {
         package: "adit-lab",
-        imports: &["adit-types", "adit-wire", "adit-pfcp", "adit-pktio", "adit-dpdk"],
+        imports: &[
+            "adit-baseline",
+            "adit-types",
+            "adit-wire",
+            "adit-pfcp",
+            "adit-pktio",
+            "adit-dpdk",
+        ],
         may: &[Clock],
     },
     Room {
