@@ -3,12 +3,13 @@
 SUDO := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
 DEMO_ARGS ?=
 
-.PHONY: help run test build bench coverage clean
+.PHONY: help run test build bench bench-memif coverage clean
 
 help:
 	@echo "make run    build adit and run the demo: namespaces, gNB, SMF, real traffic (root)"
 	@echo "make test   everything CI runs: format, lints, tidy, tests, namespace scenarios"
 	@echo "make bench  cycles per packet of the datapath on this machine"
+	@echo "make bench-memif  what adit and dpdk-testpmd forward over memif, in turns, and their ratio"
 	@echo "make coverage  lines of pfcp and n4 that their tests run (cargo install cargo-llvm-cov)"
 	@echo "make build  release binaries in target/release"
 
@@ -30,6 +31,9 @@ test:
 
 bench: build
 	target/release/adit bench datapath --sessions 1k,16k,100k
+
+bench-memif: build
+	$(SUDO) target/release/adit-lab saturate --sessions 100000 --rules usage
 
 coverage:
 	cargo llvm-cov --package adit-pfcp --package adit-n4 --summary-only

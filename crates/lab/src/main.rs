@@ -9,6 +9,7 @@ mod engine;
 mod gnb;
 mod inbox;
 mod measure;
+mod memif;
 mod netns;
 mod process;
 mod scenario;
@@ -43,6 +44,8 @@ enum Command {
     Selftest(measure::selftest::SelftestArguments),
     /// Find the highest loss-free rate, the 0.5 %-loss rate and the maximum rate of a target.
     Throughput(Box<measure::throughput::ThroughputArguments>),
+    /// Offer adit and dpdk-testpmd in turns more than they can forward over memif, and compare.
+    Saturate(Box<measure::saturate::SaturateArguments>),
     /// Measure the distribution of the latency of a target at given rates.
     Latency(Box<measure::latency::LatencyArguments>),
     /// Compare the figures of two reports.
@@ -109,6 +112,7 @@ fn main() -> ExitCode {
         Command::Scenario(arguments) => scenario::run(arguments, &stop),
         Command::Selftest(arguments) => measure::selftest::run(arguments, &stop),
         Command::Throughput(arguments) => measure::throughput::run(arguments, &stop),
+        Command::Saturate(arguments) => measure::saturate::run(arguments, &stop),
         Command::Latency(arguments) => measure::latency::run(arguments, &stop),
         Command::Compare(arguments) => measure::compare::run(arguments),
     });

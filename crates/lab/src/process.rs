@@ -69,6 +69,7 @@ impl Process {
     /// The system refuses to tell the status.
     pub fn terminate(&mut self) -> Result<ExitStatus> {
         self.signal(Signal::TERM);
+        self.resume();
         let end = Instant::now() + TERM_WAIT;
         loop {
             if let Some(status) = self.poll()? {
@@ -82,6 +83,16 @@ impl Process {
             }
             thread::sleep(POLL);
         }
+    }
+
+    /// Keeps it from running until [`Self::resume`].
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it run again.
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
     }
 
     fn signal(&self, signal: Signal) {

@@ -8,6 +8,7 @@ pub mod machine;
 pub mod progress;
 pub mod report;
 pub mod rig;
+pub mod saturate;
 pub mod search;
 pub mod selftest;
 pub mod target;

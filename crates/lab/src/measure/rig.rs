@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use adit_dpdk::{Port, WorkerIo};
-use adit_types::{MacAddr, PortId, VlanId};
-use adit_wire::PduSessionContainer;
+use adit_types::{MacAddr, PortId};
 use anyhow::{Context, Result, anyhow, bail};
 
 use super::bench::{Bench, BenchArguments, on_core, wait_for_links};
@@ -15,9 +14,9 @@ use super::report::{Recorder, TrialReport};
 use super::selftest;
 use super::target::{Kind, Running, TargetArguments};
 use super::traffic::{Direction, Size};
-use crate::control::{Control, ProcedureReport, SessionsConfig};
+use crate::control::{Control, ProcedureReport};
 use crate::engine::clock::TscClock;
-use crate::engine::frame::{Form, Template, Tunnel};
+use crate::engine::frame::Template;
 use crate::engine::neighbor::{Addresses, Neighbors};
 use crate::engine::pacer::Rate;
 use crate::engine::plan::{Order, PlanConfig, draw};
@@ -26,10 +25,10 @@ use crate::engine::trial::{Engine, Live, StreamOutcome, TrialConfig, TrialOutcom
 use crate::stop::{Interrupted, POLL, Stop, environment};
 
 /// First TEID at the gNBs.
-const GNB_TEID: u32 = 0x4000_0000;
-const LINK_TIMEOUT: Duration = Duration::from_secs(20);
-const ASSOCIATION_TIMEOUT: Duration = Duration::from_secs(20);
-const ARP_TIMEOUT: Duration = Duration::from_secs(5);
+pub const GNB_TEID: u32 = 0x4000_0000;
+pub const LINK_TIMEOUT: Duration = Duration::from_secs(20);
+pub const ASSOCIATION_TIMEOUT: Duration = Duration::from_secs(20);
+pub const ARP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Trial that shows whether packets come back at all.
 const FIRST_PPS: u64 = 2000;
 const FIRST_NS: u64 = 500_000_000;
@@ -156,17 +155,7 @@ impl Rig {
     fn establish(&mut self, stop: &Stop) -> Result<()> {
         let arguments = &self.arguments;
         let mut control = Control::bind(arguments.smf, arguments.n4, arguments.window)?;
-        let config = SessionsConfig {
-            count: arguments.sessions,
-            endpoints: arguments.endpoints(),
-            ipv6: arguments.inner.is_ipv6(),
-            gnbs: arguments.gnb_addresses(),
-            gnb_teid: GNB_TEID,
-            upf: arguments.upf_n3,
-            teids: arguments.teid_choice(),
-            profile: arguments.profile(),
-            network_instances: [arguments.access_instance.clone(), arguments.core_instance.clone()],
-        };
+        let config = arguments.sessions_config(GNB_TEID);
         let target = &mut self.target;
         eprintln!("establishing {} sessions with {}", config.count, arguments.n4);
         let (sessions, report) = serve_while(&self.bench, &mut self.engine, || {
@@ -255,9 +244,6 @@ impl Rig {
         .into();
         let is_upf = arguments.is_upf();
         let stream = |uplink: bool| -> Result<StreamConfig> {
-            let psc = (!arguments.no_psc)
-                .then(|| arguments.qfi().map(PduSessionContainer::uplink))
-                .flatten();
             let (tx, rx) = match (is_upf, uplink) {
                 (true, true) => (0, 1),
                 (true, false) => (1, 0),
@@ -265,15 +251,7 @@ impl Rig {
             };
             let port = self.ports.get(usize::from(tx == 1)).context("a port is missing")?;
             let [n3, n6] = self.next_hops;
-            let form = Form {
-                src_mac: port.info().mac,
-                dst_mac: if uplink { n3 } else { n6 },
-                vlan: VlanId::UNTAGGED,
-                tunnel: uplink.then_some(Tunnel { upf: arguments.upf_n3, psc }),
-                uplink,
-                inner: arguments.inner,
-                endpoints: arguments.endpoints(),
-            };
+            let form = arguments.form(uplink, port.info().mac, if uplink { n3 } else { n6 });
             let template = |len: &usize| {
                 Template::new(&form, *len)
                     .map_err(|error| environment(format!("size {len}: {error}")))

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use adit_types::Qfi;
+use adit_types::{MacAddr, Qfi, VlanId};
+use adit_wire::PduSessionContainer;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use serde::Serialize;
@@ -17,8 +18,8 @@ use serde_json::Value;
 
 use super::bench::{Bench, memif_socket};
 use crate::adit_process::find_binary;
-use crate::control::{Profile, Teids};
-use crate::engine::frame::{Endpoints, Inner};
+use crate::control::{Profile, SessionsConfig, Teids};
+use crate::engine::frame::{Endpoints, Form, Inner, Tunnel};
 use crate::process::{Process, Program, is_installed};
 use crate::stop::{Stop, environment};
 
@@ -213,6 +214,37 @@ impl TargetArguments {
         }
     }
 
+    /// What is wanted of the sessions.
+    #[must_use]
+    pub fn sessions_config(&self, gnb_teid: u32) -> SessionsConfig {
+        SessionsConfig {
+            count: self.sessions,
+            endpoints: self.endpoints(),
+            ipv6: self.inner.is_ipv6(),
+            gnbs: self.gnb_addresses(),
+            gnb_teid,
+            upf: self.upf_n3,
+            teids: self.teid_choice(),
+            profile: self.profile(),
+            network_instances: [self.access_instance.clone(), self.core_instance.clone()],
+        }
+    }
+
+    /// Frames of one direction, between these hardware addresses.
+    #[must_use]
+    pub fn form(&self, uplink: bool, src_mac: MacAddr, dst_mac: MacAddr) -> Form {
+        let psc = (!self.no_psc).then(|| self.qfi().map(PduSessionContainer::uplink)).flatten();
+        Form {
+            src_mac,
+            dst_mac,
+            vlan: VlanId::UNTAGGED,
+            tunnel: uplink.then_some(Tunnel { upf: self.upf_n3, psc }),
+            uplink,
+            inner: self.inner,
+            endpoints: self.endpoints(),
+        }
+    }
+
     /// Device strings of the tester's ports: N3 and N6, or the one port of an L2 target.
     ///
     /// # Errors
@@ -266,7 +298,8 @@ impl Running {
     /// # Errors
     /// The program is missing or cannot be started.
     pub fn start(arguments: &TargetArguments, bench: &Bench, core: u16) -> Result<Self> {
-        let dir = std::env::temp_dir().join(format!("adit-lab-{}", std::process::id()));
+        let kind = format!("{:?}", arguments.target).to_lowercase();
+        let dir = std::env::temp_dir().join(format!("adit-lab-{}-{kind}", std::process::id()));
         fs::create_dir_all(&dir).with_context(|| format!("create {}", dir.display()))?;
         let log = dir.join("target.log");
         let mut running = Self { process: None, kind: arguments.target, dir, log, adit: None };
@@ -309,6 +342,16 @@ impl Running {
                 bail!("the target ended ({status}); its last words:\n{}", self.log_tail())
             }
         }
+    }
+
+    /// Keeps it from running until [`Self::resume`].
+    pub fn pause(&self) {
+        self.process.iter().for_each(Process::pause);
+    }
+
+    /// Lets it run again.
+    pub fn resume(&self) {
+        self.process.iter().for_each(Process::resume);
     }
 
     /// The last lines of its log.

@@ -1,0 +1,205 @@
+//! Memory shared with a memif client: regions, rings and buffers; the one place of `memif` that
+//! needs `unsafe`.
+//!
+//! JUSTIFICATION: the client maps the same memory. Indices are atomics; descriptors are copied out
+//! and checked against their region before use, since the client writes them.
+//!
+//! Ring (memif 2.0), little endian: cookie (octets 0 to 3), flags (4, 5), head (6, 7), tail (64,
+//! 65), descriptors of 16 octets from 128 on. Descriptor: flags (0, 1), region (2, 3), length (4 to
+//! 7), offset (8 to 11), metadata (12 to 15).
+#![allow(unsafe_code)]
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use std::os::fd::OwnedFd;
+
+use anyhow::{Context, Result, bail};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use super::RingPlace;
+
+const COOKIE: u32 = 0x03e3_1f20;
+const FLAGS_AT: usize = 4;
+const HEAD_AT: usize = 6;
+const TAIL_AT: usize = 64;
+const DESCRIPTORS_AT: usize = 128;
+const DESCRIPTOR_LEN: usize = 16;
+/// The consumer polls: no interrupt is wanted.
+const FLAG_MASK_INTERRUPT: u16 = 1;
+
+/// One region of the client, mapped.
+///
+/// Invariant: `start` is the start of a mapping of `len` octets that lives as long as this value.
+#[derive(Debug)]
+pub struct Region {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone and may be unmapped on any thread.
+unsafe impl Send for Region {}
+
+impl Region {
+    /// Maps `len` octets of the client's file.
+    ///
+    /// # Errors
+    /// The file is shorter than that, or cannot be mapped.
+    pub fn map(file: &OwnedFd, len: u64) -> Result<Self> {
+        let size = rustix::fs::fstat(file).context("ask for the size of a memif region")?.st_size;
+        if u64::try_from(size).unwrap_or(0) < len || len == 0 {
+            bail!("the memif client announced a region of {len} octets and has {size}");
+        }
+        let len = usize::try_from(len).context("size of a memif region")?;
+        let (read, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: no address is asked for; the file is as long as the mapping.
+        let start = unsafe { mmap(core::ptr::null_mut(), len, read, flags, file, 0) };
+        let start = NonNull::new(start.context("map a memif region")?.cast());
+        Ok(Self { start: start.context("map a memif region")?, len })
+    }
+
+    /// The address of `len` octets at `offset`, or `None` outside.
+    #[inline]
+    fn at(&self, offset: usize, len: usize) -> Option<NonNull<u8>> {
+        if offset.checked_add(len)? > self.len {
+            return None;
+        }
+        // SAFETY: within the mapping, by the comparison above.
+        Some(unsafe { self.start.add(offset) })
+    }
+
+    #[inline]
+    fn atomic_u16(&self, offset: usize) -> Option<&AtomicU16> {
+        let place = self.at(offset, 2).filter(|_| offset.is_multiple_of(2))?;
+        // SAFETY: within the mapping and aligned, since mappings start at pages; all access from
+        // this side is atomic.
+        Some(unsafe { place.cast::<AtomicU16>().as_ref() })
+    }
+
+    #[inline]
+    fn atomic_u32(&self, offset: usize) -> Option<&AtomicU32> {
+        let place = self.at(offset, 4).filter(|_| offset.is_multiple_of(4))?;
+        // SAFETY: as in `atomic_u16`.
+        Some(unsafe { place.cast::<AtomicU32>().as_ref() })
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `Region::map`; nothing borrows from it any more. A failure leaves
+        // memory mapped, which does no harm.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+/// One ring in a region of the client, from the server's side: this side consumes what the client
+/// offers up to `head` and says so with `tail`, in both directions.
+#[derive(Debug)]
+pub struct Ring {
+    place: RingPlace,
+    mask: u16,
+    /// The next descriptor of this side.
+    next: u16,
+}
+
+impl Ring {
+    /// The ring at `place`.
+    ///
+    /// # Errors
+    /// It does not lie within its region, or is no ring.
+    pub fn open(regions: &[Region], place: RingPlace) -> Result<Self> {
+        let Some(size) = 1_u16.checked_shl(place.log2_size.into()) else {
+            bail!("the memif client announced a ring of 2^{} descriptors", place.log2_size);
+        };
+        let ring = Self { place, mask: size - 1, next: 0 };
+        let region = regions.get(place.region).context("a ring in an unknown memif region")?;
+        let len = DESCRIPTORS_AT + usize::from(size) * DESCRIPTOR_LEN;
+        if region.at(place.offset, len).is_none() || !place.offset.is_multiple_of(4) {
+            bail!("the memif client announced a ring outside of its region");
+        }
+        let cookie = region.atomic_u32(place.offset).map(|cookie| cookie.load(Ordering::Acquire));
+        if cookie != Some(COOKIE) {
+            bail!("the memif client announced a ring that is none");
+        }
+        ring.word(regions, FLAGS_AT).store(FLAG_MASK_INTERRUPT, Ordering::Release);
+        Ok(ring)
+    }
+
+    #[inline]
+    fn word<'r>(&self, regions: &'r [Region], at: usize) -> &'r AtomicU16 {
+        let region = regions.get(self.place.region);
+        let Some(word) = region.and_then(|region| region.atomic_u16(self.place.offset + at)) else {
+            unreachable!("a ring was found within its region when it was opened")
+        };
+        word
+    }
+
+    /// Descriptors that the client offers: free buffers to fill, or packets to take.
+    #[inline]
+    pub fn offered(&self, regions: &[Region]) -> u16 {
+        self.word(regions, HEAD_AT).load(Ordering::Acquire).wrapping_sub(self.next)
+    }
+
+    /// Gives the first `count` offered descriptors back.
+    #[inline]
+    pub fn pass(&mut self, regions: &[Region], count: u16) {
+        self.next = self.next.wrapping_add(count);
+        self.word(regions, TAIL_AT).store(self.next, Ordering::Release);
+    }
+
+    /// Where the `index`-th offered descriptor lies in its region.
+    #[inline]
+    fn descriptor_at(&self, index: u16) -> usize {
+        let slot = usize::from(self.next.wrapping_add(index) & self.mask);
+        self.place.offset + DESCRIPTORS_AT + slot * DESCRIPTOR_LEN
+    }
+
+    /// Region, length and offset of the buffer of the `index`-th offered descriptor.
+    #[inline]
+    fn descriptor(&self, regions: &[Region], index: u16) -> Option<(usize, usize, usize)> {
+        let at = self.descriptor_at(index);
+        let region = regions.get(self.place.region)?;
+        let number = region.atomic_u16(at + 2)?.load(Ordering::Relaxed);
+        let length = region.atomic_u32(at + 4)?.load(Ordering::Relaxed);
+        let offset = region.atomic_u32(at + 8)?.load(Ordering::Relaxed);
+        Some((usize::from(number), usize::try_from(length).ok()?, usize::try_from(offset).ok()?))
+    }
+
+    /// The packet of the `index`-th offered descriptor; `None` where the client's descriptor points
+    /// out of its region.
+    #[inline]
+    pub fn packet<'r>(&self, regions: &'r [Region], index: u16) -> Option<&'r [u8]> {
+        let (region, length, offset) = self.descriptor(regions, index)?;
+        let start = regions.get(region)?.at(offset, length)?;
+        // SAFETY: within the mapping; an offered buffer is this side's until it is passed, and
+        // whoever holds `&mut Ring` to pass it ends this borrow's use of `index`.
+        Some(unsafe { core::slice::from_raw_parts(start.as_ptr(), length) })
+    }
+
+    /// Octets of the packet of the `index`-th offered descriptor.
+    #[inline]
+    pub fn packet_len(&self, regions: &[Region], index: u16) -> usize {
+        self.descriptor(regions, index).map_or(0, |(_, length, _)| length)
+    }
+
+    /// The free buffer of the `index`-th offered descriptor, which becomes a packet of `len` octets;
+    /// `None` where it is shorter than that.
+    #[inline]
+    pub fn fill<'r>(
+        &mut self,
+        regions: &'r mut [Region],
+        index: u16,
+        len: usize,
+    ) -> Option<&'r mut [u8]> {
+        let (region, room, offset) = self.descriptor(regions, index)?;
+        if room < len {
+            return None;
+        }
+        let own = regions.get(self.place.region)?;
+        let length = own.atomic_u32(self.descriptor_at(index) + 4)?;
+        length.store(u32::try_from(len).ok()?, Ordering::Relaxed);
+        let start = regions.get(region)?.at(offset, len)?;
+        // SAFETY: within the mapping; an offered buffer is this side's until it is passed, and
+        // `&mut` of the regions makes this the only slice into them.
+        Some(unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), len) })
+    }
+}
