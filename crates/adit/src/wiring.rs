@@ -103,6 +103,14 @@ pub fn tables(config: &Config, macs: &[MacAddr], teid_slot_bits: u8, seed: u64) 
         seed,
         interfaces: (0..).zip(&config.interfaces).map(interface).collect(),
         routes: config.routes.iter().filter_map(route).collect(),
+        ue_pools_v4: config.ue_pools.iter().filter_map(|pool| v4(prefix(pool.prefix)?)).collect(),
+    }
+}
+
+const fn v4(prefix: IpPrefix) -> Option<Ipv4Prefix> {
+    match prefix {
+        IpPrefix::V4(prefix) => Some(prefix),
+        IpPrefix::V6(_) => None,
     }
 }
 

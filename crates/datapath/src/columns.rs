@@ -114,6 +114,8 @@ pub(crate) trait Side {
     const IS_TUNNELED: bool;
     /// Its name at run time.
     const KIND: LaneKind;
+    /// The direction that most of its packets are counted in.
+    const COUNTED: Direction;
     /// Why a packet without a session is dropped.
     const UNKNOWN: DropReason;
     /// Finds the sessions of `keys`; `SessionIndex::NONE` on a miss.
@@ -136,6 +138,7 @@ impl Side for Tunneled {
     type Key = Teid;
     const IS_TUNNELED: bool = true;
     const KIND: LaneKind = LaneKind::Tunneled;
+    const COUNTED: Direction = Direction::Uplink;
     const UNKNOWN: DropReason = DropReason::TeidUnknown;
 
     #[inline]
@@ -148,6 +151,7 @@ impl Side for DownlinkV4 {
     type Key = u32;
     const IS_TUNNELED: bool = false;
     const KIND: LaneKind = LaneKind::DownlinkV4;
+    const COUNTED: Direction = Direction::Downlink;
     const UNKNOWN: DropReason = DropReason::UeUnknown;
 
     #[inline]
@@ -160,6 +164,7 @@ impl Side for DownlinkV6 {
     type Key = u64;
     const IS_TUNNELED: bool = false;
     const KIND: LaneKind = LaneKind::DownlinkV6;
+    const COUNTED: Direction = Direction::Downlink;
     const UNKNOWN: DropReason = DropReason::UeUnknown;
 
     #[inline]

@@ -5,8 +5,10 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 
+use adit_rules::rule::ue_ipv6_key;
 use adit_tables::Interface;
 use adit_types::{InterfaceId, InterfaceRole, MacAddr, PortId, VlanId};
+use adit_wire::{GPduPattern, IpPattern, UsualIp, UsualOuter};
 
 /// The interfaces that share one port and VLAN.
 #[derive(Debug)]
@@ -69,14 +71,47 @@ impl<'a> PortLinks<'a> {
 /// What the usual packet on a port is compared with: the port carries one link, without a VLAN.
 #[derive(Debug)]
 pub(crate) struct UsualLink {
-    /// Hardware address that frames to us carry.
-    pub mac: MacAddr,
-    /// The first interface towards the RAN, and its IPv4 address.
-    pub n3: Option<(InterfaceId, Ipv4Addr)>,
+    /// The first interface towards the RAN with an IPv4 address.
+    pub n3: Option<UsualN3>,
     /// The interface towards the data network.
-    pub n6: Option<InterfaceId>,
-    /// Our IPv4 addresses on the link: packets to them are for ourselves, whoever else has them.
-    pub own: Vec<Ipv4Addr>,
+    pub n6: Option<(InterfaceId, IpPattern)>,
+    /// Our addresses on the link, or the upper halves of those of IPv6: packets to them may be for
+    /// ourselves, whoever else has them.
+    own: Vec<(bool, u64)>,
+}
+
+impl UsualLink {
+    /// True when `ip` may be for ourselves.
+    #[inline]
+    pub fn is_own(&self, ip: &UsualIp) -> bool {
+        self.own.contains(&(ip.is_v6, ip.dst))
+    }
+}
+
+/// Where usual G-PDUs arrive.
+#[derive(Debug)]
+pub(crate) struct UsualN3 {
+    /// The interface.
+    pub id: InterfaceId,
+    /// Our address.
+    pub addr: Ipv4Addr,
+    /// What G-PDUs to it have in common.
+    pub pattern: GPduPattern,
+}
+
+/// The way out through an interface without a VLAN, as far as it is the same for all packets.
+#[derive(Debug)]
+pub(crate) struct Door {
+    /// The interface.
+    pub id: InterfaceId,
+    /// Its port.
+    pub port: PortId,
+    /// Source of frames.
+    pub mac: MacAddr,
+    /// Largest IP packet that the link carries. Unit: octets.
+    pub mtu_bytes: u16,
+    /// Headers of tunnels over IPv4.
+    pub outer: Option<UsualOuter>,
 }
 
 /// All interfaces, by both ways of looking for one.
@@ -85,12 +120,18 @@ pub(crate) struct Interfaces {
     ports: Vec<Vec<Link>>,
     usual: Vec<Option<UsualLink>>,
     by_id: Vec<Interface>,
+    doors: Vec<Option<Door>>,
 }
 
 impl Interfaces {
     /// Arranges `interfaces`, whose ids are their positions.
     pub fn new(interfaces: &[Interface]) -> Self {
-        let mut all = Self { ports: Vec::new(), usual: Vec::new(), by_id: interfaces.to_vec() };
+        let mut all = Self {
+            ports: Vec::new(),
+            usual: Vec::new(),
+            by_id: interfaces.to_vec(),
+            doors: interfaces.iter().map(door).collect(),
+        };
         for interface in interfaces {
             all.link(*interface);
         }
@@ -147,6 +188,12 @@ impl Interfaces {
         self.by_id.get(usize::from(id.0))
     }
 
+    /// The way out through the interface of `id`, if it has no VLAN.
+    #[inline]
+    pub fn door(&self, id: InterfaceId) -> Option<&Door> {
+        self.doors.get(usize::from(id.0))?.as_ref()
+    }
+
     /// The interface that owns `addr`.
     pub fn owner(&self, addr: IpAddr) -> Option<&Interface> {
         self.by_id.iter().find(|interface| interface.owns(addr))
@@ -163,10 +210,23 @@ impl Interfaces {
 fn usual_link(links: &[Link]) -> Option<UsualLink> {
     let [link] = links else { return None };
     let n3 = link.interfaces.iter().find(|interface| interface.role == InterfaceRole::N3);
-    let n3 = n3.and_then(|interface| Some((interface.id, interface.v4?.0)));
-    let own = link.interfaces.iter().filter_map(|interface| Some(interface.v4?.0)).collect();
-    let usual = UsualLink { mac: link.mac, n3, n6: link.n6, own };
-    (link.vlan == VlanId::UNTAGGED).then_some(usual)
+    let n3 = n3.and_then(|interface| {
+        let (addr, _) = interface.v4?;
+        Some(UsualN3 { id: interface.id, addr, pattern: GPduPattern::new(link.mac, addr) })
+    });
+    let own = link.interfaces.iter().flat_map(|interface| {
+        let v4 = interface.v4.map(|(addr, _)| (false, u64::from(addr.to_bits())));
+        let v6 = interface.v6.map(|(addr, _)| (true, ue_ipv6_key(addr)));
+        v4.into_iter().chain(v6)
+    });
+    let n6 = link.n6.map(|id| (id, IpPattern::new(link.mac)));
+    (link.vlan == VlanId::UNTAGGED).then(|| UsualLink { n3, n6, own: own.collect() })
+}
+
+fn door(interface: &Interface) -> Option<Door> {
+    let Interface { id, port, mac, mtu_bytes, v4, .. } = *interface;
+    let outer = v4.map(|(addr, _)| UsualOuter::new(mac, addr));
+    (interface.vlan == VlanId::UNTAGGED).then_some(Door { id, port, mac, mtu_bytes, outer })
 }
 
 /// The address of `interface` that packets of the family of `family` leave with.

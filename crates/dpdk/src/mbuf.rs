@@ -172,6 +172,22 @@ impl PacketBuf for Mbuf {
         }
     }
 
+    /// See [`PacketBuf::replace_front`]; refused for a packet of several segments.
+    #[inline]
+    fn replace_front(&mut self, cut: usize, add: usize, keep: usize) -> Option<&mut [u8]> {
+        let contiguous = self.is_contiguous();
+        let header = self.header_mut();
+        let is_held = cut.checked_add(keep)? <= usize::from(header.data_len);
+        let start = (usize::from(header.data_off) + cut).checked_sub(add)?;
+        if !(contiguous && is_held) {
+            return None;
+        }
+        header.data_off = u16::try_from(start).ok()?;
+        header.data_len = u16::try_from(add + keep).ok()?;
+        header.pkt_len = u32::from(header.data_len);
+        Some(self.data_mut())
+    }
+
     #[inline]
     fn is_contiguous(&self) -> bool {
         self.header().nb_segs == 1

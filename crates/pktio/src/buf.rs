@@ -44,6 +44,11 @@ pub trait PacketBuf: Send {
     #[must_use]
     fn truncate(&mut self, len: usize) -> bool;
 
+    /// Replaces the `cut` octets at the front by room for `add` octets, keeps `keep` octets behind
+    /// them and cuts off the rest. `None` (packet unchanged) when it is shorter than that, or
+    /// without enough headroom.
+    fn replace_front(&mut self, cut: usize, add: usize, keep: usize) -> Option<&mut [u8]>;
+
     /// False when the packet has parts behind the first that [`PacketBuf::data`] does not show.
     fn is_contiguous(&self) -> bool {
         true

@@ -127,6 +127,21 @@ impl PacketBuf for MemBuf {
     }
 
     #[inline]
+    fn replace_front(&mut self, cut: usize, add: usize, keep: usize) -> Option<&mut [u8]> {
+        let inner = &mut *self.0;
+        let behind = inner.start + cut;
+        let start = behind.checked_sub(add)?;
+        if keep > inner.end.checked_sub(behind)? {
+            return None;
+        }
+        if cfg!(debug_assertions) {
+            inner.room[start..behind].fill(POISON);
+        }
+        (inner.start, inner.end) = (start, behind + keep);
+        Some(self.data_mut())
+    }
+
+    #[inline]
     fn rx_checksum(&self) -> RxChecksum {
         self.0.checksum
     }

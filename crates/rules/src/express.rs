@@ -1,23 +1,28 @@
 //! The usual packet of a session, compiled to one cache line per direction.
 //!
-//! Most packets match the first PDR of their direction, carry IPv4, pass open gates and leave by a
-//! FAR that only forwards. For them an [`Express`] says everything that the rules say; a packet that
-//! it does not fit, or a rule set that has none, is treated by [`SessionRules`]. So an express
-//! decides nothing that the rules would decide otherwise.
+//! Most packets match the first PDR of their direction, pass open gates and leave by a FAR that only
+//! forwards. For them an [`Express`] says everything that the rules say; a packet that it does not
+//! fit, or a rule set that has none, is treated by [`SessionRules`]. So an express decides nothing
+//! that the rules would decide otherwise.
 
 use core::net::{IpAddr, Ipv4Addr};
 
-use adit_types::{Direction, InterfaceSet, NextHopIndex, Qfi, Teid, UsageSlot};
+use adit_types::{
+    Direction, InterfaceSet, Ipv6Prefix, NextHopIndex, Qfi, Teid, UsageSlot, is_forwardable,
+};
 use arrayvec::ArrayVec;
 
 use crate::rule::{
     ApplyAction, DestinationInterface, FarEntry, Gate, OuterHeaderCreation, OuterHeaderRemoval,
-    PdrEntry, QerEntry, SessionRules, SourceInterface,
+    PdrEntry, QerEntry, SessionRules, SourceInterface, UE_IPV6_KEY_BITS, UeAddresses, ue_ipv6_key,
 };
 use crate::usage::UrrEntry;
 
 /// URRs of one express; PDRs with more have none.
-pub const EXPRESS_URRS_MAX: usize = 3;
+pub const EXPRESS_URRS_MAX: usize = 2;
+
+/// QoS flows that one express names; PDRs with more have none.
+pub const EXPRESS_QFIS_MAX: usize = 4;
 
 /// Where an express counts for a URR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,14 +33,28 @@ pub struct ExpressUrr {
     pub generation: u32,
 }
 
+/// Which UE addresses of one family the usual packet may carry: source in uplink, destination in
+/// downlink.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExpressUe<A> {
+    /// None: packets of this family are not usual.
+    None,
+    /// Any that the session is found by, or in uplink any at all.
+    Any,
+    /// This one.
+    Only(A),
+}
+
 /// What the usual packet of one direction needs: conditions that it has to meet, and the way it
 /// takes then.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Express {
     /// Interfaces that the packet may arrive on.
     pub arrival: InterfaceSet,
-    /// The UE's address: source in uplink, destination in downlink. `None` is any.
-    pub ue: Option<Ipv4Addr>,
+    /// The UE's IPv4 address.
+    pub ue_v4: ExpressUe<Ipv4Addr>,
+    /// The key of the UE's IPv6 prefix ([`ue_ipv6_key`]).
+    pub ue_v6: ExpressUe<u64>,
     /// What differs between the directions.
     pub way: ExpressWay,
     /// URRs that count the packet.
@@ -43,14 +62,14 @@ pub struct Express {
 }
 
 /// The part of an [`Express`] that depends on the direction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExpressWay {
     /// Out of a tunnel, to a data network by the packet's destination.
     Uplink {
         /// The local tunnel.
         teid: Teid,
-        /// QoS flows that the packet may carry, bit *n* for QFI *n*; all ones accepts any.
-        qfis: u64,
+        /// QoS flows that the packet may carry; empty accepts any and none.
+        qfis: ArrayVec<Qfi, EXPRESS_QFIS_MAX>,
         /// Interfaces whose routes are looked at.
         exit: InterfaceSet,
     },
@@ -70,6 +89,9 @@ pub enum ExpressWay {
     },
 }
 
+/// UE addresses of both families.
+type Ues = (ExpressUe<Ipv4Addr>, ExpressUe<u64>);
+
 impl Express {
     /// The express of one direction of `rules`, next hops filled in; `None` where the usual packet
     /// needs more than an express can say.
@@ -78,11 +100,11 @@ impl Express {
         let pdr = rules.pdrs(direction).first()?;
         let far = rules.fars.get(usize::from(pdr.far))?;
         let marking = qers(rules, pdr, direction)?;
-        let (ue, way) = match direction {
+        let ((ue_v4, ue_v6), way) = match direction {
             Direction::Uplink => uplink(rules, pdr, far)?,
-            Direction::Downlink => downlink(pdr, far, marking)?,
+            Direction::Downlink => downlink(rules, pdr, far, marking)?,
         };
-        Some(Self { arrival: pdr.interfaces, ue, way, urrs: urrs(rules, pdr)? })
+        Some(Self { arrival: pdr.interfaces, ue_v4, ue_v6, way, urrs: urrs(rules, pdr)? })
     }
 }
 
@@ -102,12 +124,8 @@ fn qers(rules: &SessionRules, pdr: &PdrEntry, direction: Direction) -> Option<Op
     Some(marking)
 }
 
-fn uplink(
-    rules: &SessionRules,
-    pdr: &PdrEntry,
-    far: &FarEntry,
-) -> Option<(Option<Ipv4Addr>, ExpressWay)> {
-    let PdrEntry { source, teid, qfis, ue, ue_networks, sdf, outer_header_removal, .. } = pdr;
+fn uplink(rules: &SessionRules, pdr: &PdrEntry, far: &FarEntry) -> Option<(Ues, ExpressWay)> {
+    let PdrEntry { source, teid, qfis, sdf, outer_header_removal, .. } = pdr;
     let teid = (*teid)?;
     let strips_gtpu = matches!(
         outer_header_removal,
@@ -118,20 +136,57 @@ fn uplink(
     if !(strips_gtpu && forwards_to_network(far) && from_ran && sdf.is_empty()) {
         return None;
     }
-    let names_none = ue.is_empty() && ue_networks.is_empty();
-    let ue = match (ue.v4, names_none, rules.ue.as_slice()) {
-        (Some(addr), _, _) if rules.allows_ue(IpAddr::V4(addr)) => Some(addr),
-        (None, true, []) if rules.ue_networks.is_empty() => None,
-        (None, true, [only]) => Some(only.v4?),
+    let mut flows = ArrayVec::new();
+    for qfi in qfis {
+        flows.try_push(*qfi).ok()?;
+    }
+    let way = ExpressWay::Uplink { teid, qfis: flows, exit: far.interfaces };
+    Some((sources(rules, pdr)?, way))
+}
+
+/// The sources that the first PDR of uplink takes and the session may use.
+fn sources(rules: &SessionRules, pdr: &PdrEntry) -> Option<Ues> {
+    let PdrEntry { ue, ue_networks, .. } = pdr;
+    let named = match rules.ue.as_slice() {
+        _ if !ue.is_empty() => ue,
+        _ if !ue_networks.is_empty() => return None,
+        [] if rules.ue_networks.is_empty() => return Some((ExpressUe::Any, ExpressUe::Any)),
+        [only] => only,
         _ => return None,
     };
-    let set = match qfis.as_slice() {
-        [] => u64::MAX,
-        qfis => qfis.iter().fold(0, |set, qfi| set | 1 << qfi.value()),
+    let is_allowed = |addr| rules.allows_ue(addr) && is_forwardable(addr);
+    let v4 = named.v4.filter(|addr| is_allowed(IpAddr::V4(*addr)));
+    let v6 = named.v6.filter(|prefix| is_allowed(IpAddr::V6(prefix.addr()))).and_then(key);
+    Some((v4.map_or(ExpressUe::None, ExpressUe::Only), v6.map_or(ExpressUe::None, ExpressUe::Only)))
+}
+
+/// The key of a prefix that has no address without it.
+fn key(prefix: Ipv6Prefix) -> Option<u64> {
+    (prefix.len() == UE_IPV6_KEY_BITS).then(|| ue_ipv6_key(prefix.addr()))
+}
+
+/// The destinations that lead to the session and that its first PDR of downlink takes, all or none
+/// of each family.
+fn destinations(rules: &SessionRules, pdr: &PdrEntry) -> Option<Ues> {
+    let PdrEntry { ue, ue_networks, .. } = pdr;
+    if !ue_networks.is_empty() {
+        return None;
+    }
+    if ue.is_empty() {
+        return Some((ExpressUe::Any, ExpressUe::Any));
+    }
+    if !rules.ue_networks.is_empty() {
+        return None;
+    }
+    let has_others = |differs: fn(&UeAddresses, &UeAddresses) -> bool| {
+        rules.ue.iter().any(|other| differs(other, ue))
     };
-    let is_told_apart = set != u64::MAX || qfis.is_empty();
-    let way = ExpressWay::Uplink { teid, qfis: set, exit: far.interfaces };
-    is_told_apart.then_some((ue, way))
+    let v4_others = has_others(|other, ue| other.v4.is_some() && other.v4 != ue.v4);
+    let v6_others = has_others(|other, ue| other.v6.is_some() && other.v6 != ue.v6);
+    let v4 = ue.v4.filter(|addr| !v4_others && is_forwardable(IpAddr::V4(*addr)));
+    let v6 = ue.v6.filter(|prefix| !v6_others && is_forwardable(IpAddr::V6(prefix.addr())));
+    let v6 = v6.and_then(key);
+    Some((v4.map_or(ExpressUe::None, ExpressUe::Only), v6.map_or(ExpressUe::None, ExpressUe::Only)))
 }
 
 /// A FAR that only forwards: no copies, no redirection, no marking and no way of its own.
@@ -164,10 +219,11 @@ fn forwards_to_network(far: &FarEntry) -> bool {
 }
 
 fn downlink(
+    rules: &SessionRules,
     pdr: &PdrEntry,
     far: &FarEntry,
     marking: Option<(Qfi, bool)>,
-) -> Option<(Option<Ipv4Addr>, ExpressWay)> {
+) -> Option<(Ues, ExpressWay)> {
     let PdrEntry {
         id: _,
         precedence: _,
@@ -175,8 +231,8 @@ fn downlink(
         interfaces: _,
         teid,
         qfis,
-        ue,
-        ue_networks,
+        ue: _,
+        ue_networks: _,
         sdf,
         outer_header_removal,
         container_deletion: _,
@@ -187,8 +243,7 @@ fn downlink(
     let FarEntry { outer_header_creation, transport_level_marking, next_hop, .. } = far;
     let is_plain =
         teid.is_none() && qfis.is_empty() && sdf.is_empty() && outer_header_removal.is_none();
-    let is_ipv4 = ue.v4.is_some() || ue.is_empty() && ue_networks.is_empty();
-    if !is_plain || !is_ipv4 || !only_forwards(far) || *next_hop == NextHopIndex::NONE {
+    if !is_plain || !only_forwards(far) || *next_hop == NextHopIndex::NONE {
         return None;
     }
     let Some(OuterHeaderCreation::Gtpu(tunnel)) = outer_header_creation else { return None };
@@ -200,7 +255,7 @@ fn downlink(
         tos: transport_level_marking.unwrap_or(0),
         marking,
     };
-    Some((ue.v4, way))
+    Some((destinations(rules, pdr)?, way))
 }
 
 /// The URRs of a PDR, if none stops its packets and there are few enough.

@@ -16,7 +16,7 @@ pub mod verdict;
 
 pub use delta::{DeltaId, KeyChange, RuleDelta, SessionKey};
 pub use event::{DataDelivery, WorkerCommand, WorkerEvent};
-pub use express::{EXPRESS_URRS_MAX, Express, ExpressUrr, ExpressWay};
+pub use express::{EXPRESS_QFIS_MAX, EXPRESS_URRS_MAX, Express, ExpressUe, ExpressUrr, ExpressWay};
 pub use forwarding::{Redirect, Steering};
 pub use rule::{
     ApplyAction, DestinationInterface, FarEntry, Gate, GtpuTunnel, OuterHeaderCreation,

@@ -29,6 +29,8 @@ pub struct TablesConfig {
     pub interfaces: Vec<Interface>,
     /// Routes beyond the connected prefixes.
     pub routes: Vec<Route>,
+    /// Pools that most UE addresses come from: inside them a UE is found without a hash.
+    pub ue_pools_v4: Vec<Ipv4Prefix>,
 }
 
 /// A logical interface: an ethdev port, or one VLAN on it.

@@ -1,15 +1,13 @@
-//! Counters: one block per worker and one array of session counters per worker.
+//! Counters: one block per worker.
 //!
 //! A worker alone writes its block, with relaxed loads and stores (no locked instruction); anyone
 //! reads it. A worker writes its block once per step, inside [`WorkerCounters::update`], whose
 //! generation lets a reader see the block as it was between two steps: so the packet identity holds
 //! in every snapshot.
 
-use core::fmt;
-
 use adit_rules::{DropReason, PuntReason};
 use adit_types::limits::INTERFACES_MAX;
-use adit_types::{Direction, InterfaceId, SessionIndex};
+use adit_types::{Direction, InterfaceId};
 
 use crate::sync::{AtomicU64, Ordering, fence};
 
@@ -278,72 +276,6 @@ impl Snapshot {
     }
 }
 
-/// What one worker forwarded for one session.
-#[derive(Debug, Default)]
-#[repr(C, align(32))]
-struct SessionCounter {
-    ul_pkts: Counter,
-    ul_bytes: Counter,
-    dl_pkts: Counter,
-    dl_bytes: Counter,
-}
-
-/// What one worker forwarded for each session; counts on while a session index is reused.
-pub struct SessionCounters(Box<[SessionCounter]>);
-
-impl SessionCounters {
-    pub(crate) fn new(sessions: usize) -> Self {
-        Self(crate::large::filled(sessions, SessionCounter::default))
-    }
-
-    /// Counts forwarded packets. `bytes` is the length of the inner IP packets. An index out of
-    /// range is ignored. For the owning worker only.
-    #[inline]
-    pub fn add(&self, session: SessionIndex, direction: Direction, pkts: u64, bytes: u64) {
-        let Some(counter) = self.0.get(session.0 as usize) else { return };
-        let (pkts_counter, bytes_counter) = match direction {
-            Direction::Uplink => (&counter.ul_pkts, &counter.ul_bytes),
-            Direction::Downlink => (&counter.dl_pkts, &counter.dl_bytes),
-        };
-        pkts_counter.add(pkts);
-        bytes_counter.add(bytes);
-    }
-
-    /// Sessions that there is room for.
-    #[must_use]
-    pub fn sessions_max(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Asks for the cache line of a session's counters.
-    #[inline]
-    pub fn prefetch(&self, session: SessionIndex) {
-        if let Some(counter) = self.0.get(session.0 as usize) {
-            crate::prefetch::read(counter);
-        }
-    }
-
-    /// What was counted for `session` since start.
-    #[must_use]
-    pub fn traffic(&self, session: SessionIndex) -> SessionTraffic {
-        let Some(counter) = self.0.get(session.0 as usize) else {
-            return SessionTraffic::default();
-        };
-        SessionTraffic {
-            ul_pkts: counter.ul_pkts.load(),
-            ul_bytes: counter.ul_bytes.load(),
-            dl_pkts: counter.dl_pkts.load(),
-            dl_bytes: counter.dl_bytes.load(),
-        }
-    }
-}
-
-impl fmt::Debug for SessionCounters {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SessionCounters").field("sessions", &self.0.len()).finish()
-    }
-}
-
 /// Traffic forwarded for one session. Octets are those of the inner IP packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SessionTraffic {
@@ -355,28 +287,4 @@ pub struct SessionTraffic {
     pub dl_pkts: u64,
     /// Downlink octets.
     pub dl_bytes: u64,
-}
-
-impl SessionTraffic {
-    /// The sum of both; wraps like the counters.
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        Self {
-            ul_pkts: self.ul_pkts.wrapping_add(other.ul_pkts),
-            ul_bytes: self.ul_bytes.wrapping_add(other.ul_bytes),
-            dl_pkts: self.dl_pkts.wrapping_add(other.dl_pkts),
-            dl_bytes: self.dl_bytes.wrapping_add(other.dl_bytes),
-        }
-    }
-
-    /// What was added since `base`.
-    #[must_use]
-    pub fn since(self, base: Self) -> Self {
-        Self {
-            ul_pkts: self.ul_pkts.wrapping_sub(base.ul_pkts),
-            ul_bytes: self.ul_bytes.wrapping_sub(base.ul_bytes),
-            dl_pkts: self.dl_pkts.wrapping_sub(base.dl_pkts),
-            dl_bytes: self.dl_bytes.wrapping_sub(base.dl_bytes),
-        }
-    }
 }

@@ -1,67 +1,102 @@
 //! Expresses by session index: one cache line per session and direction.
 //!
-//! The control thread alone writes; workers read. A line is a sequence lock: a reader that meets a
-//! line while it is written has none, and asks the rules instead. What a line names (usage slots,
-//! next hops) is released only after every worker has passed a burst boundary without the rules
-//! that the line was compiled from.
+//! The control thread alone writes what rules say; workers read it. A line is a sequence lock: a
+//! reader that meets a line while it is written has none, and asks the rules instead. What a line
+//! names (usage slots, next hops) is released only after every worker has passed a burst boundary
+//! without the rules that the line was compiled from.
+//!
+//! The rest of the line is the session's traffic, written by the worker that owns the session.
 
 use core::fmt;
 use core::net::Ipv4Addr;
 
-use adit_rules::{EXPRESS_URRS_MAX, Express, ExpressUrr, ExpressWay};
-use adit_types::{Direction, InterfaceSet, NextHopIndex, Qfi, SessionIndex, Teid, UsageSlot};
-use arrayvec::ArrayVec;
+use adit_rules::{EXPRESS_QFIS_MAX, EXPRESS_URRS_MAX, Express, ExpressUe, ExpressUrr, ExpressWay};
+use adit_types::{
+    Direction, InterfaceId, InterfaceSet, NextHopIndex, Qfi, SessionIndex, Teid, UsageSlot,
+};
 
+use crate::counters::{Counter, SessionTraffic};
 use crate::prefetch;
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// Words behind the head.
-const WORDS: usize = 7;
+const WORDS: usize = 5;
 
-/// Bits of the head above the sequence number, which takes the lower 32.
-const USABLE: u64 = 1 << 32;
-const MARKS: u64 = 1 << 33;
-const REFLECTIVE: u64 = 1 << 34;
-const URRS_SHIFT: u32 = 36;
+/// The word where the URRs begin.
+const URRS: usize = 3;
+
+const _: () = assert!(URRS + EXPRESS_URRS_MAX == WORDS && EXPRESS_QFIS_MAX == 4);
+
+/// Bits of the head below are the sequence number.
+const SEQUENCE: u64 = (1 << 24) - 1;
+const USABLE: u64 = 1 << 24;
+const V4: u64 = 1 << 25;
+const V4_ANY: u64 = 1 << 26;
+const V6: u64 = 1 << 27;
+const V6_ANY: u64 = 1 << 28;
+const MARKS: u64 = 1 << 29;
+const REFLECTIVE: u64 = 1 << 30;
+const ANY_FLOW: u64 = 1 << 31;
+/// Four octets of uplink.
+const QFIS_SHIFT: u32 = 32;
+/// One octet of downlink.
+const TOS_SHIFT: u32 = 32;
+/// One octet of downlink.
 const QFI_SHIFT: u32 = 40;
-const TOS_SHIFT: u32 = 48;
 
-/// Word by word: TEID and UE; arrival, and exit or next hop; QFIs, or the far end's TEID and
-/// address; three URRs; one to spare.
+/// No QoS flow.
+const NO_QFI: u8 = u8::MAX;
+
+/// No URR.
+const NO_URR: u64 = u64::MAX;
+
+/// Word by word: the tunnel's TEID and the IPv4 address of the UE; its IPv6 key in uplink, the
+/// arrival and that key folded in downlink; arrival and exit in uplink, the far end's address and
+/// next hop in downlink; two URRs.
 #[repr(C, align(64))]
 struct Line {
     head: AtomicU64,
     words: [AtomicU64; WORDS],
+    pkts: Counter,
+    bytes: Counter,
 }
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Line>() == 64, "one cache line");
 
 impl Line {
     fn new() -> Self {
-        Self { head: AtomicU64::new(0), words: core::array::from_fn(|_| AtomicU64::new(0)) }
+        Self {
+            head: AtomicU64::new(0),
+            words: core::array::from_fn(|_| AtomicU64::new(0)),
+            pkts: Counter::default(),
+            bytes: Counter::default(),
+        }
     }
 
     /// Writes a line; for the one writer.
     fn write(&self, flags: u64, words: [u64; WORDS]) {
-        let sequence = self.head.load(Ordering::Relaxed) & u64::from(u32::MAX);
-        let odd = (sequence + 1) & u64::from(u32::MAX);
+        let sequence = self.head.load(Ordering::Relaxed);
+        let odd = (sequence + 1) & SEQUENCE;
         self.head.store(odd, Ordering::Relaxed);
         fence(Ordering::Release);
         for (cell, word) in self.words.iter().zip(words) {
             cell.store(word, Ordering::Relaxed);
         }
-        let even = (odd + 1) & u64::from(u32::MAX);
+        let even = (odd + 1) & SEQUENCE;
         self.head.store(even | flags, Ordering::Release);
     }
 
     /// Head and words of one moment, if the line is usable.
     #[inline]
-    fn read(&self) -> Option<(u64, [u64; WORDS])> {
+    fn read(&self) -> Option<ExpressLine> {
         let head = self.head.load(Ordering::Acquire);
         if head & USABLE == 0 {
             return None;
         }
         let words = core::array::from_fn(|at| self.words[at].load(Ordering::Relaxed));
         fence(Ordering::Acquire);
-        (self.head.load(Ordering::Relaxed) == head).then_some((head, words))
+        (self.head.load(Ordering::Relaxed) == head).then_some(ExpressLine { head, words })
     }
 }
 
@@ -72,7 +107,7 @@ struct Lines {
     downlink: Line,
 }
 
-/// The expresses of all sessions.
+/// The expresses of all sessions, and their traffic.
 pub(crate) struct ExpressTable(Box<[Lines]>);
 
 impl ExpressTable {
@@ -81,6 +116,12 @@ impl ExpressTable {
         Self(crate::large::filled(sessions, lines))
     }
 
+    /// Sessions that there is room for.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    #[inline]
     fn line(&self, session: SessionIndex, direction: Direction) -> Option<&Line> {
         let lines = self.0.get(session.0 as usize)?;
         Some(match direction {
@@ -108,9 +149,8 @@ impl ExpressTable {
 
     /// The express of one direction; `None` without one, and while it is written.
     #[inline]
-    pub(crate) fn get(&self, session: SessionIndex, direction: Direction) -> Option<Express> {
-        let (head, words) = self.line(session, direction)?.read()?;
-        Some(unpack(direction, head, &words))
+    pub(crate) fn get(&self, session: SessionIndex, direction: Direction) -> Option<ExpressLine> {
+        self.line(session, direction)?.read()
     }
 
     /// What to ask for ahead of [`ExpressTable::get`]; may be of two moments.
@@ -121,13 +161,9 @@ impl ExpressTable {
         if head & USABLE == 0 {
             return None;
         }
-        let slot = |word: usize| UsageSlot(halves(line.words[word].load(Ordering::Relaxed)).0);
-        let (_, next_hop) = halves(line.words[1].load(Ordering::Relaxed));
-        Some(Needs {
-            usages: urr_count(head),
-            usage: [slot(3), slot(4), slot(5)],
-            next_hop: NextHopIndex(next_hop),
-        })
+        let word = |at: usize| line.words[at].load(Ordering::Relaxed);
+        let usage = [word(URRS), word(URRS + 1)].map(|urr| UsageSlot(halves(urr).0));
+        Some(Needs { usage, next_hop: NextHopIndex(halves(word(2)).1) })
     }
 
     #[inline]
@@ -136,12 +172,41 @@ impl ExpressTable {
             prefetch::read(line);
         }
     }
+
+    /// Counts forwarded packets of a session; see [`crate::View::count_session`].
+    #[inline]
+    pub(crate) fn count(&self, session: SessionIndex, direction: Direction, pkts: u64, bytes: u64) {
+        let Some(line) = self.line(session, direction) else { return };
+        line.pkts.add(pkts);
+        line.bytes.add(bytes);
+    }
+
+    /// What was counted for `session`.
+    pub(crate) fn traffic(&self, session: SessionIndex) -> SessionTraffic {
+        let Some(Lines { uplink, downlink }) = self.0.get(session.0 as usize) else {
+            return SessionTraffic::default();
+        };
+        SessionTraffic {
+            ul_pkts: uplink.pkts.load(),
+            ul_bytes: uplink.bytes.load(),
+            dl_pkts: downlink.pkts.load(),
+            dl_bytes: downlink.bytes.load(),
+        }
+    }
+
+    /// Counts from zero again. Only while no worker can have found the session.
+    pub(crate) fn reset_traffic(&self, session: SessionIndex) {
+        for direction in [Direction::Uplink, Direction::Downlink] {
+            let Some(line) = self.line(session, direction) else { return };
+            line.pkts.set(0);
+            line.bytes.set(0);
+        }
+    }
 }
 
 /// What an express names.
 pub(crate) struct Needs {
-    /// How many of `usage` there are.
-    pub usages: usize,
+    /// Slots out of range where there are fewer.
     pub usage: [UsageSlot; EXPRESS_URRS_MAX],
     /// Downlink only.
     pub next_hop: NextHopIndex,
@@ -150,6 +215,108 @@ pub(crate) struct Needs {
 impl fmt::Debug for ExpressTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExpressTable").field("sessions", &self.0.len()).finish()
+    }
+}
+
+/// The express of one session and direction, as a worker read it at one moment: the meaning of
+/// [`Express`] without its shape. What is said about the other direction means nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExpressLine {
+    head: u64,
+    words: [u64; WORDS],
+}
+
+impl ExpressLine {
+    /// True when an uplink packet that came in the tunnel `teid` on an interface fits. `src` is its
+    /// IPv4 source, or the key of its IPv6 source.
+    #[inline]
+    #[must_use]
+    pub fn takes_uplink(
+        &self,
+        arrived_on: InterfaceId,
+        teid: Teid,
+        qfi: Option<Qfi>,
+        is_v6: bool,
+        src: u64,
+    ) -> bool {
+        let (tunnel, ue_v4) = halves(self.words[0]);
+        let arrival = InterfaceSet(halves(self.words[2]).0);
+        let ue = if is_v6 { self.words[1] } else { ue_v4.into() };
+        tunnel == teid.0
+            && arrival.contains(arrived_on)
+            && self.is_ue(is_v6, ue == src)
+            && (self.head & ANY_FLOW != 0 || qfi.is_some_and(|qfi| self.has_flow(qfi)))
+    }
+
+    /// True when a downlink packet that came on an interface fits. `dst` is its IPv4 destination, or
+    /// the key of its IPv6 destination.
+    #[inline]
+    #[must_use]
+    pub fn takes_downlink(&self, arrived_on: InterfaceId, is_v6: bool, dst: u64) -> bool {
+        let (_, ue_v4) = halves(self.words[0]);
+        let (arrival, ue_v6) = halves(self.words[1]);
+        let is_same = if is_v6 { ue_v6 == folded(dst) } else { u64::from(ue_v4) == dst };
+        InterfaceSet(arrival).contains(arrived_on) && self.is_ue(is_v6, is_same)
+    }
+
+    #[inline]
+    fn is_ue(&self, is_v6: bool, is_same: bool) -> bool {
+        let (usual, any) = if is_v6 { (V6, V6_ANY) } else { (V4, V4_ANY) };
+        self.head & usual != 0 && (is_same || self.head & any != 0)
+    }
+
+    #[inline]
+    fn has_flow(&self, qfi: Qfi) -> bool {
+        let [_, _, _, _, flows @ ..] = self.head.to_le_bytes();
+        flows.contains(&qfi.value())
+    }
+
+    /// Interfaces whose routes an uplink packet takes.
+    #[inline]
+    #[must_use]
+    pub fn exit(&self) -> InterfaceSet {
+        InterfaceSet(halves(self.words[2]).1)
+    }
+
+    /// The station that a downlink packet goes to.
+    #[inline]
+    #[must_use]
+    pub fn next_hop(&self) -> NextHopIndex {
+        NextHopIndex(halves(self.words[2]).1)
+    }
+
+    /// The far end of the tunnel that a downlink packet goes into.
+    #[inline]
+    #[must_use]
+    pub fn tunnel(&self) -> (Teid, Ipv4Addr) {
+        (Teid(halves(self.words[0]).0), Ipv4Addr::from_bits(halves(self.words[2]).0))
+    }
+
+    /// Type of service octet of the outer header of a downlink packet.
+    #[inline]
+    #[must_use]
+    pub fn tos(&self) -> u8 {
+        let [_, _, _, _, tos, ..] = self.head.to_le_bytes();
+        tos
+    }
+
+    /// QoS flow and reflective QoS indication of a downlink packet's PDU Session Container.
+    #[inline]
+    #[must_use]
+    pub fn marking(&self) -> Option<(Qfi, bool)> {
+        let [_, _, _, _, _, qfi, ..] = self.head.to_le_bytes();
+        let qfi = Qfi::new(qfi).filter(|_| self.head & MARKS != 0);
+        qfi.map(|qfi| (qfi, self.head & REFLECTIVE != 0))
+    }
+
+    /// The URRs that count the packet.
+    #[inline]
+    pub fn urrs(&self) -> impl Iterator<Item = ExpressUrr> {
+        let urrs = self.words[URRS..].iter().take_while(|word| **word != NO_URR);
+        urrs.map(|word| {
+            let (slot, generation) = halves(*word);
+            ExpressUrr { slot: UsageSlot(slot), generation }
+        })
     }
 }
 
@@ -163,82 +330,70 @@ const fn halves(word: u64) -> (u32, u32) {
     ((word >> 32) as u32, word as u32)
 }
 
+/// Half of an IPv6 key. The compiler of an express sees to it that one key alone leads to it; the
+/// half tells the keys before and after a change apart.
 #[inline]
-#[allow(clippy::cast_possible_truncation, reason = "two bits")]
-const fn urr_count(head: u64) -> usize {
-    (head >> URRS_SHIFT & 0b11) as usize
+const fn folded(key: u64) -> u32 {
+    let (high, low) = halves(key);
+    high ^ low.rotate_left(16)
+}
+
+/// Flags and value of the UE's address.
+fn pack_ue<A>(ue: ExpressUe<A>, usual: u64, any: u64, value: impl FnOnce(A) -> u64) -> (u64, u64) {
+    match ue {
+        ExpressUe::None => (0, 0),
+        ExpressUe::Any => (usual | any, 0),
+        ExpressUe::Only(addr) => (usual, value(addr)),
+    }
 }
 
 fn pack(express: &Express) -> (u64, [u64; WORDS]) {
-    let Express { arrival, ue, way, urrs } = express;
-    let ue = ue.map_or(0, Ipv4Addr::to_bits);
-    let mut flags = USABLE | (urrs.len() as u64) << URRS_SHIFT;
-    let mut words = [0; WORDS];
-    match *way {
+    let Express { arrival, ue_v4, ue_v6, way, urrs } = express;
+    let (v4_flags, ue_v4) = pack_ue(*ue_v4, V4, V4_ANY, |addr| addr.to_bits().into());
+    let (v6_flags, ue_v6) = pack_ue(*ue_v6, V6, V6_ANY, |key| key);
+    let mut flags = USABLE | v4_flags | v6_flags;
+    let mut words = [NO_URR; WORDS];
+    match way {
         ExpressWay::Uplink { teid, qfis, exit } => {
-            words[0] = pair(teid.0, ue);
-            words[1] = pair(arrival.0, exit.0);
-            words[2] = qfis;
+            words[0] = pair(teid.0, 0) | ue_v4;
+            words[1] = ue_v6;
+            words[2] = pair(arrival.0, exit.0);
+            let mut flows = [NO_QFI; EXPRESS_QFIS_MAX];
+            for (flow, qfi) in flows.iter_mut().zip(qfis) {
+                *flow = qfi.value();
+            }
+            flags |= u64::from(u32::from_le_bytes(flows)) << QFIS_SHIFT;
+            flags |= if qfis.is_empty() { ANY_FLOW } else { 0 };
         }
         ExpressWay::Downlink { teid, addr, next_hop, tos, marking } => {
-            words[0] = pair(0, ue);
-            words[1] = pair(arrival.0, next_hop.0);
-            words[2] = pair(teid.0, addr.to_bits());
-            flags |= u64::from(tos) << TOS_SHIFT;
+            words[0] = pair(teid.0, 0) | ue_v4;
+            words[1] = pair(arrival.0, folded(ue_v6));
+            words[2] = pair(addr.to_bits(), next_hop.0);
+            flags |= u64::from(*tos) << TOS_SHIFT;
             if let Some((qfi, reflective)) = marking {
                 flags |= MARKS | u64::from(qfi.value()) << QFI_SHIFT;
-                flags |= if reflective { REFLECTIVE } else { 0 };
+                flags |= if *reflective { REFLECTIVE } else { 0 };
             }
         }
     }
-    for (word, urr) in words[3..].iter_mut().zip(urrs) {
+    for (word, urr) in words[URRS..].iter_mut().zip(urrs) {
         *word = pair(urr.slot.0, urr.generation);
     }
     (flags, words)
 }
 
-#[inline]
-fn unpack(direction: Direction, head: u64, words: &[u64; WORDS]) -> Express {
-    let (teid, ue) = halves(words[0]);
-    let (arrival, exit) = halves(words[1]);
-    let way = match direction {
-        Direction::Uplink => {
-            ExpressWay::Uplink { teid: Teid(teid), qfis: words[2], exit: InterfaceSet(exit) }
-        }
-        Direction::Downlink => {
-            let (teid, addr) = halves(words[2]);
-            let [_, _, _, _, _, qfi, tos, _] = head.to_le_bytes();
-            let qfi = Qfi::new(qfi).filter(|_| head & MARKS != 0);
-            ExpressWay::Downlink {
-                teid: Teid(teid),
-                addr: Ipv4Addr::from_bits(addr),
-                next_hop: NextHopIndex(exit),
-                tos,
-                marking: qfi.map(|qfi| (qfi, head & REFLECTIVE != 0)),
-            }
-        }
-    };
-    let mut urrs = ArrayVec::new();
-    for word in words[3..6].iter().take(urr_count(head)) {
-        let (slot, generation) = halves(*word);
-        urrs.push(ExpressUrr { slot: UsageSlot(slot), generation });
-    }
-    Express {
-        arrival: InterfaceSet(arrival),
-        ue: (ue != 0).then(|| Ipv4Addr::from_bits(ue)),
-        way,
-        urrs,
-    }
-}
-
 #[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used, reason = "a test stops where its premise fails")]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
 
+    use arrayvec::ArrayVec;
+
     use super::*;
 
     const SESSION: SessionIndex = SessionIndex(1);
+    const KEY: u64 = 0x2001_0db8_0000_0007;
 
     fn urrs(count: u32) -> ArrayVec<ExpressUrr, EXPRESS_URRS_MAX> {
         (0..count)
@@ -246,10 +401,15 @@ mod tests {
             .collect()
     }
 
+    fn qfi(value: u8) -> Qfi {
+        Qfi::new(value).unwrap()
+    }
+
     fn downlink(seed: u32, marking: Option<(Qfi, bool)>) -> Express {
         Express {
             arrival: InterfaceSet(seed),
-            ue: Some(Ipv4Addr::from_bits(seed)),
+            ue_v4: ExpressUe::Only(Ipv4Addr::from_bits(seed)),
+            ue_v6: ExpressUe::Only(pair(seed, 7)),
             way: ExpressWay::Downlink {
                 teid: Teid(seed),
                 addr: Ipv4Addr::from_bits(seed),
@@ -257,25 +417,69 @@ mod tests {
                 tos: 0xff,
                 marking,
             },
-            urrs: urrs(3),
+            urrs: urrs(2),
+        }
+    }
+
+    fn uplink(flows: &[u8], ue_v4: ExpressUe<Ipv4Addr>, ue_v6: ExpressUe<u64>) -> Express {
+        let qfis = flows.iter().map(|flow| qfi(*flow)).collect();
+        let way = ExpressWay::Uplink { teid: Teid(9), qfis, exit: InterfaceSet(5) };
+        Express { arrival: InterfaceSet(1 << 3), ue_v4, ue_v6, way, urrs: urrs(1) }
+    }
+
+    fn read(express: &Express, direction: Direction) -> ExpressLine {
+        let table = ExpressTable::new(2);
+        table.set(SESSION, direction, Some(express));
+        table.get(SESSION, direction).unwrap()
+    }
+
+    #[test]
+    fn downlink_express_is_read_as_it_was_written() {
+        for marking in [None, Some((qfi(0), false)), Some((qfi(63), true))] {
+            let express = downlink(u32::MAX, marking);
+            let line = read(&express, Direction::Downlink);
+            assert_eq!(line.tunnel(), (Teid(u32::MAX), Ipv4Addr::BROADCAST));
+            assert_eq!((line.next_hop(), line.tos()), (NextHopIndex(u32::MAX), 0xff));
+            assert_eq!(line.marking(), marking);
+            assert!(line.urrs().eq(urrs(2)));
         }
     }
 
     #[test]
-    fn express_is_read_as_it_was_written() {
-        let table = ExpressTable::new(2);
-        let qfi = |value| Qfi::new(value).unwrap();
-        for marking in [None, Some((qfi(0), false)), Some((qfi(63), true))] {
-            let express = downlink(u32::MAX, marking);
-            table.set(SESSION, Direction::Downlink, Some(&express));
-            assert_eq!(table.get(SESSION, Direction::Downlink), Some(express));
-        }
-        for (ue, count) in [(None, 0), (Some(Ipv4Addr::new(10, 0, 0, 1)), 1)] {
-            let way = ExpressWay::Uplink { teid: Teid(9), qfis: 1 << 63, exit: InterfaceSet(5) };
-            let express = Express { arrival: InterfaceSet(3), ue, way, urrs: urrs(count) };
-            table.set(SESSION, Direction::Uplink, Some(&express));
-            assert_eq!(table.get(SESSION, Direction::Uplink), Some(express));
-        }
+    fn downlink_packet_fits_by_arrival_and_address() {
+        let line = read(&downlink(1 << 3, None), Direction::Downlink);
+        let on = InterfaceId(3);
+        assert!(line.takes_downlink(on, false, 1 << 3));
+        assert!(line.takes_downlink(on, true, pair(1 << 3, 7)));
+        assert!(!line.takes_downlink(InterfaceId(2), false, 1 << 3));
+        assert!(!line.takes_downlink(on, false, 1 << 4));
+        assert!(!line.takes_downlink(on, true, pair(1 << 3, 8)));
+    }
+
+    #[test]
+    fn uplink_packet_fits_by_arrival_tunnel_flow_and_address() {
+        let (ue_v4, ue_v6) = (Ipv4Addr::new(10, 0, 0, 1), ExpressUe::Only(KEY));
+        let line = read(&uplink(&[5, 9], ExpressUe::Only(ue_v4), ue_v6), Direction::Uplink);
+        let (on, tunnel, src) = (InterfaceId(3), Teid(9), u64::from(ue_v4.to_bits()));
+        assert!(line.takes_uplink(on, tunnel, Some(qfi(9)), false, src));
+        assert!(line.takes_uplink(on, tunnel, Some(qfi(5)), true, KEY));
+        assert!(!line.takes_uplink(InterfaceId(4), tunnel, Some(qfi(9)), false, src));
+        assert!(!line.takes_uplink(on, Teid(8), Some(qfi(9)), false, src));
+        assert!(!line.takes_uplink(on, tunnel, Some(qfi(6)), false, src));
+        assert!(!line.takes_uplink(on, tunnel, None, false, src));
+        assert!(!line.takes_uplink(on, tunnel, Some(qfi(9)), false, src + 1));
+        assert!(!line.takes_uplink(on, tunnel, Some(qfi(9)), true, src));
+        assert_eq!(line.exit(), InterfaceSet(5));
+        assert!(line.urrs().eq(urrs(1)));
+    }
+
+    #[test]
+    fn address_that_is_any_or_none_decides_alone() {
+        let line = read(&uplink(&[], ExpressUe::Any, ExpressUe::None), Direction::Uplink);
+        let (on, tunnel) = (InterfaceId(3), Teid(9));
+        assert!(line.takes_uplink(on, tunnel, None, false, 77));
+        assert!(line.takes_uplink(on, tunnel, Some(qfi(63)), false, 0));
+        assert!(!line.takes_uplink(on, tunnel, None, true, 0));
     }
 
     #[test]
@@ -291,10 +495,26 @@ mod tests {
     }
 
     #[test]
+    fn traffic_survives_a_change_of_the_express_and_ends_with_a_reset() {
+        let table = ExpressTable::new(2);
+        table.count(SESSION, Direction::Uplink, 2, 200);
+        table.set(SESSION, Direction::Uplink, Some(&uplink(&[], ExpressUe::Any, ExpressUe::Any)));
+        table.count(SESSION, Direction::Downlink, 1, 50);
+        let expected = SessionTraffic { ul_pkts: 2, ul_bytes: 200, dl_pkts: 1, dl_bytes: 50 };
+        assert_eq!(table.traffic(SESSION), expected);
+        table.reset_traffic(SESSION);
+        assert_eq!(table.traffic(SESSION), SessionTraffic::default());
+    }
+
+    #[test]
     fn reader_never_sees_a_mixture_of_two() {
         const WRITES: u32 = 20_000;
         let table = ExpressTable::new(2);
         let done = AtomicBool::new(false);
+        let is_whole = |line: &ExpressLine| {
+            let NextHopIndex(seed) = line.next_hop();
+            *line == read(&downlink(seed, None), Direction::Downlink).at(line.head)
+        };
         thread::scope(|scope| {
             scope.spawn(|| {
                 for seed in 1..=WRITES {
@@ -304,10 +524,18 @@ mod tests {
             });
             while !done.load(Ordering::Acquire) {
                 if let Some(seen) = table.get(SESSION, Direction::Downlink) {
-                    assert_eq!(seen, downlink(seen.arrival.0, None));
+                    assert!(is_whole(&seen), "{seen:?}");
                 }
             }
         });
-        assert_eq!(table.get(SESSION, Direction::Downlink), Some(downlink(WRITES, None)));
+        let last = table.get(SESSION, Direction::Downlink).unwrap();
+        assert!(is_whole(&last) && last.next_hop() == NextHopIndex(WRITES));
+    }
+
+    impl ExpressLine {
+        /// The same line with the sequence number of another head.
+        fn at(self, head: u64) -> Self {
+            Self { head: self.head & !SEQUENCE | head & SEQUENCE, ..self }
+        }
     }
 }

@@ -53,9 +53,14 @@ impl Bucket {
     }
 
     /// Position of `key`, or `None`.
+    ///
+    /// PERF: every key is looked at, so that where it stands is no branch to guess.
     #[inline]
     fn position(&self, key: u64) -> Option<usize> {
-        self.keys.iter().position(|cell| cell.load(Ordering::Acquire) == key)
+        let found = (0..).zip(&self.keys).fold(0_u32, |found, (at, cell)| {
+            found | u32::from(cell.load(Ordering::Acquire) == key) << at
+        });
+        (found != 0).then(|| found.trailing_zeros() as usize)
     }
 
     /// The next bucket of the chain.
@@ -129,6 +134,18 @@ impl KeyTable {
                 *out = SessionIndex(self.lookup_from(home, key.into()));
             }
         }
+    }
+
+    /// Asks for the bucket of `key`.
+    #[inline]
+    pub(crate) fn prefetch(&self, key: u64) {
+        prefetch::read(&self.buckets[self.home(key)]);
+    }
+
+    /// The session of `key`, `SessionIndex::NONE` without one.
+    #[inline]
+    pub(crate) fn session(&self, key: u64) -> SessionIndex {
+        SessionIndex(self.lookup_from(self.home(key), key))
     }
 
     /// The bucket where the chain of `key` begins.

@@ -47,47 +47,35 @@ impl Lengths {
     }
 
     /// The session of the longest prefix that contains `addr`.
-    fn lookup(&self, addr: u64) -> Option<SessionIndex> {
+    #[cold]
+    fn session(&self, addr: u64) -> SessionIndex {
         let mut present = self.present.load(Ordering::Acquire);
         while present != 0 {
             let len = KEY_BITS - 1 - present.leading_zeros();
             if let Some(session) = self.table.lookup(key(addr, len)) {
-                return Some(SessionIndex(session));
+                return SessionIndex(session);
             }
             present &= !(1 << len);
         }
-        None
+        SessionIndex::NONE
     }
 }
 
 impl FramedRoutes {
-    /// Finds the session of every IPv4 address, in host-order bits, that `out` has none for.
+    /// The session of the network that contains an IPv4 address, in host-order bits, or
+    /// `SessionIndex::NONE`.
     ///
-    /// Shape:   reads `addrs[0..n]`; writes `out[0..n]` where it is `SessionIndex::NONE`.
-    /// Cost:    one load while there are no framed routes; else per miss one probe of the table
-    ///          per length in use. No allocation.
+    /// Cost: one load while there are no framed routes; else one probe of the table per length in
+    ///       use. No allocation.
     #[inline]
-    pub(crate) fn lookup_missed_v4(&self, addrs: &[u32], out: &mut [SessionIndex]) {
-        if !self.v4.is_empty() {
-            lookup_missed(&self.v4, addrs.iter().map(|&addr| widened(addr)), out);
-        }
+    pub(crate) fn session_v4(&self, addr: u32) -> SessionIndex {
+        if self.v4.is_empty() { SessionIndex::NONE } else { self.v4.session(widened(addr)) }
     }
 
-    /// The same for IPv6 keys.
+    /// The same for an IPv6 key.
     #[inline]
-    pub(crate) fn lookup_missed_v6(&self, keys: &[u64], out: &mut [SessionIndex]) {
-        if !self.v6.is_empty() {
-            lookup_missed(&self.v6, keys.iter().copied(), out);
-        }
-    }
-}
-
-#[cold]
-fn lookup_missed(lengths: &Lengths, keys: impl Iterator<Item = u64>, out: &mut [SessionIndex]) {
-    for (out, key) in out.iter_mut().zip(keys) {
-        if !out.is_some() {
-            *out = lengths.lookup(key).unwrap_or(SessionIndex::NONE);
-        }
+    pub(crate) fn session_v6(&self, key: u64) -> SessionIndex {
+        if self.v6.is_empty() { SessionIndex::NONE } else { self.v6.session(key) }
     }
 }
 

@@ -29,14 +29,15 @@ mod reader;
 mod routes;
 mod sync;
 mod teid;
+mod ue_pools;
 mod usage;
 
 pub use adit_types::IpPrefix;
 pub use config::{Interface, Route, TablesConfig, TablesError};
 pub use counters::{
-    Counter, InterfaceCounters, InterfaceSnapshot, SessionCounters, SessionTraffic, Snapshot,
-    WorkerCounters,
+    Counter, InterfaceCounters, InterfaceSnapshot, SessionTraffic, Snapshot, WorkerCounters,
 };
+pub use express::ExpressLine;
 pub use foreign::{KeyRefused, KeyTable, KeyWriter};
 pub use neighbour::{NeighbourCache, NeighbourCounters, NeighbourEntry, NeighbourState};
 pub use next_hop::{NextHop, NextHopRef, Via};

@@ -15,7 +15,7 @@ use adit_types::{
 };
 
 use crate::config::{Interface, TablesConfig, TablesError, check};
-use crate::counters::{SessionCounters, SessionTraffic, Snapshot, WorkerCounters};
+use crate::counters::{SessionTraffic, Snapshot, WorkerCounters};
 use crate::express::ExpressTable;
 use crate::foreign::{KeyRefused, KeyWriter};
 use crate::framed::FramedWriter;
@@ -25,6 +25,7 @@ use crate::reader::{Reader, Tables};
 use crate::routes::{RouteTarget, Routes};
 use crate::sync::Arc;
 use crate::teid::TeidWriter;
+use crate::ue_pools::UePools;
 use crate::usage::UsageTable;
 
 /// What went wrong on the control side without being anybody's fault at the time.
@@ -63,6 +64,7 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
     })?;
     let tables = Arc::new(Tables {
         teids: Arc::clone(teids.table()),
+        ue_pools: UePools::new(&config.ue_pools_v4),
         ues_v4: Arc::clone(ues_v4.table()),
         ues_v6: Arc::clone(ues_v6.table()),
         framed: Arc::clone(framed.routes()),
@@ -80,7 +82,6 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
             tables: Arc::clone(&tables),
             rules,
             counters: Arc::new(WorkerCounters::default()),
-            sessions: Arc::new(SessionCounters::new(sessions_max)),
             usage: std::sync::Arc::clone(&usage),
         })
         .collect();
@@ -94,10 +95,8 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
         next_hops,
         demand_reserve: config.next_hops_max / 4,
         unobserved: VecDeque::new(),
-        bases: vec![SessionTraffic::default(); sessions_max],
         worker_counters: readers.iter().map(|reader| Arc::clone(&reader.counters)).collect(),
         usage,
-        session_counters: readers.iter().map(|reader| Arc::clone(&reader.sessions)).collect(),
         counters: PublisherCounters::default(),
     };
     Ok((publisher, readers))
@@ -117,10 +116,7 @@ pub struct Publisher {
     demand_reserve: usize,
     /// Deltas that some worker may not run yet, in order.
     unobserved: VecDeque<(Epoch, DeltaId)>,
-    /// What the session counters stood at when each session was installed.
-    bases: Vec<SessionTraffic>,
     worker_counters: Vec<Arc<WorkerCounters>>,
-    session_counters: Vec<Arc<SessionCounters>>,
     usage: std::sync::Arc<UsageTable>,
     counters: PublisherCounters,
 }
@@ -149,7 +145,7 @@ impl Publisher {
             }
         }
         if rules.is_some() && self.rules.get(slot).is_none() {
-            self.bases[slot] = self.traffic_since_start(session);
+            self.tables.expresses.reset_traffic(session);
         }
         let expresses = [Direction::Uplink, Direction::Downlink].map(|direction| {
             let express = rules.as_deref().and_then(|rules| Express::compile(rules, direction));
@@ -283,11 +279,10 @@ impl Publisher {
         self.next_hops.len()
     }
 
-    /// What was forwarded for a session since it was installed, by all workers.
+    /// What was forwarded for a session since it was installed.
     #[must_use]
     pub fn session_traffic(&self, session: SessionIndex) -> SessionTraffic {
-        let base = self.bases.get(session.0 as usize).copied().unwrap_or_default();
-        self.traffic_since_start(session).since(base)
+        self.tables.expresses.traffic(session)
     }
 
     /// Where the usage of URRs is read.
@@ -314,15 +309,15 @@ impl Publisher {
         self.counters
     }
 
-    fn traffic_since_start(&self, session: SessionIndex) -> SessionTraffic {
-        let workers = self.session_counters.iter().map(|counters| counters.traffic(session));
-        workers.fold(SessionTraffic::default(), SessionTraffic::plus)
-    }
-
     fn add_key(&mut self, key: SessionKey, session: SessionIndex) {
         let added = match key {
             SessionKey::Teid(teid) => self.teids.insert(teid, session),
-            SessionKey::UeIpv4(addr) => insert(&mut self.ues_v4, addr.to_bits().into(), session),
+            SessionKey::UeIpv4(addr) => {
+                match self.tables.ue_pools.insert(addr.to_bits(), session) {
+                    true => Ok(()),
+                    false => insert(&mut self.ues_v4, addr.to_bits().into(), session),
+                }
+            }
             SessionKey::UeIpv6(key) => insert(&mut self.ues_v6, key, session),
             SessionKey::Framed(prefix) => self.framed.insert(prefix, session),
         };
@@ -335,7 +330,10 @@ impl Publisher {
         let epoch = self.rules.next_epoch();
         match key {
             SessionKey::Teid(teid) => self.teids.remove(teid, session, epoch),
-            SessionKey::UeIpv4(addr) => self.ues_v4.remove(addr.to_bits().into(), session.0, epoch),
+            SessionKey::UeIpv4(addr) => {
+                self.tables.ue_pools.remove(addr.to_bits(), session)
+                    || self.ues_v4.remove(addr.to_bits().into(), session.0, epoch)
+            }
             SessionKey::UeIpv6(key) => self.ues_v6.remove(key, session.0, epoch),
             SessionKey::Framed(prefix) => self.framed.remove(prefix, session, epoch),
         };

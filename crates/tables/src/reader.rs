@@ -2,15 +2,15 @@
 
 use core::net::IpAddr;
 
-use adit_rules::{Express, SessionRules};
+use adit_rules::SessionRules;
 use adit_types::{
     Direction, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, NextHopIndex, SessionIndex, Teid,
     WorkerId,
 };
 
 use crate::config::Interface;
-use crate::counters::{SessionCounters, WorkerCounters};
-use crate::express::ExpressTable;
+use crate::counters::WorkerCounters;
+use crate::express::{ExpressLine, ExpressTable};
 use crate::foreign::KeyTable;
 use crate::framed::FramedRoutes;
 use crate::next_hop::{NextHop, NextHopRef, NextHopTable, Via};
@@ -18,12 +18,15 @@ use crate::publish::{Guard, ReadHandle};
 use crate::routes::{RouteTarget, Routes};
 use crate::sync::Arc;
 use crate::teid::TeidTable;
+use crate::ue_pools::UePools;
 use crate::usage::{UsageTable, UsageView};
 
 /// What all workers look at.
 #[derive(Debug)]
 pub(crate) struct Tables {
     pub(crate) teids: Arc<TeidTable>,
+    pub(crate) ue_pools: UePools,
+    /// UEs outside the pools.
     pub(crate) ues_v4: Arc<KeyTable>,
     pub(crate) ues_v6: Arc<KeyTable>,
     pub(crate) framed: Arc<FramedRoutes>,
@@ -42,7 +45,6 @@ pub struct Reader {
     pub(crate) tables: Arc<Tables>,
     pub(crate) rules: ReadHandle<SessionRules>,
     pub(crate) counters: Arc<WorkerCounters>,
-    pub(crate) sessions: Arc<SessionCounters>,
     pub(crate) usage: std::sync::Arc<UsageTable>,
 }
 
@@ -64,7 +66,6 @@ impl Reader {
             rules: self.rules.observe(),
             tables: &self.tables,
             counters: &self.counters,
-            sessions: &self.sessions,
             usage: UsageView::new(&self.usage, usize::from(self.worker.0)),
         }
     }
@@ -83,7 +84,7 @@ impl Reader {
     /// Sessions at most; every index is below.
     #[must_use]
     pub fn sessions_max(&self) -> usize {
-        self.sessions.sessions_max()
+        self.tables.expresses.len()
     }
 
     /// Our logical interfaces, by id.
@@ -99,7 +100,6 @@ pub struct View<'a> {
     rules: Guard<'a, SessionRules>,
     tables: &'a Tables,
     counters: &'a WorkerCounters,
-    sessions: &'a SessionCounters,
     usage: UsageView<'a>,
 }
 
@@ -108,30 +108,84 @@ impl<'a> View<'a> {
     ///
     /// Shape:   reads `teids[0..n]`; writes `out[0..n]`, `SessionIndex::NONE` on a miss. The shorter
     ///          of the two slices decides n.
-    /// Cost:    two passes over the direct index with prefetch; misses then visit the foreign table
-    ///          while it holds a key. No allocation, no clock.
+    /// Cost:    two passes with prefetch over the direct index, or the foreign table's buckets where
+    ///          the index has another TEID. No allocation, no clock.
     /// Spec:    TS 29.281 §5.1.
     /// Errors:  none; a miss is the caller's `DropReason::TeidUnknown`.
     #[inline]
     pub fn lookup_teids(&self, teids: &[Teid], out: &mut [SessionIndex]) {
-        self.tables.teids.lookup_bulk(teids, out);
+        teids.iter().for_each(|teid| self.prefetch_teid(*teid));
+        for (out, teid) in out.iter_mut().zip(teids) {
+            *out = self.session_of_teid(*teid);
+        }
     }
 
     /// Finds the session of every UE IPv4 address, given as host-order bits
-    /// ([`core::net::Ipv4Addr::to_bits`]). Shape and cost as of [`KeyTable::lookup_bulk`]; misses
-    /// then visit the framed routes while there are any.
+    /// ([`core::net::Ipv4Addr::to_bits`]). Shape as of [`View::lookup_teids`].
+    ///
+    /// Cost: two passes with prefetch; one load inside the pools, else one bucket of a hash table.
+    ///       Misses then visit the framed routes while there are any.
     #[inline]
     pub fn lookup_ues_v4(&self, addrs: &[u32], out: &mut [SessionIndex]) {
-        self.tables.ues_v4.lookup_bulk(addrs, out);
-        self.tables.framed.lookup_missed_v4(addrs, out);
+        addrs.iter().for_each(|addr| self.prefetch_ue_v4(*addr));
+        for (out, addr) in out.iter_mut().zip(addrs) {
+            *out = self.session_of_ue_v4(*addr);
+        }
     }
 
     /// Finds the session of every UE IPv6 key ([`adit_rules::rule::ue_ipv6_key`]). Shape and cost
     /// as of [`View::lookup_ues_v4`].
     #[inline]
     pub fn lookup_ues_v6(&self, keys: &[u64], out: &mut [SessionIndex]) {
-        self.tables.ues_v6.lookup_bulk(keys, out);
-        self.tables.framed.lookup_missed_v6(keys, out);
+        keys.iter().for_each(|key| self.prefetch_ue_v6(*key));
+        for (out, key) in out.iter_mut().zip(keys) {
+            *out = self.session_of_ue_v6(*key);
+        }
+    }
+
+    /// Asks for the cache line of [`View::session_of_teid`].
+    #[inline]
+    pub fn prefetch_teid(&self, teid: Teid) {
+        self.tables.teids.prefetch(teid);
+    }
+
+    /// The session of a local TEID, `SessionIndex::NONE` on a miss.
+    #[inline]
+    #[must_use]
+    pub fn session_of_teid(&self, teid: Teid) -> SessionIndex {
+        self.tables.teids.session(teid)
+    }
+
+    /// Asks for the cache line of [`View::session_of_ue_v4`].
+    #[inline]
+    pub fn prefetch_ue_v4(&self, addr: u32) {
+        if !self.tables.ue_pools.prefetch(addr) {
+            self.tables.ues_v4.prefetch(addr.into());
+        }
+    }
+
+    /// The session of a UE IPv4 address, or of the network behind a UE; `SessionIndex::NONE` on a
+    /// miss.
+    #[inline]
+    #[must_use]
+    pub fn session_of_ue_v4(&self, addr: u32) -> SessionIndex {
+        let pooled = self.tables.ue_pools.lookup(addr);
+        let session = pooled.unwrap_or_else(|| self.tables.ues_v4.session(addr.into()));
+        if session.is_some() { session } else { self.tables.framed.session_v4(addr) }
+    }
+
+    /// Asks for the cache line of [`View::session_of_ue_v6`].
+    #[inline]
+    pub fn prefetch_ue_v6(&self, key: u64) {
+        self.tables.ues_v6.prefetch(key);
+    }
+
+    /// The session of a UE IPv6 key, or of the network behind a UE; `SessionIndex::NONE` on a miss.
+    #[inline]
+    #[must_use]
+    pub fn session_of_ue_v6(&self, key: u64) -> SessionIndex {
+        let session = self.tables.ues_v6.session(key);
+        if session.is_some() { session } else { self.tables.framed.session_v6(key) }
     }
 
     /// The rules of a session; `None` if it has none (any more), and for `SessionIndex::NONE`.
@@ -146,11 +200,11 @@ impl<'a> View<'a> {
     /// What the usual packet of one direction of a session needs; `None` where only the rules tell.
     #[inline]
     #[must_use]
-    pub fn express(&self, session: SessionIndex, direction: Direction) -> Option<Express> {
+    pub fn express(&self, session: SessionIndex, direction: Direction) -> Option<ExpressLine> {
         self.tables.expresses.get(session, direction)
     }
 
-    /// Asks for the cache line of [`View::express`].
+    /// Asks for the cache line of [`View::express`] and [`View::count_session`].
     #[inline]
     pub fn prefetch_express(&self, session: SessionIndex, direction: Direction) {
         self.tables.expresses.prefetch(session, direction);
@@ -208,18 +262,21 @@ impl<'a> View<'a> {
         self.tables.next_hops.exit(index)
     }
 
-    /// The exit towards `addr` by the routes of `role` through interfaces `within`
+    /// The station towards `addr` by the routes of the data networks through interfaces `within`
     /// the set. `None` without one, and where there is a station to find first.
+    ///
+    /// Cost: one octet of 64 KiB where a gateway serves the upper 16 bits of an IPv4 address.
     #[inline]
     #[must_use]
-    pub fn exit_towards(
-        &self,
-        role: InterfaceRole,
-        within: InterfaceSet,
-        addr: IpAddr,
-    ) -> Option<(InterfaceId, MacAddr)> {
-        match self.route(role, within, addr)?.via {
-            Via::Known(index) => self.exit(index),
+    pub fn station_towards(&self, within: InterfaceSet, addr: IpAddr) -> Option<NextHopIndex> {
+        let gateway = self.tables.routes.network_gateway(within, addr);
+        gateway.or_else(|| self.known_station(within, addr))
+    }
+
+    #[cold]
+    fn known_station(&self, within: InterfaceSet, addr: IpAddr) -> Option<NextHopIndex> {
+        match self.route(InterfaceRole::N6, within, addr)?.via {
+            Via::Known(index) => Some(index),
             Via::Unknown(_) => None,
         }
     }
@@ -229,9 +286,7 @@ impl<'a> View<'a> {
     #[inline]
     pub fn prefetch_express_needs(&self, session: SessionIndex, direction: Direction) {
         let Some(needs) = self.tables.expresses.needs(session, direction) else { return };
-        for slot in needs.usage.into_iter().take(needs.usages) {
-            self.usage.prefetch(slot);
-        }
+        needs.usage.into_iter().for_each(|slot| self.usage.prefetch(slot));
         if direction == Direction::Downlink {
             self.tables.next_hops.prefetch(needs.next_hop);
         }
@@ -264,10 +319,16 @@ impl<'a> View<'a> {
         self.usage
     }
 
-    /// This worker's session counters.
+    /// Counts forwarded packets of a session. `bytes` is the length of the inner IP packets. An
+    /// index out of range is ignored. For the worker that owns the session only.
     #[inline]
-    #[must_use]
-    pub const fn session_counters(&self) -> &'a SessionCounters {
-        self.sessions
+    pub fn count_session(
+        &self,
+        session: SessionIndex,
+        direction: Direction,
+        pkts: u64,
+        bytes: u64,
+    ) {
+        self.tables.expresses.count(session, direction, pkts, bytes);
     }
 }

@@ -90,6 +90,15 @@ impl Blocks {
         u8::try_from(at + 1).unwrap_or(SEARCH)
     }
 
+    /// The gateway of `addr`'s block, if its one target is one, on one of `within`.
+    #[inline]
+    fn gateway(&self, within: InterfaceSet, addr: u32) -> Option<NextHopIndex> {
+        match self.lookup(within, addr)? {
+            RouteTarget::Gateway(_, index) => Some(index),
+            RouteTarget::OnLink(_) | RouteTarget::Nowhere(_) => None,
+        }
+    }
+
     /// The target of `addr`'s block if it is one, and on one of `within`.
     #[inline]
     fn lookup(&self, within: InterfaceSet, addr: u32) -> Option<RouteTarget> {
@@ -241,6 +250,20 @@ impl Routes {
             }
         }
         Ok(())
+    }
+
+    /// The gateway towards a data network, where it is told by the upper 16 bits of an IPv4
+    /// address; `None` says nothing.
+    #[inline]
+    pub(crate) fn network_gateway(
+        &self,
+        within: InterfaceSet,
+        addr: IpAddr,
+    ) -> Option<NextHopIndex> {
+        match addr {
+            IpAddr::V4(addr) => self.n6.v4_blocks.gateway(within, addr.to_bits()),
+            IpAddr::V6(_) => None,
+        }
     }
 
     /// The target of the longest prefix that contains `addr` among the routes of `role` through

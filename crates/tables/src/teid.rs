@@ -7,7 +7,6 @@
 
 use core::fmt;
 
-use adit_types::limits::BURST_MAX;
 use adit_types::{SessionIndex, Teid};
 
 use crate::foreign::{KeyRefused, KeyTable, KeyWriter};
@@ -43,32 +42,20 @@ impl TeidTable {
         &self.slots[(teid.0 & self.mask) as usize]
     }
 
-    /// Finds the session of every TEID; see [`crate::View::lookup_teids`].
-    pub(crate) fn lookup_bulk(&self, teids: &[Teid], out: &mut [SessionIndex]) {
-        for (teids, out) in teids.chunks(BURST_MAX).zip(out.chunks_mut(BURST_MAX)) {
-            for &teid in teids {
-                prefetch::read(self.slot(teid));
-            }
-            let mut missed = false;
-            for (out, &teid) in out.iter_mut().zip(teids) {
-                *out = session_of(self.slot(teid).load(Ordering::Acquire), teid);
-                missed |= !out.is_some();
-            }
-            if missed && !self.foreign.is_empty() {
-                self.lookup_foreign(teids, out);
-            }
-        }
+    /// Asks for the place of `teid`.
+    #[inline]
+    pub(crate) fn prefetch(&self, teid: Teid) {
+        prefetch::read(self.slot(teid));
     }
 
-    #[cold]
-    fn lookup_foreign(&self, teids: &[Teid], out: &mut [SessionIndex]) {
-        for (out, teid) in out.iter_mut().zip(teids) {
-            if !out.is_some()
-                && let Some(session) = self.foreign.lookup(u64::from(teid.0))
-            {
-                *out = SessionIndex(session);
-            }
+    /// The session of `teid`, `SessionIndex::NONE` without one.
+    #[inline]
+    pub(crate) fn session(&self, teid: Teid) -> SessionIndex {
+        let session = session_of(self.slot(teid).load(Ordering::Acquire), teid);
+        if session.is_some() || self.foreign.is_empty() {
+            return session;
         }
+        self.foreign.session(u64::from(teid.0))
     }
 }
 

@@ -135,12 +135,15 @@ impl UsageSource for UsageTable {
 pub struct UsageView<'a> {
     table: &'a UsageTable,
     worker: usize,
+    /// This worker's counters.
+    lines: &'a [Line],
 }
 
 impl<'a> UsageView<'a> {
     #[inline]
-    pub(crate) const fn new(table: &'a UsageTable, worker: usize) -> Self {
-        Self { table, worker }
+    pub(crate) fn new(table: &'a UsageTable, worker: usize) -> Self {
+        let lines = table.workers.get(worker).map_or(&[][..], |own| &own.lines);
+        Self { table, worker, lines }
     }
 
     /// Asks for the cache line of this worker's counters.
@@ -281,6 +284,6 @@ impl<'a> UsageView<'a> {
 
     #[inline]
     fn line(&self, slot: UsageSlot) -> Option<&'a Line> {
-        self.table.workers.get(self.worker)?.lines.get(slot.0 as usize)
+        self.lines.get(slot.0 as usize)
     }
 }

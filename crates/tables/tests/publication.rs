@@ -260,8 +260,8 @@ fn session_traffic_counts_from_installation_over_all_workers() {
     let (mut publisher, mut readers) = build(config(2)).unwrap();
     let session = SessionIndex(5);
     publisher.apply(id(1), install(5, &[], rules(1, &[])));
-    readers[0].observe().session_counters().add(session, Direction::Uplink, 2, 200);
-    readers[1].observe().session_counters().add(session, Direction::Downlink, 1, 50);
+    readers[0].observe().count_session(session, Direction::Uplink, 2, 200);
+    readers[1].observe().count_session(session, Direction::Downlink, 1, 50);
     let expected = SessionTraffic { ul_pkts: 2, ul_bytes: 200, dl_pkts: 1, dl_bytes: 50 };
     assert_eq!(publisher.session_traffic(session), expected);
     publisher.apply(id(2), install(5, &[], rules(2, &[])));

@@ -700,6 +700,7 @@ pub fn control(layout: &Layout) -> (SessionStore, Publisher, Vec<Reader>) {
         seed: layout.seed,
         interfaces: (0..).zip(&layout.interfaces).map(interface).collect(),
         routes: layout.routes.iter().map(route).collect(),
+        ue_pools_v4: UE_POOLS.iter().filter_map(|prefix| prefix.parse().ok()).collect(),
     })
     .unwrap();
     store.set_usage_source(publisher.usage());

@@ -178,6 +178,9 @@ pub const INTERFACES_MAX: usize = 32;
 /// Next hops (gateways, gNBs, on-link hosts) at most.
 pub const NEXT_HOPS_MAX: usize = 65_536;
 
+/// Addresses of UE pools that are found by a direct index: 64 MiB.
+pub const UE_POOL_INDEX_MAX: usize = 1 << 24;
+
 /// Routes in the table of one process.
 pub const ROUTES_MAX: usize = 4096;
 

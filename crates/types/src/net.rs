@@ -72,6 +72,58 @@ pub enum InterfaceRole {
     N6,
 }
 
+/// First octets of IPv4 addresses that a router forwards to: zero is all, one is none, two is most.
+const FIRST_OCTETS: [u8; 256] = {
+    let mut octets = [0; 256];
+    octets[0] = 1;
+    octets[127] = 1;
+    octets[169] = 2;
+    let mut multicast = 0xe0;
+    while multicast < 0xf0 {
+        octets[multicast] = 1;
+        multicast += 1;
+    }
+    octets[255] = 2;
+    octets
+};
+
+/// True unless a router keeps packets from or to `addr`: "this network" 0/8, loopback 127/8,
+/// link-local 169.254/16, multicast 224/4, broadcast.
+///
+/// Spec: RFC 1812 §5.3.7, §4.2.2.11; RFC 3927 §2.7.
+#[inline]
+#[must_use]
+pub const fn is_forwardable_v4(addr: Ipv4Addr) -> bool {
+    let [first, second, ..] = addr.octets();
+    match FIRST_OCTETS[first as usize] {
+        0 => true,
+        1 => false,
+        _ if first == 169 => second != 254,
+        _ => addr.to_bits() != u32::MAX,
+    }
+}
+
+/// True unless a router keeps packets from or to `addr`: unspecified, loopback, link-local
+/// fe80::/10, multicast ff00::/8.
+///
+/// Spec: RFC 4291 §2.5.
+#[inline]
+#[must_use]
+pub const fn is_forwardable_v6(addr: Ipv6Addr) -> bool {
+    let bits = addr.to_bits();
+    bits > 1 && bits >> 118 != 0x3fa && bits >> 120 != 0xff
+}
+
+/// [`is_forwardable_v4`] or [`is_forwardable_v6`].
+#[inline]
+#[must_use]
+pub const fn is_forwardable(addr: IpAddr) -> bool {
+    match addr {
+        IpAddr::V4(addr) => is_forwardable_v4(addr),
+        IpAddr::V6(addr) => is_forwardable_v6(addr),
+    }
+}
+
 /// Why a text is not a prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrefixError {
@@ -212,6 +264,37 @@ impl FromStr for IpPrefix {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn address_that_a_router_keeps_is_not_forwardable() {
+        for kept in [
+            "0.0.0.0",
+            "0.1.2.3",
+            "127.0.0.1",
+            "169.254.1.1",
+            "224.0.0.1",
+            "239.255.255.255",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "fe80::1",
+            "febf::1",
+            "ff02::1",
+        ] {
+            assert!(!is_forwardable(kept.parse().unwrap()), "{kept}");
+        }
+        for passed in [
+            "1.0.0.0",
+            "10.45.0.1",
+            "169.253.0.1",
+            "223.255.255.255",
+            "255.255.255.254",
+            "2001:db8::1",
+            "fec0::1",
+        ] {
+            assert!(is_forwardable(passed.parse().unwrap()), "{passed}");
+        }
+    }
 
     #[test]
     fn prefix_parses_contains_and_prints() {

@@ -113,6 +113,15 @@ pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
     Sum::new().word(!checksum).word(!old).word(new).checksum()
 }
 
+/// The checksum after a word changed by `change`: the new word minus the old one, in one's
+/// complement. As of [`update`].
+#[inline]
+#[must_use]
+pub const fn update_by(checksum: u16, change: u16) -> u16 {
+    let (sum, carry) = (!checksum).overflowing_add(change);
+    !(sum + carry as u16)
+}
+
 /// The sum of the pseudo header of TCP and UDP over IPv4. Unit of `len`: octets of the segment.
 #[inline]
 #[must_use]

@@ -235,14 +235,14 @@ impl Ipv4Header {
 #[inline]
 #[must_use]
 pub fn decrement_ttl(packet: &mut [u8]) -> Option<u8> {
+    // The word of time to live and protocol becomes less by 0x0100, whatever it was.
+    const OLDER: u16 = !0x0100;
     let (header, _) = Ipv4Header::mut_from_prefix(packet).ok()?;
     if header.ttl <= 1 {
         return None;
     }
-    let old = u16::from_be_bytes([header.ttl, header.protocol]);
     header.ttl -= 1;
-    let new = u16::from_be_bytes([header.ttl, header.protocol]);
-    header.checksum.set(checksum::update(header.checksum.get(), old, new));
+    header.checksum.set(checksum::update_by(header.checksum.get(), OLDER));
     Some(header.ttl)
 }
 

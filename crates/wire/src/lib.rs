@@ -40,4 +40,7 @@ pub use parse::{
     parse_ip,
 };
 pub use psc::{PduSessionContainer, PduType};
-pub use usual::{Glance, UsualGPdu, UsualIpv4, UsualOuter, glance, usual_g_pdu, usual_ipv4};
+pub use usual::{
+    GPduPattern, Glance, IpPattern, UsualGPdu, UsualIp, UsualOuter, UsualTunnel, glance,
+    usual_g_pdu, usual_ip,
+};

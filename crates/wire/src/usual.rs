@@ -1,9 +1,13 @@
-//! The usual packet: recognized by its fixed layout, with one comparison of length.
+//! The usual packet: recognized by its fixed layout.
 //!
 //! Ethernet without a tag, IPv4 without options and whole, and for G-PDUs UDP, GTP-U with at most
-//! one short PDU Session Container, and IPv4 without options inside. What is not exactly so is
-//! `None`, which says nothing about it: the walk of [`crate::parse`] tells.
-//! Spec: RFC 791; TS 29.281 §4.4, §5; TS 38.415 §5.5.2.2.
+//! one short PDU Session Container, and IP inside: IPv4 without options, or IPv6 with its upper
+//! layer next. What must be as it is everywhere is compared at once with a pattern of the link.
+//! What is not exactly so is `None`, which says nothing about it: the walk of [`crate::parse`]
+//! tells.
+//!
+//! PERF: these functions are inlined whole: a call would pass what was recognized through memory.
+//! Spec: RFC 791; RFC 8200; TS 29.281 §4.4, §5; TS 38.415 §5.5.2.2.
 
 use core::net::Ipv4Addr;
 
@@ -11,9 +15,10 @@ use adit_types::{MacAddr, Qfi, Teid};
 use zerocopy::byteorder::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::checksum::{self, Sum};
+use crate::checksum::Sum;
 use crate::encapsulate::OUTER_TTL;
 use crate::gtpu::UDP_PORT;
+use crate::protocol;
 
 /// Octets of an Ethernet header without a tag.
 const ETHERNET_LEN: usize = 14;
@@ -22,14 +27,21 @@ const ETHERNET_LEN: usize = 14;
 const DONT_FRAGMENT: u16 = 0x4000;
 
 const IPV4: u16 = 0x0800;
-const UDP: u8 = 17;
+const IPV6: u16 = 0x86dd;
+const UDP: u8 = protocol::UDP;
 const T_PDU: u8 = 255;
+
+/// First octet of an IPv4 header without options.
+const VERSION_IHL: u8 = 0x45;
 
 /// Octets of the headers in front of the inner packet: Ethernet, IPv4, UDP, GTP-U.
 const G_PDU_LEN: usize = ETHERNET_LEN + 20 + 8 + 8;
 
 /// Octets of the optional fields of GTP-U with one container of four octets.
 const CONTAINER_LEN: usize = 8;
+
+/// The same with these fields.
+const EXTENDED_LEN: usize = G_PDU_LEN + CONTAINER_LEN;
 
 /// Version 1, protocol type GTP.
 const FLAGS_PLAIN: u8 = 0x30;
@@ -84,17 +96,117 @@ struct GPdu {
 
 const _: () = assert!(size_of::<GPdu>() == G_PDU_LEN);
 
-/// An IPv4 header without options.
+/// What the first octets of a frame must be, as far as the mask tells.
+#[derive(Debug, Clone, Copy)]
+struct Pattern<const WORDS: usize> {
+    value: [u64; WORDS],
+    mask: [u64; WORDS],
+}
+
+impl<const WORDS: usize> Pattern<WORDS> {
+    /// A pattern of parts that begin at the given offsets: value and mask of each octet.
+    fn new(parts: &[(usize, &[u8], &[u8])]) -> Self {
+        let mut pattern = Self { value: [0; WORDS], mask: [0; WORDS] };
+        for (offset, value, mask) in parts {
+            for (at, (value, mask)) in (*offset..).zip(value.iter().zip(*mask)) {
+                let mut octet = [0; 8];
+                octet[at % 8] = value & mask;
+                pattern.value[at / 8] |= u64::from_ne_bytes(octet);
+                octet[at % 8] = *mask;
+                pattern.mask[at / 8] |= u64::from_ne_bytes(octet);
+            }
+        }
+        pattern
+    }
+
+    /// True when `frame` begins so.
+    ///
+    /// PERF: without a branch between the words, so that they are compared as vectors.
+    #[inline]
+    fn fits(&self, frame: &[u8]) -> bool {
+        let (words, _) = frame.as_chunks::<8>();
+        let Some(words) = words.first_chunk::<WORDS>() else { return false };
+        let mut different = 0;
+        for ((word, value), mask) in words.iter().zip(&self.value).zip(&self.mask) {
+            different |= u64::from_ne_bytes(*word) & mask ^ value;
+        }
+        different == 0
+    }
+}
+
+/// Every bit of an octet counts.
+const ALL: [u8; 6] = [0xff; 6];
+
+/// What usual G-PDUs on a link have in common.
+#[derive(Debug, Clone, Copy)]
+pub struct GPduPattern {
+    plain: Pattern<8>,
+    extended: Pattern<8>,
+}
+
+impl GPduPattern {
+    /// Of frames to `mac` that carry G-PDUs to `addr`.
+    #[must_use]
+    pub fn new(mac: MacAddr, addr: Ipv4Addr) -> Self {
+        // More fragments, and the fragment's offset.
+        const FRAGMENT: [u8; 2] = [0x3f, 0xff];
+        let ether_type = IPV4.to_be_bytes();
+        let port = UDP_PORT.to_be_bytes();
+        let dst = addr.octets();
+        let outer = |flags: &'static [u8; 2]| {
+            [
+                (0, &mac.0[..], &ALL[..]),
+                (12, &ether_type, &ALL),
+                (14, &[VERSION_IHL], &ALL),
+                (20, &[0, 0], &FRAGMENT),
+                (23, &[UDP], &ALL),
+                (30, &dst, &ALL),
+                (36, &port, &ALL),
+                (42, flags, &ALL),
+            ]
+        };
+        // One container of four octets is the only extension header, of an uplink PDU without
+        // further fields; its second octet holds six bits of QFI.
+        let container =
+            [(53, &[0x85, 1, 0x10][..], &ALL[..]), (56, &[0], &[0xc0]), (57, &[0], &ALL)];
+        let extended = outer(&[FLAGS_EXTENDED, T_PDU]);
+        Self {
+            plain: Pattern::new(&outer(&[FLAGS_PLAIN, T_PDU])),
+            extended: Pattern::new(&[&extended[..], &container].concat()),
+        }
+    }
+}
+
+/// What usual IP packets on a link have in common.
+#[derive(Debug, Clone, Copy)]
+pub struct IpPattern {
+    v4: Pattern<2>,
+    v6: Pattern<2>,
+}
+
+impl IpPattern {
+    /// Of frames to `mac`.
+    #[must_use]
+    pub fn new(mac: MacAddr) -> Self {
+        let pattern = |ether_type: u16, first: u8, mask: u8| {
+            let ether_type = ether_type.to_be_bytes();
+            Pattern::new(&[(0, &mac.0, &ALL), (12, &ether_type, &ALL), (14, &[first], &[mask])])
+        };
+        Self { v4: pattern(IPV4, VERSION_IHL, 0xff), v6: pattern(IPV6, 0x60, 0xf0) }
+    }
+}
+
+/// An IP packet that has a hop left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UsualIpv4 {
-    /// Source address.
-    pub src: Ipv4Addr,
-    /// Destination address.
-    pub dst: Ipv4Addr,
+pub struct UsualIp {
+    /// The family.
+    pub is_v6: bool,
+    /// Source: an IPv4 address, or the upper half of an IPv6 address.
+    pub src: u64,
+    /// Destination, likewise.
+    pub dst: u64,
     /// Length of the packet, at most what the frame holds. Unit: octets.
     pub total_len: u16,
-    /// Time to live. Unit: hops.
-    pub ttl: u8,
 }
 
 /// A G-PDU in an Ethernet frame.
@@ -107,7 +219,7 @@ pub struct UsualGPdu {
     /// Where the inner packet begins in the frame. Unit: octets.
     pub inner_offset: u8,
     /// The inner packet.
-    pub inner: UsualIpv4,
+    pub inner: UsualIp,
 }
 
 /// What can be told of a frame that is not usual, so that packets of one session stay in order.
@@ -118,7 +230,9 @@ pub enum Glance {
     /// If it is a G-PDU it has this TEID.
     Tunneled(Teid),
     /// If it is a user's packet it goes to this address.
-    Plain(Ipv4Addr),
+    PlainV4(Ipv4Addr),
+    /// If it is a user's packet it goes to an address with this upper half.
+    PlainV6(u64),
     /// Only the walk of [`crate::parse`] tells.
     Unknown,
 }
@@ -129,112 +243,130 @@ pub enum Glance {
 #[must_use]
 #[cold]
 pub fn glance(frame: &[u8], tunnels: Option<Ipv4Addr>) -> Glance {
-    const IPV6: u16 = 0x86dd;
     const VLAN: u16 = 0x8100;
     let Ok((headers, _)) = FrameIpv4::ref_from_prefix(frame) else { return Glance::Nothing };
     let dst = Ipv4Addr::from_bits(headers.ip.dst.get());
     match headers.link.ether_type.get() {
-        IPV4 if tunnels != Some(dst) => Glance::Plain(dst),
-        IPV4 if headers.ip.version_ihl != 0x45 => Glance::Unknown,
+        IPV4 if tunnels != Some(dst) => Glance::PlainV4(dst),
+        IPV4 if headers.ip.version_ihl != VERSION_IHL => Glance::Unknown,
         IPV4 => match GPdu::ref_from_prefix(frame) {
             Ok((outer, _)) => Glance::Tunneled(Teid(outer.teid.get())),
             Err(_) => Glance::Nothing,
         },
-        IPV6 if tunnels.is_some() => Glance::Unknown,
-        VLAN => Glance::Unknown,
+        IPV6 if tunnels.is_none() => {
+            match frame.get(ETHERNET_LEN + 24..).map(<[u8]>::first_chunk) {
+                Some(Some(upper)) => Glance::PlainV6(u64::from_be_bytes(*upper)),
+                _ => Glance::Nothing,
+            }
+        }
+        IPV6 | VLAN => Glance::Unknown,
         _ => Glance::Nothing,
     }
 }
 
-/// Reads a frame to `mac` that carries IPv4. Without `verify` the port has verified the checksum.
-#[inline]
+/// Reads a frame that carries IP. Without `verify` the port has verified an IPv4 checksum.
+#[inline(always)]
 #[must_use]
-pub fn usual_ipv4(frame: &[u8], mac: MacAddr, verify: bool) -> Option<UsualIpv4> {
-    let (headers, _) = FrameIpv4::ref_from_prefix(frame).ok()?;
-    if !is_ipv4_to(&headers.link, mac) {
-        return None;
+pub fn usual_ip(frame: &[u8], pattern: &IpPattern, verify: bool) -> Option<UsualIp> {
+    if pattern.v4.fits(frame) {
+        usual_ipv4(frame.get(ETHERNET_LEN..)?, verify)
+    } else if pattern.v6.fits(frame) {
+        usual_ipv6(frame.get(ETHERNET_LEN..)?)
+    } else {
+        None
     }
-    whole_ipv4(&headers.ip, frame, ETHERNET_LEN, verify)
 }
 
-/// Reads a frame to `mac` that carries a G-PDU to `addr`. Without `verify` the port has verified the
-/// outer header checksum.
-#[inline]
+/// Reads a frame that carries a G-PDU. Without `verify` the port has verified the outer header
+/// checksum.
+#[inline(always)]
 #[must_use]
-pub fn usual_g_pdu(frame: &[u8], mac: MacAddr, addr: Ipv4Addr, verify: bool) -> Option<UsualGPdu> {
-    const MORE_AND_OFFSET: u16 = 0x3fff;
-    let (outer, rest) = GPdu::ref_from_prefix(frame).ok()?;
+pub fn usual_g_pdu(frame: &[u8], pattern: &GPduPattern, verify: bool) -> Option<UsualGPdu> {
+    match *frame.get(42)? {
+        FLAGS_EXTENDED if pattern.extended.fits(frame) => g_pdu_with::<EXTENDED_LEN>(frame, verify),
+        FLAGS_PLAIN if pattern.plain.fits(frame) => g_pdu_with::<G_PDU_LEN>(frame, verify),
+        _ => None,
+    }
+}
+
+/// Reads the rest of a frame that fits a pattern and whose inner packet begins at `OFFSET`.
+#[inline(always)]
+fn g_pdu_with<const OFFSET: usize>(frame: &[u8], verify: bool) -> Option<UsualGPdu> {
+    let (outer, _) = GPdu::ref_from_prefix(frame).ok()?;
     let total_len = outer.ip.total_len.get();
-    let is_usual = is_ipv4_to(&outer.link, mac)
-        && outer.ip.version_ihl == 0x45
-        && outer.ip.protocol == UDP
-        && outer.ip.fragment.get() & MORE_AND_OFFSET == 0
-        && outer.ip.dst.get() == addr.to_bits()
-        && outer.dst_port.get() == UDP_PORT
-        && outer.message_type == T_PDU
-        && usize::from(total_len) + ETHERNET_LEN <= frame.len()
+    let is_whole = usize::from(total_len) + ETHERNET_LEN <= frame.len()
         && outer.udp_len.get().wrapping_add(20) == total_len
         && outer.len.get().wrapping_add(36) == total_len;
-    if !is_usual || verify && !is_sum_right(frame, ETHERNET_LEN) {
+    if !is_whole || verify && !is_sum_right(outer.ip.as_bytes().first_chunk()?) {
         return None;
     }
-    let (inner_offset, qfi) = match outer.flags {
-        FLAGS_PLAIN => (G_PDU_LEN, None),
-        FLAGS_EXTENDED => (G_PDU_LEN + CONTAINER_LEN, Some(uplink_qfi(rest)?)),
+    let inner = frame.get(OFFSET..)?;
+    let inner = match *inner.first()? {
+        VERSION_IHL => usual_ipv4(inner, true)?,
+        first if first >> 4 == 6 => usual_ipv6(inner)?,
         _ => return None,
     };
-    let (ip, _) = Ipv4::ref_from_prefix(frame.get(inner_offset..)?).ok()?;
-    let inner = whole_ipv4(ip, frame, inner_offset, true)?;
-    let fits = usize::from(inner.total_len) + inner_offset <= usize::from(total_len) + ETHERNET_LEN;
+    let fits = usize::from(inner.total_len) + OFFSET <= usize::from(total_len) + ETHERNET_LEN;
+    let qfi = if OFFSET == EXTENDED_LEN { Qfi::new(*frame.get(56)?) } else { None };
     #[allow(clippy::cast_possible_truncation, reason = "50 or 58")]
-    let inner_offset = inner_offset as u8;
+    let inner_offset = OFFSET as u8;
     fits.then_some(UsualGPdu { teid: Teid(outer.teid.get()), qfi, inner_offset, inner })
 }
 
-#[inline]
-fn is_ipv4_to(link: &Ethernet, mac: MacAddr) -> bool {
-    link.dst == mac.0 && link.ether_type.get() == IPV4
-}
-
-/// An IPv4 packet at `offset` of `frame`. Fragments are packets like others here.
-#[inline]
-fn whole_ipv4(ip: &Ipv4, frame: &[u8], offset: usize, verify: bool) -> Option<UsualIpv4> {
+/// An IPv4 packet whose first octet fits. Fragments are packets like others here.
+#[inline(always)]
+fn usual_ipv4(packet: &[u8], verify: bool) -> Option<UsualIp> {
+    let (ip, _) = Ipv4::ref_from_prefix(packet).ok()?;
     let total_len = ip.total_len.get();
-    let fits = total_len >= 20 && usize::from(total_len) + offset <= frame.len();
-    if ip.version_ihl != 0x45 || !fits || verify && !is_sum_right(frame, offset) {
+    let fits = total_len >= 20 && usize::from(total_len) <= packet.len() && ip.ttl > 1;
+    if !fits || verify && !is_sum_right(ip.as_bytes().first_chunk()?) {
         return None;
     }
-    Some(UsualIpv4 {
-        src: Ipv4Addr::from_bits(ip.src.get()),
-        dst: Ipv4Addr::from_bits(ip.dst.get()),
-        total_len,
-        ttl: ip.ttl,
-    })
+    let (src, dst) = (u64::from(ip.src.get()), u64::from(ip.dst.get()));
+    Some(UsualIp { is_v6: false, src, dst, total_len })
 }
 
+/// An IPv6 packet whose version fits, and whose upper layer follows.
+#[inline(always)]
+fn usual_ipv6(packet: &[u8]) -> Option<UsualIp> {
+    let header: &[u8; 40] = packet.first_chunk()?;
+    let payload_len = u16::from_be_bytes([header[4], header[5]]);
+    let total_len = payload_len.checked_add(40)?;
+    let is_upper = matches!(header[6], protocol::TCP | protocol::UDP | protocol::ICMPV6);
+    if !is_upper || header[7] <= 1 || usize::from(total_len) > packet.len() {
+        return None;
+    }
+    let half = |at: usize| header[at..].first_chunk().map(|half| u64::from_be_bytes(*half));
+    Some(UsualIp { is_v6: true, src: half(8)?, dst: half(24)?, total_len })
+}
+
+/// True when the words of an IPv4 header sum up to all ones.
+///
+/// PERF: modulo 2^16 - 1 the order of octets does not matter, so words are added as they lie.
 #[inline]
-fn is_sum_right(frame: &[u8], offset: usize) -> bool {
-    let header: Option<&[u8; 20]> = frame.get(offset..).and_then(|rest| rest.first_chunk());
-    header.is_some_and(|header| checksum::ipv4_header(header) == 0)
+fn is_sum_right(header: &[u8; 20]) -> bool {
+    let (words, _) = header.as_chunks::<4>();
+    let sum: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
+    sum.is_multiple_of(0xffff)
 }
 
-/// The QFI of the optional fields and the container in front of `rest`: the container is the only
-/// extension header, short, and of uplink without further fields.
-#[inline]
-fn uplink_qfi(rest: &[u8]) -> Option<Qfi> {
-    let [_, _, _, 0x85, 1, 0x10, second, 0, ..] = *rest else { return None };
-    Qfi::new(second)
-}
-
-/// What the creator of the usual outer headers chooses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The usual outer headers that leave through one interface: untagged Ethernet, IPv4, UDP without a
+/// checksum, GTP-U with at most one PDU Session Container.
+///
+/// PERF: what does not change from packet to packet is written as a whole.
+#[derive(Debug, Clone, Copy)]
 pub struct UsualOuter {
+    headers: [u8; EXTENDED_LEN],
+    /// Sum of the IPv4 header without what a tunnel and a packet bring. Its words are few, so that
+    /// it does not overflow.
+    sum: u32,
+}
+
+/// What a tunnel brings to its usual outer headers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UsualTunnel {
     /// Destination of the frame.
     pub dst_mac: MacAddr,
-    /// Source of the frame.
-    pub src_mac: MacAddr,
-    /// Our address.
-    pub src: Ipv4Addr,
     /// The tunnel's far end.
     pub dst: Ipv4Addr,
     /// Type of service octet.
@@ -243,70 +375,97 @@ pub struct UsualOuter {
     pub teid: Teid,
     /// QoS flow and reflective QoS indication of a downlink container.
     pub marking: Option<(Qfi, bool)>,
-    /// Length of the inner packet. Unit: octets.
-    pub inner_len: u16,
 }
 
-impl UsualOuter {
+impl UsualTunnel {
     /// Octets of all headers, Ethernet included.
     #[inline]
     #[must_use]
     pub const fn headers_len(&self) -> usize {
-        if self.marking.is_some() { G_PDU_LEN + CONTAINER_LEN } else { G_PDU_LEN }
+        if self.marking.is_some() { EXTENDED_LEN } else { G_PDU_LEN }
     }
 
-    /// Length of the outer IP packet, if a length field holds it. Unit: octets.
+    /// Length of the outer IP packet around one of `inner_len` octets, if a length field holds it.
     #[inline]
     #[must_use]
-    pub fn ip_len(&self) -> Option<u16> {
+    pub fn ip_len(&self, inner_len: u16) -> Option<u16> {
         let headers = if self.marking.is_some() { 44 } else { 36 };
-        self.inner_len.checked_add(headers)
+        inner_len.checked_add(headers)
     }
+}
 
-    /// Writes the headers at the front of `out`: untagged Ethernet, IPv4, UDP without a checksum,
-    /// GTP-U. The octets are those of [`crate::emit_gtpu_ipv4`]. `None`, and nothing written,
-    /// without room or beyond the length field.
-    #[inline]
+impl UsualOuter {
+    /// Headers from our addresses.
     #[must_use]
-    pub fn emit(&self, out: &mut [u8]) -> Option<()> {
-        let ip_len = self.ip_len()?;
-        let sum = Sum::new()
-            .word(0x4500 | u16::from(self.tos))
-            .word(ip_len)
-            .word(DONT_FRAGMENT)
-            .word(u16::from_be_bytes([OUTER_TTL, UDP]))
-            .long(self.src.to_bits())
-            .long(self.dst.to_bits());
-        let headers = GPdu {
-            link: Ethernet { dst: self.dst_mac.0, src: self.src_mac.0, ether_type: U16::new(IPV4) },
+    pub fn new(src_mac: MacAddr, src: Ipv4Addr) -> Self {
+        let fixed = GPdu {
+            link: Ethernet { dst: [0; 6], src: src_mac.0, ether_type: U16::new(IPV4) },
             ip: Ipv4 {
-                version_ihl: 0x45,
-                tos: self.tos,
-                total_len: U16::new(ip_len),
+                version_ihl: VERSION_IHL,
+                tos: 0,
+                total_len: U16::ZERO,
                 identification: U16::ZERO,
                 fragment: U16::new(DONT_FRAGMENT),
                 ttl: OUTER_TTL,
                 protocol: UDP,
-                checksum: U16::new(sum.checksum()),
-                src: U32::new(self.src.to_bits()),
-                dst: U32::new(self.dst.to_bits()),
+                checksum: U16::ZERO,
+                src: U32::new(src.to_bits()),
+                dst: U32::ZERO,
             },
             src_port: U16::new(UDP_PORT),
             dst_port: U16::new(UDP_PORT),
-            udp_len: U16::new(ip_len - 20),
+            udp_len: U16::ZERO,
             udp_checksum: U16::ZERO,
-            flags: if self.marking.is_some() { FLAGS_EXTENDED } else { FLAGS_PLAIN },
+            flags: FLAGS_EXTENDED,
             message_type: T_PDU,
-            len: U16::new(ip_len - 36),
-            teid: U32::new(self.teid.0),
+            len: U16::ZERO,
+            teid: U32::ZERO,
         };
-        let Some((qfi, reflective)) = self.marking else {
-            return headers.write_to_prefix(out).ok();
+        let mut headers = [0; EXTENDED_LEN];
+        let (front, container) = headers.split_at_mut(G_PDU_LEN);
+        front.copy_from_slice(fixed.as_bytes());
+        container.copy_from_slice(&[0, 0, 0, 0x85, 1, 0, 0, 0]);
+        Self { headers, sum: u32::from(Sum::new().bytes(fixed.ip.as_bytes()).fold()) }
+    }
+
+    /// Writes the headers of a packet of `inner_len` octets at the front of `out`. The octets are
+    /// those of [`crate::emit_gtpu_ipv4`]. `None`, and nothing written, without room or beyond the
+    /// length field.
+    #[inline]
+    #[must_use]
+    pub fn emit(&self, tunnel: &UsualTunnel, inner_len: u16, out: &mut [u8]) -> Option<()> {
+        let ip_len = tunnel.ip_len(inner_len)?;
+        let Some((qfi, reflective)) = tunnel.marking else {
+            let (headers, _) = self.headers.split_first_chunk::<G_PDU_LEN>()?;
+            let out: &mut [u8; G_PDU_LEN] = out.first_chunk_mut()?;
+            *out = *headers;
+            out[42] = FLAGS_PLAIN;
+            self.fill_in(tunnel, ip_len, out);
+            return Some(());
         };
-        let flow = qfi.value() | if reflective { 0x40 } else { 0 };
-        let (front, rest) = out.split_at_mut_checked(G_PDU_LEN)?;
-        let container = rest.first_chunk_mut::<CONTAINER_LEN>()?;
-        *container = [0, 0, 0, 0x85, 1, 0, flow, 0];
-        headers.write_to(front).ok()
+        let out: &mut [u8; EXTENDED_LEN] = out.first_chunk_mut()?;
+        *out = self.headers;
+        out[56] = qfi.value() | if reflective { 0x40 } else { 0 };
+        self.fill_in(tunnel, ip_len, out);
+        Some(())
+    }
+
+    /// Writes what changes into a copy of the headers.
+    #[inline]
+    fn fill_in<const LEN: usize>(&self, tunnel: &UsualTunnel, ip_len: u16, out: &mut [u8; LEN]) {
+        let [a, b, c, d] = tunnel.dst.octets();
+        let sum = self.sum
+            + u32::from(tunnel.tos)
+            + u32::from(ip_len)
+            + u32::from(u16::from_be_bytes([a, b]))
+            + u32::from(u16::from_be_bytes([c, d]));
+        out[..6].copy_from_slice(&tunnel.dst_mac.0);
+        out[15] = tunnel.tos;
+        out[16..18].copy_from_slice(&ip_len.to_be_bytes());
+        out[24..26].copy_from_slice(&Sum::new().long(sum).checksum().to_be_bytes());
+        out[30..34].copy_from_slice(&[a, b, c, d]);
+        out[38..40].copy_from_slice(&(ip_len - 20).to_be_bytes());
+        out[44..46].copy_from_slice(&(ip_len - 36).to_be_bytes());
+        out[46..50].copy_from_slice(&tunnel.teid.0.to_be_bytes());
     }
 }

@@ -1,15 +1,17 @@
 //! The usual packet: what is recognized at a glance is what the walk finds, and no other.
 #![allow(clippy::unwrap_used, reason = "a test stops where its premise fails")]
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_types::{MacAddr, Qfi, Teid, VlanId};
 use adit_wire::gtpu::{MessageType, UDP_PORT};
 use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
+use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
 use adit_wire::udp::UdpHeader;
 use adit_wire::{
-    EtherType, Glance, OuterIpv4, PduSessionContainer, UsualOuter, emit_gtpu_ipv4, glance,
-    parse_frame, parse_gtpu, parse_ip, protocol, usual_g_pdu, usual_ipv4,
+    EtherType, GPduPattern, Glance, IpPacket, IpPattern, OuterIpv4, PduSessionContainer, UsualGPdu,
+    UsualIp, UsualOuter, UsualTunnel, emit_gtpu_ipv4, glance, parse_frame, parse_gtpu, parse_ip,
+    protocol,
 };
 use proptest::prelude::*;
 use zerocopy::IntoBytes;
@@ -20,6 +22,60 @@ const N3: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const PEER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
 const UE: Ipv4Addr = Ipv4Addr::new(10, 45, 0, 7);
 const HOST: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 9);
+const UE_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 7, 0, 0, 0, 1);
+const HOST_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xff, 9, 0, 0, 0, 2);
+
+fn usual_g_pdu(frame: &[u8], mac: MacAddr, addr: Ipv4Addr, verify: bool) -> Option<UsualGPdu> {
+    adit_wire::usual_g_pdu(frame, &GPduPattern::new(mac, addr), verify)
+}
+
+fn usual_ip(frame: &[u8], mac: MacAddr, verify: bool) -> Option<UsualIp> {
+    adit_wire::usual_ip(frame, &IpPattern::new(mac), verify)
+}
+
+fn inner_of(family: Family, payload: usize) -> Vec<u8> {
+    match family {
+        Family::V4 => inner(payload),
+        Family::V6 => inner_v6(payload),
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Family {
+    V4,
+    V6,
+}
+
+fn families() -> impl Strategy<Value = Family> {
+    prop::sample::select(vec![Family::V4, Family::V6])
+}
+
+fn inner_v6(payload: usize) -> Vec<u8> {
+    let fields = Ipv6Fields {
+        traffic_class: 0,
+        flow_label: 5,
+        payload_len: u16::try_from(payload).unwrap(),
+        next_header: protocol::UDP,
+        hop_limit: 9,
+        src: UE_V6,
+        dst: HOST_V6,
+    };
+    let mut packet = Ipv6Header::new(&fields).as_bytes().to_vec();
+    packet.resize(40 + payload, 0x5a);
+    packet
+}
+
+/// True when `found` says of a packet what the walk found.
+fn is_same(found: &UsualIp, packet: &IpPacket) -> bool {
+    let half = |addr| match addr {
+        IpAddr::V4(addr) => u64::from(addr.to_bits()),
+        IpAddr::V6(addr) => u64::try_from(addr.to_bits() >> 64).unwrap(),
+    };
+    (found.src, found.dst) == (half(packet.addrs.src()), half(packet.addrs.dst()))
+        && found.is_v6 == packet.addrs.src().is_ipv6()
+        && found.total_len == packet.total_len
+        && packet.ttl > 1
+}
 
 fn inner(payload: usize) -> Vec<u8> {
     let fields = Ipv4Fields {
@@ -39,7 +95,10 @@ fn inner(payload: usize) -> Vec<u8> {
 
 /// A frame as a gNB sends it.
 fn g_pdu(psc: Option<PduSessionContainer>, payload: usize) -> Vec<u8> {
-    let inner = inner(payload);
+    g_pdu_around(psc, &inner(payload))
+}
+
+fn g_pdu_around(psc: Option<PduSessionContainer>, inner: &[u8]) -> Vec<u8> {
     let outer = OuterIpv4 {
         src_mac: GNB,
         dst_mac: MAC,
@@ -60,8 +119,16 @@ fn g_pdu(psc: Option<PduSessionContainer>, payload: usize) -> Vec<u8> {
 }
 
 fn plain(payload: usize) -> Vec<u8> {
-    let mut frame = [&MAC.0[..], &GNB.0[..], &[8, 0]].concat();
-    frame.extend(inner(payload));
+    plain_of(Family::V4, payload)
+}
+
+fn plain_of(family: Family, payload: usize) -> Vec<u8> {
+    let ether_type = match family {
+        Family::V4 => [8, 0],
+        Family::V6 => [0x86, 0xdd],
+    };
+    let mut frame = [&MAC.0[..], &GNB.0[..], &ether_type[..]].concat();
+    frame.extend(inner_of(family, payload));
     frame
 }
 
@@ -73,8 +140,9 @@ fn uplink(qfi: u8) -> PduSessionContainer {
 fn g_pdu_with_an_uplink_container_is_usual() {
     let packet = usual_g_pdu(&g_pdu(Some(uplink(9)), 30), MAC, N3, true).unwrap();
     assert_eq!((packet.teid, packet.qfi), (Teid(0x0102_0304), Qfi::new(9)));
-    assert_eq!((packet.inner.src, packet.inner.dst), (UE, HOST));
-    assert_eq!((packet.inner.total_len, packet.inner.ttl, packet.inner_offset), (50, 9, 58));
+    let (src, dst) = (UE.to_bits().into(), HOST.to_bits().into());
+    assert_eq!(packet.inner, UsualIp { is_v6: false, src, dst, total_len: 50 });
+    assert_eq!(packet.inner_offset, 58);
 }
 
 #[test]
@@ -84,11 +152,30 @@ fn g_pdu_without_a_container_is_usual_and_has_no_flow() {
 }
 
 #[test]
+fn ipv6_is_usual_inside_and_outside_of_a_tunnel() {
+    let (src, dst) = (0x2001_0db8_0000_0007, 0x2001_0db8_00ff_0009);
+    let expected = UsualIp { is_v6: true, src, dst, total_len: 70 };
+    let frame = g_pdu_around(Some(uplink(9)), &inner_v6(30));
+    assert_eq!(usual_g_pdu(&frame, MAC, N3, true).unwrap().inner, expected);
+    assert_eq!(usual_ip(&plain_of(Family::V6, 30), MAC, true), Some(expected));
+}
+
+#[test]
+fn packet_without_a_hop_left_is_not_usual() {
+    let mut frame = plain_of(Family::V6, 30);
+    frame[14 + 7] = 1;
+    assert_eq!(usual_ip(&frame, MAC, true), None);
+    let mut frame = plain(30);
+    frame[14 + 8] = 1;
+    assert_eq!(usual_ip(&frame, MAC, false), None);
+}
+
+#[test]
 fn frame_for_others_is_not_usual() {
     let frame = g_pdu(Some(uplink(9)), 30);
     assert_eq!(usual_g_pdu(&frame, GNB, N3, true), None);
     assert_eq!(usual_g_pdu(&frame, MAC, PEER, true), None);
-    assert_eq!(usual_ipv4(&plain(30), GNB, true), None);
+    assert_eq!(usual_ip(&plain(30), GNB, true), None);
 }
 
 #[test]
@@ -105,8 +192,11 @@ fn glance_tells_the_key_of_what_is_not_usual() {
     assert_eq!(glance(&frame, Some(N3)), Glance::Tunneled(Teid(0x0102_0304)));
     let mut frame = plain(30);
     frame[14] = 0x46;
-    assert_eq!(usual_ipv4(&frame, MAC, true), None);
-    assert_eq!(glance(&frame, None), Glance::Plain(HOST));
+    assert_eq!(usual_ip(&frame, MAC, true), None);
+    assert_eq!(glance(&frame, None), Glance::PlainV4(HOST));
+    let frame_v6 = plain_of(Family::V6, 30);
+    assert_eq!(glance(&frame_v6, None), Glance::PlainV6(0x2001_0db8_00ff_0009));
+    assert_eq!(glance(&frame_v6, Some(N3)), Glance::Unknown);
     frame[12] = 0x81;
     frame[13] = 0;
     assert_eq!(glance(&frame, None), Glance::Unknown);
@@ -122,9 +212,10 @@ proptest! {
         changes in prop::collection::vec((0_usize..80, any::<u8>()), 0..4),
         cut in 0_usize..40,
         has_container: bool,
+        family in families(),
         verify: bool,
     ) {
-        let mut frame = g_pdu(has_container.then(|| uplink(9)), 30);
+        let mut frame = g_pdu_around(has_container.then(|| uplink(9)), &inner_of(family, 30));
         for (at, octet) in changes {
             let at = at % frame.len();
             frame[at] = octet;
@@ -147,28 +238,25 @@ proptest! {
             + usize::from(gtpu.payload_offset);
         prop_assert_eq!(offset, usize::from(found.inner_offset));
         let packet = parse_ip(gtpu.payload(message), true).unwrap();
-        prop_assert_eq!(packet.addrs.src(), IpAddr::V4(found.inner.src));
-        prop_assert_eq!(packet.addrs.dst(), IpAddr::V4(found.inner.dst));
-        prop_assert_eq!((packet.total_len, packet.ttl), (found.inner.total_len, found.inner.ttl));
+        prop_assert!(is_same(&found.inner, &packet), "{:?} is not {:?}", found.inner, packet);
     }
 
     #[test]
-    fn recognized_ipv4_is_what_the_walk_finds(
+    fn recognized_ip_is_what_the_walk_finds(
         changes in prop::collection::vec((0_usize..40, any::<u8>()), 0..4),
         cut in 0_usize..40,
+        family in families(),
         verify: bool,
     ) {
-        let mut frame = plain(20);
+        let mut frame = plain_of(family, 20);
         for (at, octet) in changes {
             let at = at % frame.len();
             frame[at] = octet;
         }
         frame.truncate(frame.len().saturating_sub(cut));
-        let Some(found) = usual_ipv4(&frame, MAC, verify) else { return Ok(()) };
+        let Some(found) = usual_ip(&frame, MAC, verify) else { return Ok(()) };
         let packet = parse_ip(&frame[14..], verify).unwrap();
-        prop_assert_eq!(packet.addrs.src(), IpAddr::V4(found.src));
-        prop_assert_eq!(packet.addrs.dst(), IpAddr::V4(found.dst));
-        prop_assert_eq!((packet.total_len, packet.ttl), (found.total_len, found.ttl));
+        prop_assert!(is_same(&found, &packet), "{:?} is not {:?}", found, packet);
     }
 
     #[test]
@@ -177,18 +265,17 @@ proptest! {
         marking in prop::option::of((0_u8..64, any::<bool>())),
     ) {
         let marking = marking.map(|(qfi, rqi)| (Qfi::new(qfi).unwrap(), rqi));
-        let outer = UsualOuter {
-            dst_mac: GNB, src_mac: MAC, src: src.into(), dst: dst.into(), tos,
-            teid: Teid(teid), marking, inner_len,
-        };
+        let tunnel =
+            UsualTunnel { dst_mac: GNB, dst: dst.into(), tos, teid: Teid(teid), marking };
+        let outer = UsualOuter::new(MAC, src.into());
         let general = OuterIpv4 {
             src_mac: MAC, dst_mac: GNB, vlan: VlanId::UNTAGGED, src: src.into(), dst: dst.into(),
             tos, identification: 0, src_port: UDP_PORT, teid: Teid(teid),
             psc: marking.map(|(qfi, rqi)| PduSessionContainer::downlink(qfi, rqi)), inner_len,
         };
-        prop_assert_eq!(outer.headers_len(), general.len());
-        let (mut usual, mut expected) = (vec![1; outer.headers_len()], vec![2; general.len()]);
-        let is_emitted = outer.emit(&mut usual).is_some();
+        prop_assert_eq!(tunnel.headers_len(), general.len());
+        let (mut usual, mut expected) = (vec![1; tunnel.headers_len()], vec![2; general.len()]);
+        let is_emitted = outer.emit(&tunnel, inner_len, &mut usual).is_some();
         prop_assert_eq!(is_emitted, emit_gtpu_ipv4(&mut expected, &general).is_ok());
         if is_emitted {
             prop_assert_eq!(usual, expected);

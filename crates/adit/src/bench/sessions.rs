@@ -28,6 +28,9 @@ pub const DN_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 1);
 const N6_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 2);
 const QFI: u8 = 9;
 
+/// The first UE's address; those of the others follow.
+const UES_START: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
+
 /// One established session, as far as packets need it.
 #[derive(Clone, Copy)]
 pub struct BenchSession {
@@ -79,6 +82,7 @@ fn tables(
             ),
             next_hop: IpAddr::V4(DN_ADDR),
         }],
+        ue_pools_v4: Ipv4Prefix::containing(UES_START, 9).into_iter().collect(),
     })?;
     for (id, addr, mac) in [(0, GNB_ADDR, GNB_MAC), (1, DN_ADDR, DN_MAC)] {
         let index = publisher
@@ -119,7 +123,7 @@ pub fn establish(count: usize, workers: usize) -> anyhow::Result<Resident> {
     let (mut publisher, readers) = tables(count, store.slot_bits(), workers)?;
     let mut sessions = Vec::with_capacity(count);
     for number in 0..u32::try_from(count)? {
-        let ue = Ipv4Addr::from_bits(Ipv4Addr::new(10, 128, 0, 0).to_bits() + number);
+        let ue = Ipv4Addr::from_bits(UES_START.to_bits() + number);
         let cp = CpFSeid { seid: Seid(u64::from(number) + 1), v4: Some(GNB_ADDR), v6: None };
         let established = store
             .establish(OwnerId(1), cp, change(ue, number + 1))

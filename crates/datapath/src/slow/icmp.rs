@@ -16,7 +16,6 @@ use adit_wire::{IpAddrs, IpPacket, icmp, icmpv6, protocol};
 
 use crate::interfaces::Link;
 use crate::outbound::Outbound;
-use crate::reason::is_forwardable_addr;
 use crate::slow::{frame_source, neighbour_discovery, originate};
 use crate::stage::egress::{ether_type_of, prepend_link};
 
@@ -39,7 +38,7 @@ pub(super) fn handle_v4<Io: PacketIo>(
         _ => return Err(DropReason::IcmpUnhandled),
     }
     let interface = link.owner(ip.addrs.dst()).ok_or(DropReason::IcmpUnhandled)?;
-    if !is_forwardable_addr(ip.addrs.src()) {
+    if !adit_types::is_forwardable(ip.addrs.src()) {
         return Err(DropReason::IpAddressInvalid);
     }
     let asker = frame_source(&buf)?;
@@ -79,7 +78,7 @@ pub(super) fn handle_v6<Io: PacketIo>(
         icmpv6::ECHO_REQUEST => {
             Icmpv6Header::parse(&pseudo, message).map_err(|_| DropReason::IcmpUnhandled)?;
             let interface = link.owner(IpAddr::V6(dst)).ok_or(DropReason::IcmpUnhandled)?;
-            if !is_forwardable_addr(IpAddr::V6(src)) && !src.is_unicast_link_local() {
+            if !adit_types::is_forwardable(IpAddr::V6(src)) && !src.is_unicast_link_local() {
                 return Err(DropReason::IpAddressInvalid);
             }
             let asker = frame_source(&buf)?;

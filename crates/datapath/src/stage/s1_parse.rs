@@ -319,7 +319,7 @@ fn parse_group_ip(frame: &Frame, id: LinkId, ip: &IpPacket) -> Parsed {
         IpAddr::V4(dst) if dst.is_multicast() && ip.protocol == IGMP => {
             Parsed::Punt(PuntReason::LinkControl)
         }
-        dst if crate::reason::is_forwardable_addr(dst) => Parsed::Drop(DropReason::FrameNotForUs),
+        dst if adit_types::is_forwardable(dst) => Parsed::Drop(DropReason::FrameNotForUs),
         _ => Parsed::Drop(DropReason::IpAddressInvalid),
     }
 }

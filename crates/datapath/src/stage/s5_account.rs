@@ -33,7 +33,6 @@ pub(crate) fn s5_account<B: PacketBuf, S: Side>(
     events: &mut Events,
     tally: &mut Tally,
 ) {
-    let counters = env.view.session_counters();
     let Lane { bufs, arrivals, verdicts, sessions, ips, .. } = lane;
     let packets = bufs.iter().zip(&*arrivals).zip(&*ips);
     for ((verdict, session), ((buf, arrival), ip)) in
@@ -51,7 +50,7 @@ pub(crate) fn s5_account<B: PacketBuf, S: Side>(
                 continue;
             }
         }
-        counters.add(*session, direction, 1, bytes);
+        env.view.count_session(*session, direction, 1, bytes);
     }
 }
 

@@ -109,6 +109,7 @@ pub fn config() -> TablesConfig {
             route(IF_N6, "::/0", "2001:db8:6::254"),
             route(IF_N6_VLAN, "172.16.0.0/12", "10.7.0.254"),
         ],
+        ue_pools_v4: Vec::new(),
     }
 }
 

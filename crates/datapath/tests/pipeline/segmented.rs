@@ -32,6 +32,9 @@ impl PacketBuf for Segmented {
     fn truncate(&mut self, len: usize) -> bool {
         self.0.truncate(len)
     }
+    fn replace_front(&mut self, cut: usize, add: usize, keep: usize) -> Option<&mut [u8]> {
+        self.0.replace_front(cut, add, keep)
+    }
     fn is_contiguous(&self) -> bool {
         false
     }

@@ -45,6 +45,7 @@ pub fn config(workers: usize) -> TablesConfig {
             route(1, "0.0.0.0/0", "198.51.100.254"),
             route(1, "::/0", "fe80::fe"),
         ],
+        ue_pools_v4: vec!["10.45.0.0/24".parse().unwrap()],
     }
 }
 

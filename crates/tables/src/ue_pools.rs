@@ -1,0 +1,119 @@
+//! Sessions by UE IPv4 address inside the configured pools: a direct index, one load and no hash.
+//!
+//! It does not matter who chose the address. Addresses outside the pools have a hash table.
+
+use core::fmt;
+
+use adit_types::limits::UE_POOL_INDEX_MAX;
+use adit_types::{Ipv4Prefix, SessionIndex};
+
+use crate::prefetch;
+use crate::sync::{AtomicU32, Ordering};
+
+/// One pool. Zero is no session, others are a session index plus one: memory comes zeroed, and
+/// pages that no address lies in are never touched.
+struct Pool {
+    first: u32,
+    sessions: Box<[AtomicU32]>,
+}
+
+/// The pools, readers' and writer's side in one: an entry is one word.
+pub(crate) struct UePools(Box<[Pool]>);
+
+impl UePools {
+    /// An empty index of `pools`, in their order as far as `UE_POOL_INDEX_MAX` addresses reach.
+    pub(crate) fn new(pools: &[Ipv4Prefix]) -> Self {
+        let mut left = UE_POOL_INDEX_MAX;
+        let mut indexed = Vec::new();
+        for pool in pools {
+            let Some(len) = 1_usize.checked_shl(32 - u32::from(pool.len())) else { continue };
+            let Some(rest) = left.checked_sub(len) else { continue };
+            left = rest;
+            indexed.push(Pool { first: pool.addr().to_bits(), sessions: zeroed(len) });
+        }
+        Self(indexed.into_boxed_slice())
+    }
+
+    /// The entry of `addr`, `None` outside the pools.
+    ///
+    /// Cost: a scan over the pools, of which there are few.
+    #[inline]
+    fn entry(&self, addr: u32) -> Option<&AtomicU32> {
+        self.0.iter().find_map(|pool| pool.sessions.get(addr.wrapping_sub(pool.first) as usize))
+    }
+
+    /// Asks for the entry of `addr`; tells whether there is one.
+    #[inline]
+    pub(crate) fn prefetch(&self, addr: u32) -> bool {
+        self.entry(addr).map(prefetch::read).is_some()
+    }
+
+    /// The session of `addr`: `SessionIndex::NONE` without one, `None` outside the pools.
+    #[inline]
+    pub(crate) fn lookup(&self, addr: u32) -> Option<SessionIndex> {
+        let value = self.entry(addr)?.load(Ordering::Acquire);
+        Some(value.checked_sub(1).map_or(SessionIndex::NONE, SessionIndex))
+    }
+
+    /// Lets `addr` lead to `session`; false outside the pools. For the one writer.
+    pub(crate) fn insert(&self, addr: u32, session: SessionIndex) -> bool {
+        let entry = self.entry(addr);
+        entry.map(|entry| entry.store(session.0.wrapping_add(1), Ordering::Release)).is_some()
+    }
+
+    /// Lets `addr` lead nowhere if it leads to `session`; false outside the pools. For the one
+    /// writer.
+    pub(crate) fn remove(&self, addr: u32, session: SessionIndex) -> bool {
+        let Some(entry) = self.entry(addr) else { return false };
+        if entry.load(Ordering::Relaxed) == session.0.wrapping_add(1) {
+            entry.store(0, Ordering::Release);
+        }
+        true
+    }
+}
+
+#[cfg(not(loom))]
+fn zeroed(len: usize) -> Box<[AtomicU32]> {
+    use zerocopy::FromZeros;
+    // Memory for a pool of the configuration; without it there is no UPF.
+    <[AtomicU32]>::new_box_zeroed_with_elems(len).unwrap_or_default()
+}
+
+#[cfg(loom)]
+fn zeroed(len: usize) -> Box<[AtomicU32]> {
+    (0..len).map(|_| AtomicU32::new(0)).collect()
+}
+
+impl fmt::Debug for UePools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UePools").field("pools", &self.0.len()).finish()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_inside_a_pool_is_found_until_it_is_removed() {
+        let pools = UePools::new(&["10.0.0.0/30".parse().unwrap(), "10.9.0.0/16".parse().unwrap()]);
+        let (inside, last, outside) = (0x0a09_0001, 0x0a00_0003, 0x0a00_0004);
+        assert!(pools.insert(inside, SessionIndex(0)) && pools.insert(last, SessionIndex(7)));
+        assert!(!pools.insert(outside, SessionIndex(1)));
+        assert_eq!(pools.lookup(inside), Some(SessionIndex(0)));
+        assert_eq!(pools.lookup(last), Some(SessionIndex(7)));
+        assert_eq!(pools.lookup(inside + 1), Some(SessionIndex::NONE));
+        assert_eq!(pools.lookup(outside), None);
+        assert!(pools.remove(inside, SessionIndex(9)));
+        assert_eq!(pools.lookup(inside), Some(SessionIndex(0)));
+        assert!(pools.remove(inside, SessionIndex(0)));
+        assert_eq!(pools.lookup(inside), Some(SessionIndex::NONE));
+    }
+
+    #[test]
+    fn pool_beyond_the_index_is_left_out() {
+        let pools = UePools::new(&["10.0.0.0/7".parse().unwrap(), "20.0.0.0/24".parse().unwrap()]);
+        assert_eq!(pools.lookup(0x0a00_0001), None);
+        assert_eq!(pools.lookup(0x1400_0001), Some(SessionIndex::NONE));
+    }
+}
