@@ -3,13 +3,14 @@
 SUDO := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
 DEMO_ARGS ?=
 
-.PHONY: help run test build bench bench-memif coverage clean
+.PHONY: help run test build bench bench-memif lab coverage clean
 
 help:
 	@echo "make run    build adit and run the demo: namespaces, gNB, SMF, real traffic (root)"
 	@echo "make test   everything CI runs: format, lints, tidy, tests, namespace scenarios"
 	@echo "make bench  cycles per packet of the datapath on this machine"
 	@echo "make bench-memif  what adit and dpdk-testpmd forward over memif, in turns, and their ratio"
+	@echo "make lab    the tester's own test and the short experiments on memif; writes lab-report/"
 	@echo "make coverage  lines of pfcp and n4 that their tests run (cargo install cargo-llvm-cov)"
 	@echo "make build  release binaries in target/release"
 
@@ -34,6 +35,15 @@ bench: build
 
 bench-memif: build
 	$(SUDO) target/release/adit-lab saturate --sessions 100000 --rules usage
+
+# The full experiments: LAB_ARGS= make lab
+LAB_ARGS ?= --quick
+lab: build
+	@scripts/install.sh lab
+	$(SUDO) target/release/adit-lab run $(LAB_ARGS) --out lab-report experiments/selftest.toml \
+		experiments/testpmd.toml experiments/payload.toml experiments/sessions.toml \
+		experiments/duplex.toml experiments/latency.toml experiments/binary-90b.toml \
+		experiments/imix.toml
 
 coverage:
 	cargo llvm-cov --package adit-pfcp --package adit-n4 --summary-only

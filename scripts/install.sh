@@ -1,16 +1,18 @@
 #!/bin/sh
 # Installs the distribution packages that Adit needs. Quick when nothing is missing.
-# Usage: scripts/install.sh run|test
+# Usage: scripts/install.sh run|test|lab
 set -eu
 
 build="build-essential pkg-config libdpdk-dev libclang-dev clang"
 demo="iproute2 iputils-ping iperf3 curl python3 ethtool"
+lab="dpdk-dev"
 test="tshark qemu-user"
 
 case "${1:-}" in
     run) wanted="$build $demo" ;;
     test) wanted="$build $demo $test" ;;
-    *) echo "usage: scripts/install.sh run|test" >&2; exit 2 ;;
+    lab) wanted="$build $lab" ;;
+    *) echo "usage: scripts/install.sh run|test|lab" >&2; exit 2 ;;
 esac
 
 missing=""

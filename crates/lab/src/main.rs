@@ -6,11 +6,13 @@ mod adit_process;
 mod control;
 mod demo;
 mod engine;
+mod experiment;
 mod gnb;
 mod inbox;
 mod measure;
 mod memif;
 mod netns;
+mod page;
 mod process;
 mod scenario;
 mod smf;
@@ -48,6 +50,10 @@ enum Command {
     Saturate(Box<measure::saturate::SaturateArguments>),
     /// Measure the distribution of the latency of a target at given rates.
     Latency(Box<measure::latency::LatencyArguments>),
+    /// Run experiments from files, and write one report of them.
+    Run(experiment::RunArguments),
+    /// Make a page of reports in JSON.
+    Report(experiment::ReportArguments),
     /// Compare the figures of two reports.
     Compare(measure::compare::CompareArguments),
 }
@@ -114,6 +120,8 @@ fn main() -> ExitCode {
         Command::Throughput(arguments) => measure::throughput::run(arguments, &stop),
         Command::Saturate(arguments) => measure::saturate::run(arguments, &stop),
         Command::Latency(arguments) => measure::latency::run(arguments, &stop),
+        Command::Run(arguments) => experiment::run(arguments, &stop),
+        Command::Report(arguments) => experiment::render(arguments),
         Command::Compare(arguments) => measure::compare::run(arguments),
     });
     match result {

@@ -4,17 +4,17 @@
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
+use super::base::Base;
 use super::bench::BenchArguments;
 use super::progress::mpps;
-use super::report::{Figure, Header, TrialReport, write};
+use super::report::{Figure, TrialReport, write};
 use super::rig::{Case, Rig};
 use super::search::{Measured, Method, search};
 use super::target::TargetArguments;
 use super::throughput::CaseArguments;
-use super::traffic::{rate_pps, span_ns};
-use crate::control::ProcedureReport;
+use super::traffic::{Direction, Size, rate_pps, span_ns};
 use crate::engine::pacer::Rate;
-use crate::stop::{Interrupted, Stop};
+use crate::stop::Stop;
 
 /// Length of the trials that look for the rate without loss. Unit: ns.
 const SEARCH_NS: u64 = 1_000_000_000;
@@ -50,6 +50,12 @@ pub struct LatencyArguments {
 pub struct PointReport {
     /// Direction, size, active sessions.
     pub case: String,
+    /// Which streams ran.
+    pub direction: Direction,
+    /// Sizes.
+    pub size: Size,
+    /// Sessions with traffic.
+    pub active: u32,
     /// Share of the rate without loss; `None` for a fixed rate. Unit: percent.
     pub share_percent: Option<u64>,
     /// The trial, with timeline and percentile curve.
@@ -59,48 +65,35 @@ pub struct PointReport {
 /// The report of `adit-lab latency`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LatencyReport {
-    /// Machine, time, warnings.
+    /// Machine, target, figures.
     #[serde(flatten)]
-    pub header: Header,
-    /// What was measured.
-    pub target: String,
-    /// Sessions.
-    pub sessions: u32,
-    /// How they were established.
-    pub established: Option<ProcedureReport>,
-    /// The tester's own ceiling.
-    pub ceiling: Option<TrialReport>,
+    pub base: Base,
     /// The rates without loss that shares refer to, by case.
     pub loss_free_pps: Vec<(String, u64)>,
     /// The measurements.
     pub points: Vec<PointReport>,
-    /// The figures to compare.
-    pub figures: Vec<Figure>,
-    /// What the target itself counted, in its own form.
-    pub target_counters: Option<serde_json::Value>,
 }
 
 /// Runs the measurement.
 ///
 /// # Errors
-/// The rig cannot be built, the target ended; [`Interrupted`], after the report was written.
+/// The rig cannot be built, the target ended, a rate is above the tester's ceiling;
+/// [`Interrupted`](crate::stop::Interrupted), after the report was written.
 pub fn run(arguments: &LatencyArguments, stop: &Stop) -> Result<bool> {
-    let calibration = arguments.cases.calibration();
+    let cases = arguments.cases.cases(&arguments.target)?;
+    let calibration = arguments.cases.calibration(&cases);
     let (mut rig, mut recorder) =
         Rig::build("latency", &arguments.bench, &arguments.target, calibration, stop)?;
+    for rate in &arguments.rate {
+        rig.refuse_above_ceiling(*rate)?;
+    }
     let mut report = LatencyReport {
-        header: Header::default(),
-        target: format!("{:?}", arguments.target.target).to_lowercase(),
-        sessions: arguments.target.sessions,
-        established: rig.established.clone(),
-        ceiling: rig.ceiling.clone(),
+        base: Base::of(&arguments.target, &rig),
         loss_free_pps: Vec::new(),
         points: Vec::new(),
-        figures: Vec::new(),
-        target_counters: None,
     };
-    let result = measure(arguments, &mut rig, &mut report, stop);
-    report.figures = figures(&report.points);
+    let result = measure(arguments, &cases, &mut rig, &mut report, stop);
+    report.base.figures = figures(&report.points);
     for point in &report.points {
         rig.judge(&mut recorder, &point.case, point.trial.offered_pps);
         if point.trial.tester_limited {
@@ -111,16 +104,10 @@ pub fn run(arguments: &LatencyArguments, stop: &Stop) -> Result<bool> {
             ));
         }
     }
-    rig.judge_cores(&mut recorder);
-    report.target_counters = rig.finish(&Stop::default())?;
-    if let Err(error) = &result
-        && !error.is::<Interrupted>()
-    {
-        recorder.warn(format!("the measurement ended early: {error:#}"));
-    }
-    report.header = recorder.finish(result.is_ok());
-    write(&report, arguments.cases.json, arguments.cases.out.as_deref())?;
-    if !arguments.cases.json {
+    report.base.close(rig, recorder, &result)?;
+    let output = &arguments.cases.output;
+    write(&report, output.json, output.out.as_deref())?;
+    if !output.json {
         print(&report);
     }
     result.map(|()| true)
@@ -128,6 +115,7 @@ pub fn run(arguments: &LatencyArguments, stop: &Stop) -> Result<bool> {
 
 fn measure(
     arguments: &LatencyArguments,
+    cases: &[Case],
     rig: &mut Rig,
     report: &mut LatencyReport,
     stop: &Stop,
@@ -136,21 +124,28 @@ fn measure(
         ([], []) => vec![10, 50, 90],
         (shares, _) => shares.to_vec(),
     };
-    for case in arguments.cases.cases(arguments.target.sessions) {
-        rig.set_case(&case)?;
+    for case in cases {
+        rig.set_case(case)?;
         let mut rates: Vec<(Option<u64>, u64)> =
             arguments.rate.iter().map(|rate| (None, *rate)).collect();
         if !shares.is_empty() {
             let loss_free = match arguments.loss_free {
                 Some(rate) => rate,
-                None => find(rig, &case, stop)?,
+                None => find(rig, case, stop)?,
             };
             report.loss_free_pps.push((case.name(), loss_free));
             rates.extend(shares.iter().map(|share| (Some(*share), loss_free * share / 100)));
         }
         for (share_percent, rate) in rates {
-            let (trial, _) = rig.trial(&case, Rate::Pps(rate), arguments.duration, true, stop)?;
-            report.points.push(PointReport { case: case.name(), share_percent, trial });
+            let (trial, _) = rig.trial(case, Rate::Pps(rate), arguments.duration, true, stop)?;
+            report.points.push(PointReport {
+                case: case.name(),
+                direction: case.direction,
+                size: case.size.clone(),
+                active: case.active,
+                share_percent,
+                trial,
+            });
         }
     }
     Ok(())
@@ -230,7 +225,5 @@ fn print(report: &LatencyReport) {
         }
     }
     println!("{table}");
-    for warning in &report.header.warnings {
-        println!("warning: {warning}");
-    }
+    report.base.print();
 }

@@ -1,6 +1,8 @@
 //! The measurements of `adit-lab`, each a subcommand: what is offered to a target, what is read off,
 //! and how it is told.
 
+pub mod agreement;
+pub mod base;
 pub mod bench;
 pub mod compare;
 pub mod latency;

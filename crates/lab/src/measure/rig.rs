@@ -8,6 +8,7 @@ use adit_dpdk::{Port, WorkerIo};
 use adit_types::{MacAddr, PortId};
 use anyhow::{Context, Result, anyhow, bail};
 
+use super::agreement::Totals;
 use super::bench::{Bench, BenchArguments, on_core, wait_for_links};
 use super::progress::mpps;
 use super::report::{Recorder, TrialReport};
@@ -35,6 +36,8 @@ const FIRST_NS: u64 = 500_000_000;
 const DRAIN_NS: u64 = 500_000_000;
 /// A packet later than this is given up: longer than a time slice that somebody else gets.
 const LATE_MAX_NS: u64 = 10_000_000;
+/// Trials at least this long have a whole second of the target's statistics within. Unit: ns.
+const RATE_NS_MIN: u64 = 2_000_000_000;
 /// A result above this share of the tester's own ceiling is marked.
 const CEILING_SHARE_PERCENT: u64 = 90;
 
@@ -55,7 +58,7 @@ impl Case {
     /// The name of the case in reports.
     #[must_use]
     pub fn name(&self) -> String {
-        format!("{} {} B, {} active", self.direction.name(), self.size.name, self.active)
+        format!("{} {}, {} active", self.direction.name(), self.size.title(), self.active)
     }
 }
 
@@ -78,6 +81,8 @@ pub struct Rig {
     pub ceiling: Option<TrialReport>,
     live: Live,
     cpu: Option<std::collections::BTreeMap<u16, u64>>,
+    /// What all trials sent and received.
+    pub totals: Totals,
 }
 
 impl Rig {
@@ -141,6 +146,7 @@ impl Rig {
             ceiling,
             live: Live::default(),
             cpu: None,
+            totals: Totals::default(),
         };
         if arguments.is_upf() {
             rig.establish(stop)?;
@@ -291,6 +297,16 @@ impl Rig {
         self.live.rate_pps.store(pps, Ordering::Relaxed);
         let (engine, live) = (&mut self.engine, &self.live);
         let outcome = self.bench.on_tester(live, what, || Ok(engine.run(&config, live, stop)))?;
+        self.totals.sent += outcome.sum(|stream| stream.sending.sent);
+        self.totals.received += outcome.sum(|stream| {
+            let arrivals = &stream.arrivals;
+            arrivals.received + arrivals.duplicates + arrivals.too_late + arrivals.misdelivered
+        });
+        if duration_ns >= RATE_NS_MIN {
+            let received = outcome.sum(|stream| stream.arrivals.received);
+            let pps = outcome.pps(received);
+            self.totals.fastest_pps = self.totals.fastest_pps.max(pps);
+        }
         self.target.check()?;
         Ok(outcome)
     }
@@ -317,6 +333,19 @@ impl Rig {
         }
         let valid = is_valid(&report);
         Ok((report, valid))
+    }
+
+    /// # Errors
+    /// The rate is above what the tester itself can do, as far as that was measured.
+    pub fn refuse_above_ceiling(&self, pps: u64) -> Result<()> {
+        match self.ceiling.as_ref().map(|ceiling| ceiling.received_pps) {
+            Some(ceiling) if pps > ceiling => Err(environment(format!(
+                "a rate of {} is above the tester's own ceiling on this machine ({})",
+                mpps(pps),
+                mpps(ceiling)
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Warns of results near the tester's ceiling, and of a shared core, where it was seen.
@@ -367,7 +396,8 @@ impl Rig {
 
 /// False when the tester failed: it could not keep the rate, or was away for so long that queues
 /// must have overflowed.
-fn is_valid(report: &TrialReport) -> bool {
+#[must_use]
+pub fn is_valid(report: &TrialReport) -> bool {
     const QUEUE_PKTS: u64 = 1024;
     let away = crate::engine::clock::scaled(report.gap_ns_max, report.offered_pps, 1_000_000_000);
     !report.tester_limited && (report.loss_ppb == 0 || away < QUEUE_PKTS)

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::bench::{Bench, BenchArguments, memif_socket, on_core, wait_for_links};
 use super::progress::mpps;
 use super::report::{Figure, Header, Recorder, TrialReport, write};
-use super::traffic::Size;
+use super::traffic::{Size, rate_pps};
 use crate::engine::clock::{Clock, TscClock};
 use crate::engine::fault::{DELAY_NS, Fault, Forwarder};
 use crate::engine::frame::{Endpoints, Form, Inner, Template, Tunnel};
@@ -32,9 +32,6 @@ use crate::stop::{Interrupted, Stop, environment};
 const SESSIONS: usize = 100_000;
 /// Rate of the look at time stamps. Unit: packets per second and stream.
 const QUIET_PPS: u64 = 50_000;
-/// Rate at which faults are planted, unless the tester's ceiling is lower. Unit: packets per second
-/// and stream.
-const FAULT_PPS: u64 = 100_000;
 /// Length of the trial of the ceiling before another measurement. Unit: s.
 const CEILING_S: u64 = 1;
 const LINK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -71,6 +68,9 @@ pub struct SelftestArguments {
     #[arg(long, value_name = "N", default_value_t = 10_000,
         value_parser = clap::value_parser!(u64).range(2..))]
     one_in: u64,
+    /// Rate at which faults are planted, over both streams, unless the tester's ceiling is lower.
+    #[arg(long, value_name = "RATE", default_value = "200k", value_parser = rate_pps)]
+    fault_rate: u64,
     /// Print the report as JSON; progress goes to standard error.
     #[arg(long)]
     json: bool,
@@ -338,7 +338,7 @@ fn plant(
     let mut forwarder = Forwarder::new(target_io, None, arguments.one_in, delay);
     let faults =
         [None, Some(Fault::Drop), Some(Fault::Duplicate), Some(Fault::Reorder), Some(Fault::Delay)];
-    let rate = Rate::Pps(FAULT_PPS.min(report.ceiling_pps / 8));
+    let rate = Rate::Pps((arguments.fault_rate / 2).min(report.ceiling_pps / 8));
     for fault in faults {
         if stop.is_raised() {
             break;

@@ -44,6 +44,19 @@ pub enum Kind {
     L2,
 }
 
+impl Kind {
+    /// The word of the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Adit => "adit",
+            Self::Testpmd => "testpmd",
+            Self::Upf => "upf",
+            Self::L2 => "l2",
+        }
+    }
+}
+
 /// Rules of each session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -81,6 +94,10 @@ pub struct TargetArguments {
     /// The adit to start instead of the one beside this program.
     #[arg(long, value_name = "PATH")]
     pub adit: Option<PathBuf>,
+    /// Let testpmd tell its own rates each second, to be compared with the tester's; it takes some
+    /// 100 µs of the tester's core each time.
+    #[arg(long)]
+    pub target_rates: bool,
     /// Shell command that starts the target, once the tester's ports are open; it is ended with the
     /// measurement.
     #[arg(long, value_name = "COMMAND")]
@@ -314,7 +331,7 @@ impl Running {
                 running.adit = Some(binary);
                 command
             }
-            (Kind::Testpmd, _) => testpmd(bench, core)?,
+            (Kind::Testpmd, _) => testpmd(bench, core, arguments.target_rates)?,
             (_, Some(line)) => {
                 let mut command = Command::new("sh");
                 command.args(["-c", line]);
@@ -418,7 +435,7 @@ fn cpu_by_core(pid: u32) -> BTreeMap<u16, u64> {
     cores
 }
 
-fn testpmd(bench: &Bench, core: u16) -> Result<Command> {
+fn testpmd(bench: &Bench, core: u16, rates: bool) -> Result<Command> {
     let program = "dpdk-testpmd";
     if !is_installed(program) {
         return Err(environment(format!(
@@ -437,7 +454,9 @@ fn testpmd(bench: &Bench, core: u16) -> Result<Command> {
     let socket = memif_socket("l2");
     command.arg(format!("--vdev=net_memif0,role=client,id=0,socket={socket}"));
     // Without a period of statistics it waits for a key and ends at once.
-    command.args(["--", "--forward-mode=macswap", "--nb-cores=1", "--stats-period=3600"]);
+    let period = if rates { 1 } else { 3600 };
+    command.args(["--", "--forward-mode=macswap", "--nb-cores=1"]);
+    command.arg(format!("--stats-period={period}"));
     command.args(["--total-num-mbufs=16384", "--rxd=1024", "--txd=1024"]);
     Ok(command)
 }
@@ -449,7 +468,10 @@ fn testpmd_counters(log: &str) -> Option<Value> {
         let (_, rest) = end.split_once(name)?;
         rest.split_whitespace().next()?.parse::<u64>().ok()
     };
+    let rates = log.split("Tx-pps:").skip(1);
+    let rates = rates.filter_map(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
     Some(serde_json::json!({
+        "tx_pps_max": rates.max().filter(|pps| *pps > 0),
         "rx_packets": number("RX-packets:")?,
         "tx_packets": number("TX-packets:")?,
         "tx_dropped": number("TX-dropped:"),
@@ -551,12 +573,13 @@ mod tests {
 
     #[test]
     fn statistics_of_testpmd_are_read_from_its_end() {
-        let log = "  RX-packets: 1 TX-packets: 1\n\
+        let log = "  RX-packets: 1 TX-packets: 1\n  Tx-pps:  77  Tx-bps: 9\n\
             +++ Accumulated forward statistics for all ports+++\n  \
             RX-packets: 1234           RX-dropped: 5             RX-total: 1239\n  \
             TX-packets: 1200           TX-dropped: 34            TX-total: 1234\n";
         let counters = testpmd_counters(log).unwrap();
         assert_eq!((&counters["rx_packets"], &counters["tx_dropped"]), (&1234.into(), &34.into()));
+        assert_eq!(counters["tx_pps_max"], 77);
         assert_eq!(testpmd_counters("nothing"), None);
     }
 

@@ -1,23 +1,21 @@
 //! `adit-lab throughput`: the highest rate without loss, the highest with half a percent lost, and
 //! the maximum, by size, direction and number of active sessions.
 
-use std::path::PathBuf;
-
 use anyhow::Result;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use super::base::{Base, OutputArguments};
 use super::bench::BenchArguments;
 use super::progress::mpps;
-use super::report::{Figure, Header, TrialReport, write};
-use super::rig::{Case, Rig};
+use super::report::{Figure, TrialReport, write};
+use super::rig::{Case, Rig, is_valid};
 use super::search::{Found, Measured, Method, search};
 use super::target::TargetArguments;
 use super::traffic::{Direction, Size, order, rate_pps, span_ns};
-use crate::control::ProcedureReport;
 use crate::engine::pacer::Rate;
 use crate::engine::plan::Order;
-use crate::stop::{Interrupted, Stop};
+use crate::stop::{Stop, environment};
 
 /// Loss of half a percent. Unit: parts per billion.
 const PARTIAL_LOSS_PPB: u64 = 5_000_000;
@@ -72,6 +70,9 @@ pub struct CaseArguments {
     /// Lengths of the UEs' IP packets: bytes, `imix`, or `LENGTH:WEIGHT/…`.
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', default_value = "64")]
     pub size: Vec<Size>,
+    /// Lengths of the UEs' UDP or TCP payloads instead, in bytes.
+    #[arg(long, value_name = "BYTES,…", value_delimiter = ',', conflicts_with = "size")]
+    pub payload: Vec<usize>,
     /// Directions.
     #[arg(
         long,
@@ -90,35 +91,39 @@ pub struct CaseArguments {
     /// Leave out the measurement of the tester's own ceiling.
     #[arg(long)]
     pub no_calibration: bool,
-    /// Print the report as JSON; progress goes to standard error.
-    #[arg(long)]
-    pub json: bool,
-    /// Write the report to this file too.
-    #[arg(long, value_name = "FILE")]
-    pub out: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: OutputArguments,
 }
 
 impl CaseArguments {
     /// Every combination.
-    #[must_use]
-    pub fn cases(&self, sessions: u32) -> Vec<Case> {
-        let all = [sessions];
+    ///
+    /// # Errors
+    /// A payload too short for the stamp, or too long.
+    pub fn cases(&self, target: &TargetArguments) -> Result<Vec<Case>> {
+        let all = [target.sessions];
         let active = if self.active.is_empty() { &all[..] } else { &self.active };
+        let payload = |len: &usize| {
+            Size::of_payload(target.inner, *len)
+                .map_err(|error| environment(format!("--payload {len}: {error}")))
+        };
+        let payloads = self.payload.iter().map(payload).collect::<Result<Vec<_>>>()?;
+        let sizes = if payloads.is_empty() { &self.size } else { &payloads };
         let mut cases = Vec::new();
-        for size in &self.size {
+        for size in sizes {
             for &direction in &self.direction {
                 for &active in active {
                     cases.push(Case { direction, size: size.clone(), active, order: self.order });
                 }
             }
         }
-        cases
+        Ok(cases)
     }
 
     /// The size with which the tester's ceiling is measured, unless that is left out.
     #[must_use]
-    pub fn calibration(&self) -> Option<&Size> {
-        self.size.first().filter(|_| !self.no_calibration)
+    pub fn calibration<'c>(&self, cases: &'c [Case]) -> Option<&'c Size> {
+        cases.first().filter(|_| !self.no_calibration).map(|case| &case.size)
     }
 }
 
@@ -155,62 +160,42 @@ pub struct CaseReport {
 /// The report of `adit-lab throughput`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ThroughputReport {
-    /// Machine, time, warnings.
+    /// Machine, target, figures.
     #[serde(flatten)]
-    pub header: Header,
-    /// What was measured.
-    pub target: String,
-    /// Sessions.
-    pub sessions: u32,
-    /// How they were established.
-    pub established: Option<ProcedureReport>,
+    pub base: Base,
     /// How was searched.
     pub method: Search,
-    /// The tester's own ceiling.
-    pub ceiling: Option<TrialReport>,
     /// The cases.
     pub cases: Vec<CaseReport>,
-    /// The figures to compare.
-    pub figures: Vec<Figure>,
-    /// What the target itself counted, in its own form.
-    pub target_counters: Option<serde_json::Value>,
 }
 
 /// Runs the measurement.
 ///
 /// # Errors
-/// The rig cannot be built, the target ended; [`Interrupted`], after the report was written.
+/// The rig cannot be built, the target ended; [`Interrupted`](crate::stop::Interrupted), after the
+/// report was written.
 pub fn run(arguments: &ThroughputArguments, stop: &Stop) -> Result<bool> {
-    let cases = arguments.cases.cases(arguments.target.sessions);
-    let calibration = arguments.cases.calibration();
+    let cases = arguments.cases.cases(&arguments.target)?;
+    let calibration = arguments.cases.calibration(&cases);
     let built = Rig::build("throughput", &arguments.bench, &arguments.target, calibration, stop)?;
     let (mut rig, mut recorder) = built;
     let mut report = ThroughputReport {
-        header: Header::default(),
-        target: format!("{:?}", arguments.target.target).to_lowercase(),
-        sessions: arguments.target.sessions,
-        established: rig.established.clone(),
+        base: Base::of(&arguments.target, &rig),
         method: arguments.method,
-        ceiling: rig.ceiling.clone(),
         cases: Vec::new(),
-        figures: Vec::new(),
-        target_counters: None,
     };
     let result = measure(arguments, &cases, &mut rig, &mut report.cases, stop);
-    report.figures = figures(&report.cases);
-    for figure in &report.figures {
+    report.base.figures = figures(&report.cases);
+    for figure in &report.base.figures {
         rig.judge(&mut recorder, &figure.name, figure.median);
     }
-    rig.judge_cores(&mut recorder);
-    report.target_counters = rig.finish(&Stop::default())?;
-    if let Err(error) = &result
-        && !error.is::<Interrupted>()
-    {
-        recorder.warn(format!("the measurement ended early: {error:#}"));
+    if let Some(warning) = disturbed(&report.cases) {
+        recorder.warn(warning);
     }
-    report.header = recorder.finish(result.is_ok());
-    write(&report, arguments.cases.json, arguments.cases.out.as_deref())?;
-    if !arguments.cases.json {
+    report.base.close(rig, recorder, &result)?;
+    let output = &arguments.cases.output;
+    write(&report, output.json, output.out.as_deref())?;
+    if !output.json {
         print(&report);
     }
     result.map(|()| true)
@@ -254,6 +239,9 @@ fn one_run(
     let received = most.received_pps;
     run.mrr_pps = Some(received);
     run.trials.push(most);
+    if let Some(max) = arguments.rate_max {
+        rig.refuse_above_ceiling(max)?;
+    }
     let max = arguments.rate_max.unwrap_or_else(|| received.saturating_mul(3) / 2).max(1000);
     let method = match arguments.method {
         Search::Binary => {
@@ -286,6 +274,18 @@ fn one_run(
     Ok(())
 }
 
+/// A sentence when many trials said nothing of the target.
+fn disturbed(cases: &[CaseReport]) -> Option<String> {
+    let trials = || cases.iter().flat_map(|case| &case.runs).flat_map(|run| &run.trials);
+    let (all, bad) = (trials().count(), trials().filter(|trial| !is_valid(trial)).count());
+    (bad * 10 > all).then(|| {
+        format!(
+            "the tester was disturbed in {bad} of {all} trials: the rates found are too low; repeat \
+             on a quiet machine"
+        )
+    })
+}
+
 fn figures(cases: &[CaseReport]) -> Vec<Figure> {
     let mut figures = Vec::new();
     for case in cases {
@@ -305,7 +305,7 @@ fn figures(cases: &[CaseReport]) -> Vec<Figure> {
 fn print(report: &ThroughputReport) {
     let mut table = comfy_table::Table::new();
     table.set_header(["figure", "median", "lowest", "highest", "runs"]);
-    for figure in &report.figures {
+    for figure in &report.base.figures {
         table.add_row([
             figure.name.clone(),
             mpps(figure.median),
@@ -315,10 +315,5 @@ fn print(report: &ThroughputReport) {
         ]);
     }
     println!("{table}");
-    if let Some(ceiling) = &report.ceiling {
-        println!("tester's own ceiling: {}", mpps(ceiling.received_pps));
-    }
-    for warning in &report.header.warnings {
-        println!("warning: {warning}");
-    }
+    report.base.print();
 }

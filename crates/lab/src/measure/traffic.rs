@@ -5,8 +5,10 @@ use std::str::FromStr;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use crate::engine::frame::Inner;
 use crate::engine::pacer::Rate;
 use crate::engine::plan::Order;
+use crate::engine::stamp::STAMP_BYTES;
 
 /// Which streams run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -57,6 +59,38 @@ pub struct Size {
     pub weights: Vec<u32>,
 }
 
+impl Size {
+    /// Packets with a payload of `len` octets behind their UDP or TCP header.
+    ///
+    /// # Errors
+    /// A sentence when the payload has no room for the stamp, or the packet none on a port.
+    pub fn of_payload(inner: Inner, len: usize) -> Result<Self, String> {
+        let headers = inner.len_min() - STAMP_BYTES;
+        if len < STAMP_BYTES || len + headers > LEN_MAX {
+            return Err(format!("a payload has {STAMP_BYTES} to {} bytes", LEN_MAX - headers));
+        }
+        let name = format!("{len} B payload");
+        Ok(Self { name, lens: vec![len + headers], weights: vec![1] })
+    }
+
+    /// The name, with its unit where it is a bare number.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let is_number = self.name.bytes().all(|byte| byte.is_ascii_digit());
+        if is_number { format!("{} B", self.name) } else { self.name.clone() }
+    }
+
+    /// The length of the payloads or packets; `None` for a mix. Unit: octets.
+    #[must_use]
+    pub fn bytes(&self) -> Option<u32> {
+        let digits = self.name.split(' ').next().unwrap_or_default();
+        digits.parse().ok().filter(|_| self.lens.len() == 1)
+    }
+}
+
+/// Octets of IP at most.
+const LEN_MAX: usize = 9000;
+
 /// Frames of 86, 592 and 1522 bytes with FCS, the largest with a VLAN tag, as IP packets.
 const IMIX: &str = "68:7/574:4/1500:1";
 
@@ -73,7 +107,7 @@ impl FromStr for Size {
                 || format!("\"{part}\" is no size: a length in bytes, LENGTH:WEIGHT/…, or imix");
             let len = len.parse().map_err(|_| wrong())?;
             let weight = weight.parse().ok().filter(|weight| (1..=1000).contains(weight));
-            if !(28..=9000).contains(&len) {
+            if !(28..=LEN_MAX).contains(&len) {
                 return Err(wrong());
             }
             lens.push(len);
@@ -161,6 +195,13 @@ mod tests {
         for text in ["", "64:0", "10", "64/x", "70000"] {
             assert!(text.parse::<Size>().is_err(), "{text}");
         }
+        let payload = Size::of_payload(Inner::Udp4, 64).unwrap();
+        assert_eq!((payload.lens.clone(), payload.title()), (vec![92], "64 B payload".to_owned()));
+        assert_eq!(
+            (payload.bytes(), "64".parse::<Size>().unwrap().title()),
+            (Some(64), "64 B".into())
+        );
+        assert!(Size::of_payload(Inner::Tcp6, 11).is_err());
         assert_eq!(order("zipf:1.1"), Ok(Order::Zipf { s: 1.1 }));
         assert!(order("zipf:0").is_err() && order("sorted").is_err());
     }

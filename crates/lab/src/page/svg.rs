@@ -1,0 +1,271 @@
+//! Line plots as SVG whose colors come from the style of the page.
+
+use std::fmt::Write;
+
+use super::axis::{Axis, figure};
+
+/// Size of a plot, and its margins. Unit: that of the view box.
+const WIDTH: f64 = 620.0;
+const HEIGHT: f64 = 330.0;
+const LEFT: f64 = 62.0;
+const RIGHT: f64 = 14.0;
+const TOP: f64 = 12.0;
+const BOTTOM: f64 = 46.0;
+/// Colors of the style; further series begin again.
+const COLORS: usize = 8;
+/// Those of figures from elsewhere.
+const REFERENCE_COLORS: usize = 3;
+
+/// One line.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// What the legend says.
+    pub name: String,
+    /// Its points by x.
+    pub points: Vec<(f64, f64)>,
+    /// Lowest and highest of several runs at each x.
+    pub spread: Vec<(f64, f64, f64)>,
+    /// A figure from elsewhere.
+    pub is_reference: bool,
+}
+
+impl Series {
+    /// A line of our own.
+    #[must_use]
+    pub fn new(name: &str, points: Vec<(f64, f64)>) -> Self {
+        Self { name: name.to_owned(), points, spread: Vec::new(), is_reference: false }
+    }
+}
+
+/// A plot.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plot {
+    /// Its heading.
+    pub title: String,
+    /// Horizontal.
+    pub x: Axis,
+    /// Vertical.
+    pub y: Axis,
+    /// The lines.
+    pub series: Vec<Series>,
+    /// How its points are drawn.
+    pub look: Look,
+}
+
+/// How points are drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// Marked and joined.
+    Both,
+    /// Joined: they are too many to mark.
+    Line,
+    /// Marked: they are no function of x.
+    Marks,
+}
+
+impl Plot {
+    /// A `figure` element with heading, plot and legend.
+    #[must_use]
+    pub fn html(&self) -> String {
+        let mut out = format!(
+            "<figure><figcaption>{}</figcaption><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
+             aria-label=\"{}\">",
+            escape(&self.title),
+            escape(&self.title)
+        );
+        self.grid(&mut out);
+        for (series, color) in self.series.iter().zip(self.colors()) {
+            self.line(&mut out, series, &color);
+        }
+        out.push_str("</svg>");
+        self.legend(&mut out);
+        out.push_str("</figure>\n");
+        out
+    }
+
+    /// References have colors of their own.
+    fn colors(&self) -> Vec<String> {
+        let (mut own, mut references) = (0, 0);
+        self.series
+            .iter()
+            .map(|series| {
+                let (letter, next, colors) = if series.is_reference {
+                    ('r', &mut references, REFERENCE_COLORS)
+                } else {
+                    ('c', &mut own, COLORS)
+                };
+                let color = format!("{letter}{}", *next % colors);
+                *next += 1;
+                color
+            })
+            .collect()
+    }
+
+    fn grid(&self, out: &mut String) {
+        let (right, foot) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+        for tick in self.y.ticks() {
+            let y = place_y(tick.at);
+            let text = escape(&tick.text);
+            put(
+                out,
+                format_args!(
+                    "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\"/>"
+                ),
+            );
+            put(
+                out,
+                format_args!(
+                    "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>",
+                    LEFT - 6.0,
+                    y + 4.0
+                ),
+            );
+        }
+        for tick in self.x.ticks() {
+            let x = place_x(tick.at);
+            let text = escape(&tick.text);
+            put(
+                out,
+                format_args!(
+                    "<line class=\"grid\" x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{foot}\"/>"
+                ),
+            );
+            put(
+                out,
+                format_args!(
+                    "<text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{text}</text>",
+                    foot + 16.0
+                ),
+            );
+        }
+        put(out, format_args!("<path class=\"axis\" d=\"M{LEFT} {TOP}V{foot}H{right}\"/>"));
+        put(
+            out,
+            format_args!(
+                "<text class=\"label\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                f64::midpoint(LEFT, right),
+                HEIGHT - 8.0,
+                escape(&self.x.label)
+            ),
+        );
+        let middle = f64::midpoint(TOP, foot);
+        put(
+            out,
+            format_args!(
+                "<text class=\"label\" transform=\"translate(13 {middle:.1}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
+                escape(&self.y.label)
+            ),
+        );
+    }
+
+    fn line(&self, out: &mut String, series: &Series, color: &str) {
+        let place = |x: f64, y: f64| (place_x(self.x.at(x)), place_y(self.y.at(y)));
+        for (x, low, high) in &series.spread {
+            let ((x, low), (_, high)) = (place(*x, *low), place(*x, *high));
+            put(
+                out,
+                format_args!(
+                    "<line class=\"spread {color}\" x1=\"{x:.1}\" y1=\"{low:.1}\" x2=\"{x:.1}\" y2=\"{high:.1}\"/>"
+                ),
+            );
+        }
+        let mut path = String::new();
+        for (x, y) in &series.points {
+            let (x, y) = place(*x, *y);
+            let letter = if path.is_empty() { 'M' } else { 'L' };
+            put(&mut path, format_args!("{letter}{x:.1} {y:.1}"));
+        }
+        if series.points.len() > 1 && self.look != Look::Marks {
+            let kind = if series.is_reference { "reference" } else { "line" };
+            put(out, format_args!("<path class=\"{kind} {color}\" d=\"{path}\"/>"));
+        }
+        if self.look == Look::Line && series.points.len() > 1 {
+            return;
+        }
+        for (x, y) in &series.points {
+            let title = format!("{}: {}, {}", series.name, figure(*x), figure(*y));
+            let (x, y) = place(*x, *y);
+            let title = escape(&title);
+            if series.is_reference {
+                put(
+                    out,
+                    format_args!(
+                        "<rect class=\"hollow {color}\" x=\"{:.1}\" y=\"{:.1}\" width=\"8\" height=\"8\"><title>{title}</title></rect>",
+                        x - 4.0,
+                        y - 4.0
+                    ),
+                );
+            } else {
+                put(
+                    out,
+                    format_args!(
+                        "<circle class=\"dot {color}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"><title>{title}</title></circle>"
+                    ),
+                );
+            }
+        }
+    }
+
+    fn legend(&self, out: &mut String) {
+        out.push_str("<ul class=\"legend\">");
+        for (series, color) in self.series.iter().zip(self.colors()) {
+            let shape = if series.is_reference { "key hollow" } else { "key" };
+            put(
+                out,
+                format_args!("<li><i class=\"{shape} {color}\"></i>{}</li>", escape(&series.name)),
+            );
+        }
+        out.push_str("</ul>");
+    }
+}
+
+fn place_x(at: f64) -> f64 {
+    LEFT + at * (WIDTH - LEFT - RIGHT)
+}
+
+fn place_y(at: f64) -> f64 {
+    HEIGHT - BOTTOM - at * (HEIGHT - BOTTOM - TOP)
+}
+
+/// Appends; writing to a string cannot fail.
+pub fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
+    let _ = out.write_fmt(text);
+}
+
+/// Text that is safe within HTML, also in attributes.
+#[must_use]
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plot_has_its_points_in_order_and_its_names_in_the_legend() {
+        let points = vec![(0.0, 0.0), (10.0, 5.0)];
+        let reference = Series { is_reference: true, ..Series::new("study <1>", vec![(5.0, 5.0)]) };
+        let plot = Plot {
+            title: "T".to_owned(),
+            x: Axis::linear("x", [10.0].into_iter()),
+            y: Axis::linear("y", [5.0].into_iter()),
+            series: vec![Series::new("ours", points), reference],
+            look: Look::Both,
+        };
+        let html = plot.html();
+        assert!(html.contains("class=\"line c0\" d=\"M62.0 284.0L"), "{html}");
+        assert_eq!((html.matches("<circle").count(), html.matches("<rect").count()), (2, 1));
+        assert!(html.contains("study &lt;1&gt;") && !html.contains("<1>"));
+    }
+}

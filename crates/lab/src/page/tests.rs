@@ -1,0 +1,108 @@
+//! The page of small reports.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::experiment::report::ExperimentReport;
+
+fn report(measurement: Value, references: Vec<Reference>) -> RunReport {
+    RunReport {
+        tool: "adit-lab 0".to_owned(),
+        started_unix_s: 1_795_234_133,
+        quick: false,
+        complete: true,
+        experiments: vec![ExperimentReport {
+            file: "x.toml".to_owned(),
+            title: "Title & more".to_owned(),
+            about: String::new(),
+            references,
+            measurements: vec![MeasurementReport {
+                command: vec!["throughput".to_owned()],
+                error: None,
+                report: Some(measurement),
+            }],
+            planned: 1,
+        }],
+    }
+}
+
+fn header(measurement: &str) -> Value {
+    json!({
+        "tool": "adit-lab 0", "measurement": measurement, "complete": true, "command": [],
+        "started_unix_s": 0, "machine": crate::measure::machine::Machine::default(),
+        "steal_ms": {}, "warnings": ["beware <script>"], "target": "adit", "sessions": 10,
+        "established": null, "ceiling": null, "figures": [], "target_counters": null,
+        "agreement": {"tester": {"sent": 10, "received": 9}, "target_received": 10,
+            "target_sent": 9, "difference_ppm": 0},
+    })
+}
+
+fn throughput() -> Value {
+    let case = |bytes: u64, rate: u64| {
+        json!({
+            "name": format!("uplink {bytes} B, 10 active"), "direction": "uplink",
+            "size": {"name": bytes.to_string(), "lens": [bytes], "weights": [1]}, "active": 10,
+            "runs": [{"ndr_pps": rate, "ndr_upper_pps": null, "plr_pps": rate, "mrr_pps": rate,
+                "trials": [trial(rate, 0), trial(rate * 2, 500_000_000)]}],
+        })
+    };
+    let mut report = header("throughput");
+    report["method"] = json!("mlr");
+    report["cases"] = json!([case(64, 5_000_000), case(1400, 4_000_000)]);
+    report
+}
+
+fn trial(rate: u64, loss_ppb: u64) -> Value {
+    json!({"rate_pps": rate, "duration_ns": 1, "offered_pps": rate, "received_pps": rate,
+        "loss_ppb": loss_ppb, "gap_ns_max": 0, "other_frames": 0, "tester_limited": false,
+        "streams": []})
+}
+
+#[test]
+fn page_stands_alone_and_shows_figures_beside_those_from_elsewhere() {
+    let reference = Reference {
+        plot: "rate-by-size".to_owned(),
+        label: "study 2020".to_owned(),
+        machine: "Xeon".to_owned(),
+        points: vec![[64.0, 5.17], [1400.0, 0.8]],
+    };
+    let page = render(&report(throughput(), vec![reference]));
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+    for outside in ["http://", "https://", "src=", "<script", "@import"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    for wanted in [
+        "Title &amp; more",
+        "Rate by size",
+        "Loss by rate, uplink",
+        "study 2020 (Xeon)",
+        "beware &lt;script&gt;",
+        "<td>uplink 64 B, 10 active</td><td>5.00</td>",
+        "2026-11-21 04:08 UTC",
+        "prefers-color-scheme: dark",
+        "Checked",
+    ] {
+        assert!(page.contains(wanted), "{wanted}\n{page}");
+    }
+    assert!(!page.contains("Incomplete"));
+}
+
+#[test]
+fn page_of_failed_or_missing_measurements_says_so() {
+    let mut report = report(throughput(), Vec::new());
+    report.complete = false;
+    report.experiments[0].measurements[0].error = Some("the UPF refused".to_owned());
+    report.experiments[0].measurements[0].report = None;
+    report.experiments[0].planned = 3;
+    let page = render(&report);
+    for wanted in ["Incomplete", "Failed: the UPF refused", "2 of its measurements were not run"] {
+        assert!(page.contains(wanted), "{wanted}");
+    }
+}
+
+#[test]
+fn calendar_knows_leap_years() {
+    assert_eq!(utc(0), "1970-01-01 00:00 UTC");
+    assert_eq!(utc(951_782_400), "2000-02-29 00:00 UTC");
+    assert_eq!(utc(1_798_761_599), "2026-12-31 23:59 UTC");
+}
