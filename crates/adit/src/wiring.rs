@@ -50,7 +50,7 @@ fn provisioning(config: &Config) -> Provisioning {
     };
     let application = |application: &crate::config::Application| Application {
         id: application.id.as_str().into(),
-        filters: application.filters.clone(),
+        filters: application.filters.clone().into(),
     };
     let policy = |policy: &crate::config::ForwardingPolicy| ForwardingPolicy {
         id: policy.id.as_str().into(),

@@ -34,7 +34,7 @@ fn bench() -> Bench {
         name: name.into(),
         group: Some("family".into()),
         precedence: None,
-        detection: PredefinedDetection::Filters(vec![parse_flow_description(text).unwrap()]),
+        detection: PredefinedDetection::Filters(vec![parse_flow_description(text).unwrap()].into()),
         action,
         qfi: None,
     };
@@ -44,7 +44,7 @@ fn bench() -> Bench {
             rule("no-mail", "permit out 6 from any 25 to any", PredefinedAction::Drop),
             rule("web", "permit out 6 from any 443 to any", PredefinedAction::Forward),
         ],
-        applications: vec![Application { id: "video".into(), filters }],
+        applications: vec![Application { id: "video".into(), filters: filters.into() }],
         ..Provisioning::default()
     };
     let store = StoreConfig { provisioning, ..config().store };

@@ -9,8 +9,10 @@ pub mod delta;
 pub mod event;
 pub mod express;
 pub mod forwarding;
+pub mod matcher;
 pub mod rule;
 pub mod sdf;
+pub mod sdf_set;
 pub mod usage;
 pub mod verdict;
 
@@ -18,11 +20,13 @@ pub use delta::{DeltaId, KeyChange, RuleDelta, SessionKey};
 pub use event::{DataDelivery, WorkerCommand, WorkerEvent};
 pub use express::{EXPRESS_QFIS_MAX, EXPRESS_URRS_MAX, Express, ExpressUe, ExpressUrr, ExpressWay};
 pub use forwarding::{Redirect, Steering};
+pub use matcher::{Candidate, FlowKey, Matcher, MatcherView, Matchers};
 pub use rule::{
     ApplyAction, DestinationInterface, FarEntry, Gate, GtpuTunnel, OuterHeaderCreation,
     OuterHeaderRemoval, PdrEntry, QerEntry, SessionRules, SourceInterface, UeAddresses,
 };
 pub use sdf::{FlowSelector, SdfFilter};
+pub use sdf_set::SdfSet;
 pub use usage::{
     NoUsage, POOL_WEIGHT_ONE, PoolMembers, UrrEntry, UsageCounts, UsageLimits, UsageSource,
 };

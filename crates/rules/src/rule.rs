@@ -15,7 +15,8 @@ use bitflags::bitflags;
 
 use crate::delta::DeltaId;
 use crate::forwarding::{Redirect, Steering};
-use crate::sdf::SdfFilter;
+use crate::matcher::{Matcher, Matchers};
+use crate::sdf_set::SdfSet;
 use crate::usage::UrrEntry;
 
 /// Where a PDR's packets come from. Spec: TS 29.244 §8.2.2.
@@ -78,7 +79,7 @@ pub struct PdrEntry {
     /// Networks behind the UE: as good as its own address.
     pub ue_networks: Vec<IpPrefix>,
     /// At least one must match the inner packet; empty matches all.
-    pub sdf: Vec<SdfFilter>,
+    pub sdf: SdfSet,
     /// What to take off in front of the inner packet.
     pub outer_header_removal: Option<OuterHeaderRemoval>,
     /// The PDU Session Container that came with the packet is not carried on into a created GTP-U
@@ -347,6 +348,9 @@ pub struct SessionRules {
     pub uplink: Vec<PdrEntry>,
     /// PDRs of packets towards the UE, by ascending precedence.
     pub downlink: Vec<PdrEntry>,
+    /// The SDF filters of these PDRs, compiled. Written by the publisher; `None` until then, and
+    /// without filters.
+    pub matchers: Option<Box<Matchers>>,
     /// FARs, in the order that [`PdrEntry::far`] counts; behind them what they duplicate to.
     pub fars: Vec<FarEntry>,
     /// QERs, in the order that [`PdrEntry::qers`] counts.
@@ -372,6 +376,18 @@ impl SessionRules {
         self.ue.iter().any(|ue| ue.contains(addr))
             || any_contains(&self.ue_networks, addr)
             || self.ue.is_empty() && self.ue_networks.is_empty()
+    }
+
+    /// Compiles the SDF filters of the PDRs.
+    pub fn compile_matchers(&mut self) {
+        self.matchers = Matchers::compile(&self.uplink, &self.downlink).map(Box::new);
+    }
+
+    /// The compiled SDF filters of [`SessionRules::pdrs`]; `None` without any.
+    #[inline]
+    #[must_use]
+    pub fn matcher(&self, direction: Direction) -> Option<&Matcher> {
+        self.matchers.as_ref()?.get(direction)
     }
 
     /// PDRs of `direction`, by ascending precedence.

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use adit_rules::{RuleDelta, SdfFilter};
+use adit_rules::{RuleDelta, SdfSet};
 use adit_types::limits::{
     FLOW_DESCRIPTIONS_PER_APPLICATION_MAX, PFD_APPLICATION_ID_BYTES_MAX, PFD_APPLICATIONS_MAX,
     PFD_BYTES_MAX,
@@ -84,15 +84,15 @@ pub(crate) struct Pfds {
 struct Provided {
     owner: OwnerId,
     /// Never empty.
-    filters: Arc<[SdfFilter]>,
+    filters: SdfSet,
     /// Octets of the identifier and the flow descriptions.
     bytes: usize,
 }
 
 impl Pfds {
     /// The filters of an application, if a control plane described it.
-    pub fn filters(&self, id: &str) -> Option<&[SdfFilter]> {
-        self.applications.get(id)?.last().map(|provided| &*provided.filters)
+    pub fn filters(&self, id: &str) -> Option<&SdfSet> {
+        self.applications.get(id)?.last().map(|provided| &provided.filters)
     }
 
     /// These PFDs after `owner` said more.
@@ -170,7 +170,7 @@ fn provided(owner: OwnerId, id: &str, texts: &[Box<str>]) -> Result<Provided, Pf
     if texts.len() > FLOW_DESCRIPTIONS_PER_APPLICATION_MAX {
         return Err(PfdRefusal::TooManyFlowDescriptions);
     }
-    let filters: Result<Arc<[SdfFilter]>, SdfTextError> =
+    let filters: Result<SdfSet, SdfTextError> =
         texts.iter().map(|text| sdf_text::parse_pfd(text)).collect();
     let filters = filters.map_err(|error| PfdRefusal::FlowDescription { error })?;
     let bytes = id.len() + texts.iter().map(|text| text.len()).sum::<usize>();

@@ -1,7 +1,8 @@
 //! What the operator configured for rules to refer to by name.
 
+use adit_rules::SdfSet;
 use adit_rules::Steering;
-use adit_rules::sdf::{AddrMatch, SdfFilter};
+use adit_rules::sdf::AddrMatch;
 use adit_types::{InterfaceId, InterfaceRole, InterfaceSet, Precedence, Qfi};
 
 use crate::pfd::Pfds;
@@ -59,7 +60,7 @@ pub struct PredefinedRule {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PredefinedDetection {
     /// At least one must match a packet; never empty.
-    Filters(Vec<SdfFilter>),
+    Filters(SdfSet),
     /// As this configured application, or its PFDs.
     Application(Box<str>),
 }
@@ -94,7 +95,7 @@ pub struct Application {
     /// Application ID.
     pub id: Box<str>,
     /// At least one must match a packet; never empty.
-    pub filters: Vec<SdfFilter>,
+    pub filters: SdfSet,
 }
 
 /// A pool of UE addresses. Spec: TS 29.244 §5.21, §8.2.128.
@@ -154,7 +155,7 @@ pub(crate) struct Known<'a> {
 
 impl<'a> Known<'a> {
     /// The filters of an application, if it is known. PFDs take precedence over the configuration.
-    pub fn application(&self, id: &str) -> Option<&'a [SdfFilter]> {
+    pub fn application(&self, id: &str) -> Option<&'a SdfSet> {
         self.pfds.filters(id).or_else(|| self.configured.application(id))
     }
 
@@ -182,9 +183,9 @@ impl Provisioning {
     }
 
     /// The filters of an application, if it is known.
-    fn application(&self, id: &str) -> Option<&[SdfFilter]> {
+    fn application(&self, id: &str) -> Option<&SdfSet> {
         let found = self.applications.iter().find(|known| &*known.id == id);
-        found.map(|known| known.filters.as_slice())
+        found.map(|known| &known.filters)
     }
 
     /// The forwarding policy of an identifier.

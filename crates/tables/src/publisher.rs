@@ -138,6 +138,7 @@ impl Publisher {
         if let Some(rules) = rules.as_deref_mut() {
             rules.generation = id;
             self.resolve_next_hops(rules);
+            rules.compile_matchers();
         }
         for change in &keys {
             if let KeyChange::Add(key) = change {

@@ -748,7 +748,7 @@ fn predefined_rule(rule: &oracle::predefined::Rule) -> PredefinedRule {
         name: rule.name.into(),
         group: rule.group.map(Box::from),
         precedence: rule.precedence.map(Precedence),
-        detection: PredefinedDetection::Filters(filters),
+        detection: PredefinedDetection::Filters(filters.into()),
         action: if rule.drops { PredefinedAction::Drop } else { PredefinedAction::Forward },
         qfi: rule.qfi.and_then(Qfi::new),
     }

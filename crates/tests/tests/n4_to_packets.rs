@@ -371,7 +371,7 @@ fn predefined_rules_decide_the_fate_of_packets_until_they_are_deactivated() {
         name: name.into(),
         group: Some("group".into()),
         precedence: None,
-        detection: PredefinedDetection::Filters(vec![parse_flow_description(text).unwrap()]),
+        detection: PredefinedDetection::Filters(vec![parse_flow_description(text).unwrap()].into()),
         action,
         qfi,
     };

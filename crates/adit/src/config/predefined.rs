@@ -58,7 +58,7 @@ fn read_detection(
     let application: Option<String> =
         section.parsed_optional("application", "the id of an [[application]]");
     let Some(id) = application else {
-        return PredefinedDetection::Filters(read_flow_descriptions(section));
+        return PredefinedDetection::Filters(read_flow_descriptions(section).into());
     };
     if !applications.iter().any(|known| known.id == id) {
         section.problem("application", format!("there is no application \"{id}\""));

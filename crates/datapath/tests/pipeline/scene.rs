@@ -8,8 +8,8 @@ use adit_pktio::mem::{MemBuf, MemIo};
 use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{
     ApplyAction, DeltaId, DestinationInterface, DropReason, FarEntry, Gate, GtpuTunnel, KeyChange,
-    OuterHeaderCreation, OuterHeaderRemoval, PdrEntry, PuntReason, QerEntry, RuleDelta, SessionKey,
-    SessionRules, SourceInterface, UeAddresses, WorkerCommand, WorkerEvent,
+    OuterHeaderCreation, OuterHeaderRemoval, PdrEntry, PuntReason, QerEntry, RuleDelta, SdfSet,
+    SessionKey, SessionRules, SourceInterface, UeAddresses, WorkerCommand, WorkerEvent,
 };
 use adit_tables::{Interface, Publisher, Route, Snapshot, TablesConfig, build};
 use adit_testkit::packet::PacketBuilder;
@@ -136,7 +136,7 @@ pub fn rules() -> SessionRules {
         qfis: vec![],
         ue,
         ue_networks: vec![],
-        sdf: vec![],
+        sdf: SdfSet::default(),
         outer_header_removal: Some(OuterHeaderRemoval::GtpuUdpIp),
         container_deletion: false,
         far: 0,
@@ -189,6 +189,7 @@ pub fn rules() -> SessionRules {
         tunnel_sides: vec![],
         uplink: vec![uplink],
         downlink: vec![downlink],
+        matchers: None,
         fars: vec![to_n6, to_gnb],
         qers: vec![qer],
         urrs: Vec::new(),

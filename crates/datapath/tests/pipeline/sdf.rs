@@ -10,8 +10,8 @@ use crate::scene::*;
 /// The rules of every scene with `filter` in both PDRs.
 fn filtering(filter: SdfFilter) -> SessionRules {
     let mut rules = rules();
-    rules.uplink[0].sdf = vec![filter.clone()];
-    rules.downlink[0].sdf = vec![filter];
+    rules.uplink[0].sdf = vec![filter.clone()].into();
+    rules.downlink[0].sdf = vec![filter].into();
     rules
 }
 

@@ -108,7 +108,7 @@ fn uplink_that_no_pdr_matches_is_dropped() {
     other_side.uplink[0].source = SourceInterface::Core;
     let mut other_port = rules();
     let remote_ports = vec![PortRange { first: 80, last: 80 }];
-    other_port.uplink[0].sdf = vec![SdfFilter { remote_ports, ..SdfFilter::ANY }];
+    other_port.uplink[0].sdf = vec![SdfFilter { remote_ports, ..SdfFilter::ANY }].into();
     for rules in [other_flow, other_side, other_port] {
         Scene::with(rules).assert_drops(N3, &uplink().build(), DropReason::PdrUnmatched);
     }
@@ -124,7 +124,8 @@ fn uplink_takes_the_pdr_of_lowest_precedence_that_matches() {
         remote: AddrMatch::V4("8.8.8.0/24".parse().unwrap()),
         remote_ports: vec![PortRange { first: 53, last: 53 }],
         ..SdfFilter::ANY
-    }];
+    }]
+    .into();
     let mut drop = rules.fars[0].clone();
     (drop.id, drop.action) = (FarId(3), ApplyAction::DROP);
     dns.far = 2;

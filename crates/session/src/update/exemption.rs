@@ -36,7 +36,7 @@ pub(super) fn check(known: Known<'_>, before: Option<&Records>, urr: &Urr) -> Re
 pub(super) fn filters(known: Known<'_>, urr: &Urr) -> Vec<SdfFilter> {
     let Some(Exempted { flows, applications }) = &urr.settings.exempted else { return Vec::new() };
     let of_applications = applications.iter().filter_map(|id| known.application(id));
-    let of_applications = of_applications.flat_map(<[SdfFilter]>::to_vec);
+    let of_applications = of_applications.flat_map(|filters| filters.iter().cloned());
     flows.iter().filter_map(filter).chain(of_applications).collect()
 }
 

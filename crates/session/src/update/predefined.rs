@@ -91,7 +91,7 @@ pub(super) fn entry(
 ) -> Option<PdrEntry> {
     let sdf = match &rule.detection {
         PredefinedDetection::Filters(filters) => filters.clone(),
-        PredefinedDetection::Application(id) => known.application(id)?.to_vec(),
+        PredefinedDetection::Application(id) => known.application(id)?.clone(),
     };
     let mut entry = PdrEntry { sdf, ..pdr.clone() };
     entry.precedence = rule.precedence.unwrap_or(pdr.precedence);

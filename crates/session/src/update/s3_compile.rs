@@ -1,8 +1,8 @@
 //! Stage 3: turn records into the rules that workers run. Cannot fail: references were resolved.
 
 use adit_rules::{
-    ApplyAction, DeltaId, DestinationInterface, FarEntry, PdrEntry, QerEntry, SdfFilter,
-    SessionRules, SourceInterface, Steering, UeAddresses, UrrEntry,
+    ApplyAction, DeltaId, DestinationInterface, FarEntry, PdrEntry, QerEntry, SdfSet, SessionRules,
+    SourceInterface, Steering, UeAddresses, UrrEntry,
 };
 use adit_types::limits::{BUFFER_PKTS_DEFAULT, BUFFER_PKTS_PER_SESSION_MAX, URRS_PER_PDR_MAX};
 use adit_types::{Direction, FarId, IpPrefix, NextHopIndex, Seid, Teid};
@@ -36,6 +36,7 @@ pub(crate) fn compile(
         tunnel_sides: tunnel_sides(records),
         uplink: pdrs(Direction::Uplink),
         downlink: pdrs(Direction::Downlink),
+        matchers: None,
         fars: fars(known, records, &brought),
         qers: records.qers.iter().chain(&brought.qers).map(qer).collect(),
         urrs: urr_entries(known, records, usage),
@@ -143,9 +144,9 @@ fn pdr(
 }
 
 /// The filters of the PDI or of the application that it names, if that is known.
-fn filters(known: Known<'_>, pdr: &Pdr) -> Option<Vec<SdfFilter>> {
+fn filters(known: Known<'_>, pdr: &Pdr) -> Option<SdfSet> {
     match pdr.pdi.application.as_deref() {
-        Some(id) => known.application(id).map(<[SdfFilter]>::to_vec),
+        Some(id) => known.application(id).cloned(),
         None => Some(pdr.pdi.sdf.iter().map(|sdf| sdf.filter.clone()).collect()),
     }
 }

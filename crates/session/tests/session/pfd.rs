@@ -41,7 +41,7 @@ fn naming(last: u8, id: &str) -> Change {
 
 /// The filters of the downlink PDR; `None` when there is no such PDR for workers.
 fn downlink_filters(delta: &RuleDelta) -> Option<Vec<SdfFilter>> {
-    delta.rules.as_ref().unwrap().downlink.first().map(|pdr| pdr.sdf.clone())
+    delta.rules.as_ref().unwrap().downlink.first().map(|pdr| pdr.sdf.to_vec())
 }
 
 fn accepted(store: &mut SessionStore, owner: OwnerId, said: PfdProvision) -> Vec<RuleDelta> {
@@ -86,7 +86,7 @@ fn pfds_withdrawn_match_nothing_until_they_come_back() {
 
 #[test]
 fn pfds_take_precedence_over_a_configured_application() {
-    let applications = vec![Application { id: "web".into(), filters: filters(&[WEB]) }];
+    let applications = vec![Application { id: "web".into(), filters: filters(&[WEB]).into() }];
     let mut store = store_with(8, Provisioning { applications, ..Provisioning::default() });
     let established = store.establish(OWNER, CP, naming(1, "web")).unwrap();
     assert_eq!(downlink_filters(&established.delta), Some(filters(&[WEB])));

@@ -25,7 +25,7 @@ fn rule(name: &str, text: &str) -> PredefinedRule {
         name: name.into(),
         group: None,
         precedence: None,
-        detection: PredefinedDetection::Filters(filters(&[text])),
+        detection: PredefinedDetection::Filters(filters(&[text]).into()),
         action: PredefinedAction::Forward,
         qfi: None,
     }
@@ -51,7 +51,8 @@ fn rules() -> Vec<PredefinedRule> {
 }
 
 fn with_rules(predefined_rules: Vec<PredefinedRule>) -> SessionStore {
-    let applications = vec![Application { id: "video".into(), filters: filters(&[WEB, DNS]) }];
+    let applications =
+        vec![Application { id: "video".into(), filters: filters(&[WEB, DNS]).into() }];
     store_with(8, Provisioning { applications, predefined_rules, ..Provisioning::default() })
 }
 
@@ -73,7 +74,7 @@ fn entries(rules: &SessionRules) -> Vec<(u32, Vec<SdfFilter>, ApplyAction, Optio
         let qers = pdr.qers.iter().map(|at| &rules.qers[usize::from(*at)]);
         let qfi = qers.filter_map(|qer| qer.qfi).next().map(Qfi::value);
         let action = rules.fars[usize::from(pdr.far)].action;
-        (pdr.precedence.0, pdr.sdf.clone(), action, qfi)
+        (pdr.precedence.0, pdr.sdf.to_vec(), action, qfi)
     };
     rules.downlink.iter().map(entry).collect()
 }

@@ -227,7 +227,7 @@ fn application_becomes_its_filters_or_is_refused() {
         ["permit out 17 from 203.0.113.0/24 to assigned", "permit out 6 from any 443 to any"]
             .map(|text| parse_flow_description(text).unwrap())
             .into();
-    let applications = vec![Application { id: "video".into(), filters: filters.clone() }];
+    let applications = vec![Application { id: "video".into(), filters: filters.clone().into() }];
     let mut store = store_with(4, Provisioning { applications, ..Provisioning::default() });
     let before = store.clone();
     let with = |id: &str, sdf| {

@@ -89,6 +89,7 @@ pub fn rules(seid: u64, peers: &[&str]) -> SessionRules {
         tunnel_sides: Vec::new(),
         uplink: Vec::new(),
         downlink: Vec::new(),
+        matchers: None,
         fars: (1..).zip(peers).map(far).collect(),
         qers: Vec::new(),
         urrs: Vec::new(),

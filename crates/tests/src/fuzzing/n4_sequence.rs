@@ -76,7 +76,10 @@ fn provisioning() -> Provisioning {
         qfi: None,
     };
     Provisioning {
-        applications: vec![Application { id: "known".into(), filters: vec![SdfFilter::ANY] }],
+        applications: vec![Application {
+            id: "known".into(),
+            filters: vec![SdfFilter::ANY].into(),
+        }],
         predefined_rules: vec![rule],
         ..Provisioning::default()
     }

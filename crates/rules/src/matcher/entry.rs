@@ -1,0 +1,222 @@
+//! SDF filters of one address family as boxes: a range for every field.
+
+use core::net::IpAddr;
+
+use super::{LOCAL, LOCAL_PORT, PROTOCOL, REMOTE, REMOTE_PORT, SPLIT_WORDS, address_words};
+use crate::rule::PdrEntry;
+use crate::sdf::{AddrMatch, PortRange, SdfFilter};
+
+/// Pairs of port ranges that one filter becomes entries for; with more it becomes one entry around
+/// all of them.
+const PORT_PAIRS_MAX: usize = 16;
+
+const ANY_PORT: (u16, u16) = (0, u16::MAX);
+
+/// A prefix; IPv4 ones have one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Prefix {
+    pub words: [u32; 4],
+    pub len: u8,
+}
+
+impl Prefix {
+    const ANY: Self = Self { words: [0; 4], len: 0 };
+
+    /// First and last value of a word of the addresses.
+    fn word_range(self, word: usize) -> (u32, u32) {
+        let before = u32::try_from(word * 32).unwrap_or(u32::MAX);
+        let bits = u32::from(self.len).saturating_sub(before).min(32);
+        let hosts = u32::MAX.checked_shr(bits).unwrap_or(0);
+        (self.words[word] & !hosts, self.words[word] | hosts)
+    }
+}
+
+/// One filter of one PDR, or a part of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// Position of the PDR.
+    pub pdr: u16,
+    /// PDRs of the same number have the same other conditions, so that a packet that misses those
+    /// of one misses those of all.
+    pub conditions: u16,
+    pub remote: Prefix,
+    pub local: Prefix,
+    pub remote_ports: (u16, u16),
+    pub local_ports: (u16, u16),
+    pub protocol: Option<u8>,
+    /// Value and mask.
+    pub tos: (u8, u8),
+    /// Packets in this box need a look at the filters.
+    pub is_unsure: bool,
+}
+
+/// First and last value of every word that trees split at.
+pub(super) type Region = [(u32, u32); SPLIT_WORDS];
+
+/// All packets.
+pub(super) const EVERYWHERE: Region = [(0, u32::MAX); SPLIT_WORDS];
+
+impl Entry {
+    /// True when it takes more than the plain lines.
+    pub fn is_full(&self) -> bool {
+        self.local.len > 0 || self.tos.1 != 0
+    }
+
+    /// The box.
+    pub fn region(&self) -> Region {
+        let mut region = EVERYWHERE;
+        for word in 0..4 {
+            region[REMOTE + word] = self.remote.word_range(word);
+            region[LOCAL + word] = self.local.word_range(word);
+        }
+        let ports = |(first, last): (u16, u16)| (first.into(), last.into());
+        region[REMOTE_PORT] = ports(self.remote_ports);
+        region[LOCAL_PORT] = ports(self.local_ports);
+        if let Some(protocol) = self.protocol {
+            region[PROTOCOL] = (protocol.into(), protocol.into());
+        }
+        region
+    }
+
+    /// True when no packet of the region misses it.
+    pub fn covers(&self, region: &Region) -> bool {
+        let own = self.region();
+        let is_around =
+            |(own, other): (&(u32, u32), &(u32, u32))| own.0 <= other.0 && own.1 >= other.1;
+        !self.is_unsure && self.tos.1 == 0 && own.iter().zip(region).all(is_around)
+    }
+}
+
+/// The entries of one address family, in the order of the PDRs.
+pub(super) fn of_pdrs(pdrs: &[PdrEntry], is_v6: bool) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for (number, pdr) in (0_u16..).zip(pdrs) {
+        let Some(own) = own_prefix(pdr, is_v6) else { continue };
+        let conditions = match pdrs.first() {
+            Some(first) if has_same_conditions(pdr, first) => 0,
+            _ => number,
+        };
+        let any = [SdfFilter::ANY];
+        let is_whole = pdr.sdf.is_empty() || pdr.sdf.is_compiled();
+        let from = entries.len();
+        for filter in if is_whole { &any[..] } else { &pdr.sdf } {
+            of_filter(filter, (number, conditions), own, is_v6, &mut entries);
+        }
+        for entry in &mut entries[from..] {
+            entry.is_unsure |= pdr.sdf.is_compiled();
+        }
+    }
+    entries
+}
+
+/// The entries of one address family, each filter as if it were a PDR.
+pub(super) fn of_filters(filters: &[SdfFilter], is_v6: bool) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for (number, filter) in (0_u16..).zip(filters) {
+        of_filter(filter, (number, 0), Prefix::ANY, is_v6, &mut entries);
+    }
+    entries
+}
+
+fn has_same_conditions(a: &PdrEntry, b: &PdrEntry) -> bool {
+    let conditions = |pdr: &PdrEntry| (pdr.source, pdr.interfaces, pdr.teid, pdr.ue);
+    conditions(a) == conditions(b) && a.qfis == b.qfis && a.ue_networks == b.ue_networks
+}
+
+/// The addresses that packets of a PDR have on the UE's side, as its other conditions say. `None`
+/// when packets of the family meet them never.
+fn own_prefix(pdr: &PdrEntry, is_v6: bool) -> Option<Prefix> {
+    if pdr.ue.is_empty() || !pdr.ue_networks.is_empty() {
+        return Some(Prefix::ANY);
+    }
+    match is_v6 {
+        false => pdr.ue.v4.map(|addr| prefix(IpAddr::V4(addr), 32)),
+        true => pdr.ue.v6.map(|own| prefix(IpAddr::V6(own.addr()), own.len())),
+    }
+}
+
+fn prefix(addr: IpAddr, len: u8) -> Prefix {
+    Prefix { words: address_words(addr), len }
+}
+
+fn of_filter(
+    filter: &SdfFilter,
+    (pdr, conditions): (u16, u16),
+    own: Prefix,
+    is_v6: bool,
+    entries: &mut Vec<Entry>,
+) {
+    let SdfFilter { protocol, remote, remote_ports, local, local_ports, tos, spi, flow_label } =
+        filter;
+    let sides = side(*remote, is_v6).zip(side(*local, is_v6));
+    let Some((remote, local)) = sides.filter(|_| is_v6 || flow_label.is_none()) else { return };
+    let Some(local) = beyond(local, own) else { return };
+    let tos = tos.map_or((0, 0), |(value, mask)| (value & mask, mask));
+    let is_unsure = spi.is_some() || flow_label.is_some();
+    let entry = |remote_ports, local_ports, is_unsure| Entry {
+        pdr,
+        conditions,
+        remote,
+        local,
+        remote_ports,
+        local_ports,
+        protocol: *protocol,
+        tos,
+        is_unsure,
+    };
+    let (remote_ranges, local_ranges) = (ranges(remote_ports), ranges(local_ports));
+    if remote_ranges.len() * local_ranges.len() > PORT_PAIRS_MAX {
+        entries.push(entry(around(&remote_ranges), around(&local_ranges), true));
+        return;
+    }
+    for remote_range in &remote_ranges {
+        let all = local_ranges.iter().map(|range| entry(*remote_range, *range, is_unsure));
+        entries.extend(all);
+    }
+}
+
+fn side(addr: AddrMatch, is_v6: bool) -> Option<Prefix> {
+    match (addr, is_v6) {
+        (AddrMatch::Any, _) => Some(Prefix::ANY),
+        (AddrMatch::V4(of), false) => Some(prefix(IpAddr::V4(of.addr()), of.len())),
+        (AddrMatch::V6(of), true) => Some(prefix(IpAddr::V6(of.addr()), of.len())),
+        _ => None,
+    }
+}
+
+/// What a filter's local prefix asks beyond the UE's own addresses; `None` when it excludes them.
+fn beyond(local: Prefix, own: Prefix) -> Option<Prefix> {
+    let is_apart = (0..4).any(|word| {
+        let (a, b) = (local.word_range(word), own.word_range(word));
+        a.0 > b.1 || b.0 > a.1
+    });
+    match (is_apart, local.len <= own.len) {
+        (true, _) => None,
+        (false, true) => Some(Prefix::ANY),
+        (false, false) => Some(local),
+    }
+}
+
+fn ranges(ports: &[PortRange]) -> Vec<(u16, u16)> {
+    if ports.is_empty() {
+        return vec![ANY_PORT];
+    }
+    let mut ranges: Vec<_> = ports.iter().map(|range| (range.first, range.last)).collect();
+    ranges.retain(|(first, last)| first <= last);
+    ranges.sort_unstable();
+    ranges.dedup_by(|next, last| {
+        let touches = next.0 <= last.1.saturating_add(1);
+        if touches {
+            last.1 = last.1.max(next.1);
+        }
+        touches
+    });
+    ranges
+}
+
+/// One range around all.
+fn around(ranges: &[(u16, u16)]) -> (u16, u16) {
+    let first = ranges.first().map_or(ANY_PORT.0, |range| range.0);
+    let last = ranges.iter().map(|range| range.1).max();
+    (first, last.unwrap_or(ANY_PORT.1))
+}

@@ -1,0 +1,263 @@
+//! All SDF filters of one direction of a session, compiled for lookup.
+//!
+//! A [`Matcher`] tells which PDR's filters a packet matches first, in a few cache lines without
+//! pointers. Per address family its filters stand in groups of four lanes, compared at once
+//! ([`lanes`]); more than a few groups have a tree in front, whose leaves are groups ([`tree`]).
+//! It knows filters only: the other conditions of a PDR are asked of the caller, PDR by PDR. What
+//! lanes cannot express (an SPI, a flow label, many pairs of port ranges) is a match that is
+//! *unsure*, which the caller compares with the filters themselves.
+
+mod entry;
+mod lanes;
+mod tree;
+
+use core::net::IpAddr;
+
+use adit_types::Direction;
+
+use crate::rule::PdrEntry;
+use crate::sdf::{FlowSelector, SdfFilter};
+use crate::sdf_set::SdfSet;
+use entry::Entry;
+pub use lanes::Line;
+use lanes::{Family, V4, V6};
+
+/// PDRs of one direction that a matcher can tell apart; longer lists have none.
+pub const MATCHER_PDRS_MAX: usize = 1 << 13;
+
+/// Words of a key: four of the remote address, four of the local one, then what is below.
+const REMOTE: usize = 0;
+const LOCAL: usize = 4;
+const REMOTE_PORT: usize = 8;
+const LOCAL_PORT: usize = 9;
+const PROTOCOL: usize = 10;
+const TOS: usize = 11;
+
+/// Words that a tree may split at: all but the type of service.
+const SPLIT_WORDS: usize = TOS;
+
+/// What a matcher sees of a packet, from the UE's point of view as in [`SdfFilter`]. An IPv4 address
+/// is the first of its four words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(align(64))]
+pub struct FlowKey {
+    words: [u32; 16],
+    is_v6: bool,
+}
+
+impl FlowKey {
+    /// The key of a packet that travels in `direction`.
+    #[inline]
+    #[must_use]
+    pub fn new(direction: Direction, flow: &FlowSelector) -> Self {
+        let (remote, remote_port, local, local_port) = match direction {
+            Direction::Uplink => (flow.dst, flow.dst_port, flow.src, flow.src_port),
+            Direction::Downlink => (flow.src, flow.src_port, flow.dst, flow.dst_port),
+        };
+        let mut words = [0; 16];
+        words[REMOTE..LOCAL].copy_from_slice(&address_words(remote));
+        words[LOCAL..REMOTE_PORT].copy_from_slice(&address_words(local));
+        words[REMOTE_PORT] = remote_port.into();
+        words[LOCAL_PORT] = local_port.into();
+        words[PROTOCOL] = flow.protocol.into();
+        words[TOS] = flow.tos.into();
+        Self { words, is_v6: flow.src.is_ipv6() }
+    }
+}
+
+#[inline]
+fn address_words(addr: IpAddr) -> [u32; 4] {
+    match addr {
+        IpAddr::V4(addr) => [addr.to_bits(), 0, 0, 0],
+        IpAddr::V6(addr) => {
+            let [a, b, c, d, e, f, g, h] = addr.segments().map(u32::from);
+            [a << 16 | b, c << 16 | d, e << 16 | f, g << 16 | h]
+        }
+    }
+}
+
+/// A PDR whose filters a packet matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Candidate {
+    /// Position of the PDR in its list.
+    pub pdr: usize,
+    /// A filter of the PDR may match: the caller has to compare.
+    pub is_unsure: bool,
+}
+
+impl Candidate {
+    /// True when a filter of the PDR, whose filters are `sdf`, does match.
+    #[inline]
+    #[must_use]
+    pub fn is_sure(self, sdf: &SdfSet, direction: Direction, flow: &FlowSelector) -> bool {
+        !self.is_unsure || sdf.matches(direction, flow)
+    }
+}
+
+/// Where the filters of one address family are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Root {
+    /// The line where groups begin or, with a tree, its nodes.
+    pub(crate) start: u16,
+    /// Groups, if there is no tree.
+    pub(crate) groups: u16,
+    /// The groups have the lines of local addresses and types of service.
+    pub(crate) is_full: bool,
+    /// Nodes are in front of the groups.
+    pub(crate) is_tree: bool,
+}
+
+/// The compiled filters of one direction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Matcher {
+    roots: [Root; 2],
+    lines: Box<[Line]>,
+}
+
+impl Matcher {
+    /// Compiles the filters of `pdrs`, which are sorted by precedence. A PDR without filters
+    /// matches every packet. `None` where the walk is as good: without any filter, and beyond
+    /// [`MATCHER_PDRS_MAX`] PDRs.
+    #[must_use]
+    pub fn compile(pdrs: &[PdrEntry]) -> Option<Self> {
+        if pdrs.iter().all(|pdr| pdr.sdf.is_empty()) || pdrs.len() > MATCHER_PDRS_MAX {
+            return None;
+        }
+        let [v4, v6] = [false, true].map(|is_v6| entry::of_pdrs(pdrs, is_v6));
+        Self::of(&v4, &v6)
+    }
+
+    /// Compiles filters of which one must match: each is a candidate of its own.
+    pub(crate) fn of_filters(filters: &[SdfFilter]) -> Option<Self> {
+        if filters.len() > MATCHER_PDRS_MAX {
+            return None;
+        }
+        let [v4, v6] = [false, true].map(|is_v6| entry::of_filters(filters, is_v6));
+        Self::of(&v4, &v6)
+    }
+
+    fn of(v4: &[Entry], v6: &[Entry]) -> Option<Self> {
+        let mut lines = Vec::new();
+        let roots = [lay_out::<V4>(v4, &mut lines)?, lay_out::<V6>(v6, &mut lines)?];
+        Some(Self { roots, lines: lines.into_boxed_slice() })
+    }
+
+    /// The matcher as lookups want it.
+    #[inline]
+    #[must_use]
+    pub const fn view(&self) -> MatcherView<'_> {
+        MatcherView { roots: self.roots, lines: &self.lines }
+    }
+
+    /// Cache lines of the matcher.
+    #[must_use]
+    pub const fn lines(&self) -> &[Line] {
+        &self.lines
+    }
+}
+
+/// The matchers of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Matchers([Option<Matcher>; 2]);
+
+impl Matchers {
+    /// The matchers of both directions of a session; `None` without any SDF filter.
+    #[must_use]
+    pub fn compile(uplink: &[PdrEntry], downlink: &[PdrEntry]) -> Option<Self> {
+        let matchers = [uplink, downlink].map(Matcher::compile);
+        matchers.iter().any(Option::is_some).then_some(Self(matchers))
+    }
+
+    /// The matcher of one direction.
+    #[inline]
+    #[must_use]
+    pub const fn get(&self, direction: Direction) -> Option<&Matcher> {
+        let [uplink, downlink] = &self.0;
+        match direction {
+            Direction::Uplink => uplink.as_ref(),
+            Direction::Downlink => downlink.as_ref(),
+        }
+    }
+}
+
+/// Writes the tree and the groups of one family; `None` when there are too many lines for a
+/// [`Root`].
+fn lay_out<F: Family>(entries: &[Entry], lines: &mut Vec<Line>) -> Option<Root> {
+    let is_full = entries.iter().any(Entry::is_full);
+    let start = u16::try_from(lines.len()).ok()?;
+    let mut built = tree::build(entries);
+    if let [(_, only)] = built.leaves.as_slice() {
+        let groups = lanes::write::<F>(only, is_full, lines);
+        u16::try_from(lines.len()).ok()?;
+        return Some(Root { start, groups: u16::try_from(groups).ok()?, is_full, is_tree: false });
+    }
+    lines.resize(lines.len() + built.nodes.len().div_ceil(tree::NODES_PER_LINE), Line::EMPTY);
+    for (node, leaf) in &built.leaves {
+        let first = u16::try_from(lines.len()).ok()?;
+        let groups = lanes::write::<F>(leaf, is_full, lines);
+        built.nodes[*node] = tree::leaf(first, groups);
+    }
+    u16::try_from(lines.len()).ok()?;
+    tree::write(&built.nodes, &mut lines[usize::from(start)..]);
+    Some(Root { start, groups: 0, is_full, is_tree: true })
+}
+
+/// A compiled matcher, wherever its lines are.
+#[derive(Debug, Clone, Copy)]
+pub struct MatcherView<'a> {
+    roots: [Root; 2],
+    lines: &'a [Line],
+}
+
+impl<'a> MatcherView<'a> {
+    /// A view of lines that [`Matcher::lines`] were copied to.
+    #[inline]
+    #[must_use]
+    pub const fn new(roots: [Root; 2], lines: &'a [Line]) -> Self {
+        Self { roots, lines }
+    }
+
+    /// The first PDR whose filters the packet matches and that `accept` takes: asked in the order
+    /// of the list.
+    ///
+    /// Cost:    one comparison per group of four filters of the packet's family as long as there
+    ///          are few; else a descent of log *n* steps in front of it.
+    #[inline]
+    pub fn find(self, key: &FlowKey, mut accept: impl FnMut(Candidate) -> bool) -> Option<usize> {
+        let mut candidate = self.first(key)?;
+        while !accept(candidate) {
+            candidate = self.next(key, candidate)?;
+        }
+        Some(candidate.pdr)
+    }
+
+    /// The first PDR whose filters the packet matches.
+    #[inline]
+    #[must_use]
+    pub fn first(self, key: &FlowKey) -> Option<Candidate> {
+        self.from(key, 0)
+    }
+
+    #[cold]
+    fn next(self, key: &FlowKey, last: Candidate) -> Option<Candidate> {
+        self.from(key, lanes::floor_behind(last.pdr))
+    }
+
+    #[inline]
+    fn from(self, key: &FlowKey, floor: u32) -> Option<Candidate> {
+        let root = self.roots[usize::from(key.is_v6)];
+        let (start, groups) = match root.is_tree {
+            false => (root.start, root.groups),
+            true => tree::descend(self.lines, root.start, key),
+        };
+        let lines = self.lines.get(usize::from(start)..).unwrap_or_default();
+        let groups = groups.into();
+        let found = match (key.is_v6, root.is_full) {
+            (false, false) => lanes::scan::<V4, 1, false>(lines, groups, key, floor),
+            (false, true) => lanes::scan::<V4, 2, true>(lines, groups, key, floor),
+            (true, false) => lanes::scan::<V6, 2, false>(lines, groups, key, floor),
+            (true, true) => lanes::scan::<V6, 3, true>(lines, groups, key, floor),
+        };
+        lanes::candidate(found)
+    }
+}

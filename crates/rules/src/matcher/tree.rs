@@ -1,0 +1,177 @@
+//! Trees in front of the groups: each node halves the filters by one word of the key.
+//!
+//! A filter on both sides of a split goes to both, within a budget that keeps the whole
+//! proportional to the number of filters; what cannot be split well stays a leaf of several groups.
+//! In a leaf, filters behind one that covers all of it, and whose PDR has the same other conditions,
+//! are left out.
+
+use super::entry::{EVERYWHERE, Entry, Region};
+use super::lanes::{LANES, Line};
+use super::{FlowKey, SPLIT_WORDS};
+
+/// Filters that are not worth a split.
+const LEAF_ENTRIES: usize = 2 * LANES;
+
+/// Copies of filters that splits may make, for each filter.
+const COPIES_PER_ENTRY: usize = 4;
+
+/// Nodes of one line.
+pub(super) const NODES_PER_LINE: usize = 8;
+
+/// The upper word of a node that is a leaf; below stand how many groups it has, the lower word is
+/// the line where they begin. Of others, the upper word is what to split at (8 bits) and the first
+/// of two nodes, the lower one the last value that belongs to it.
+const LEAF: u32 = 1 << 31;
+const WORD_SHIFT: u32 = 24;
+const CHILD_MASK: u32 = (1 << WORD_SHIFT) - 1;
+
+/// Upper and lower word of a node.
+pub(super) type Node = [u32; 2];
+
+/// A tree without places.
+pub(super) struct Built<'e> {
+    /// The first is the root. Leaves are empty until they are placed.
+    pub nodes: Vec<Node>,
+    /// The node and the filters, by PDR, of each leaf.
+    pub leaves: Vec<(usize, Vec<&'e Entry>)>,
+}
+
+/// A part of the tree that is still to build.
+struct Part<'e> {
+    node: usize,
+    entries: Vec<&'e Entry>,
+    region: Region,
+    /// Copies that splits may make.
+    budget: usize,
+}
+
+/// Where a part is split.
+struct Split {
+    word: usize,
+    /// The last value of the first half.
+    point: u32,
+    larger: usize,
+    copies: usize,
+}
+
+/// Builds a tree over `entries`, which are sorted by PDR.
+pub(super) fn build(entries: &[Entry]) -> Built<'_> {
+    let mut built = Built { nodes: vec![[0; 2]], leaves: Vec::new() };
+    let budget = entries.len() * COPIES_PER_ENTRY;
+    let entries = entries.iter().collect();
+    let mut parts = vec![Part { node: 0, entries, region: EVERYWHERE, budget }];
+    while let Some(mut part) = parts.pop() {
+        drop_covered(&mut part);
+        let Some(split) = best_split(&part) else {
+            built.leaves.push((part.node, part.entries));
+            continue;
+        };
+        let child = built.nodes.len();
+        built.nodes[part.node] = [low(split.word) << WORD_SHIFT | low(child), split.point];
+        built.nodes.resize(child + 2, [0; 2]);
+        let budget = (part.budget - split.copies) / 2;
+        let (first, last) = part.region[split.word];
+        for (node, range) in [(child, (first, split.point)), (child + 1, (split.point + 1, last))] {
+            let mut region = part.region;
+            region[split.word] = range;
+            let reaches = |entry: &&Entry| {
+                let (first, last) = entry.region()[split.word];
+                first <= range.1 && last >= range.0
+            };
+            let entries = part.entries.iter().copied().filter(reaches).collect();
+            parts.push(Part { node, entries, region, budget });
+        }
+    }
+    built
+}
+
+/// Filters and nodes are some thousands.
+fn low(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(CHILD_MASK)
+}
+
+/// Leaves out filters that no packet of the region reaches.
+fn drop_covered(part: &mut Part<'_>) {
+    let mut covered = Vec::new();
+    let region = part.region;
+    part.entries.retain(|entry| {
+        if covered.contains(&entry.conditions) {
+            return false;
+        }
+        if entry.covers(&region) {
+            covered.push(entry.conditions);
+        }
+        true
+    });
+}
+
+/// The split that leaves the least in its larger half.
+fn best_split(part: &Part<'_>) -> Option<Split> {
+    let count = part.entries.len();
+    if count <= LEAF_ENTRIES {
+        return None;
+    }
+    let regions: Vec<Region> = part.entries.iter().map(|entry| entry.region()).collect();
+    let splits = (0..SPLIT_WORDS).filter_map(|word| middle(&regions, &part.region, word));
+    let best = splits.min_by_key(|split| (split.larger, split.copies))?;
+    let is_worth_it = best.larger <= count - count / 8 && best.copies <= part.budget;
+    is_worth_it.then_some(best)
+}
+
+/// The split at the middle of the borders that the filters have in the region.
+fn middle(regions: &[Region], within: &Region, word: usize) -> Option<Split> {
+    let (first, last) = within[word];
+    let border = |region: &Region| {
+        let own = region[word];
+        match (own.1 < last, own.0 > first) {
+            (true, _) => Some(own.1),
+            (false, true) => Some(own.0 - 1),
+            (false, false) => None,
+        }
+    };
+    let mut borders: Vec<u32> = regions.iter().filter_map(border).collect();
+    if borders.is_empty() {
+        return None;
+    }
+    let half = (borders.len() - 1) / 2;
+    let point = *borders.select_nth_unstable(half).1;
+    let left = regions.iter().filter(|region| region[word].0 <= point).count();
+    let right = regions.iter().filter(|region| region[word].1 > point).count();
+    let copies = (left + right).saturating_sub(regions.len());
+    Some(Split { word, point, larger: left.max(right), copies })
+}
+
+/// The node of a leaf whose groups begin at `line`.
+pub(super) fn leaf(line: u16, groups: usize) -> Node {
+    [LEAF | low(groups), line.into()]
+}
+
+/// Writes the nodes to where the tree begins.
+pub(super) fn write(nodes: &[Node], lines: &mut [Line]) {
+    for (at, node) in nodes.iter().enumerate() {
+        let (line, place) = (at / NODES_PER_LINE, at % NODES_PER_LINE);
+        lines[line].0[place / 2][place % 2 * 2..][..2].copy_from_slice(node);
+    }
+}
+
+/// The leaf of a packet: the line where its groups begin, and how many there are.
+#[inline]
+pub(super) fn descend(lines: &[Line], start: u16, key: &FlowKey) -> (u16, u16) {
+    let nodes = lines.get(usize::from(start)..).unwrap_or_default();
+    let mut at = 0_u32;
+    loop {
+        let (line, place) = (at as usize / NODES_PER_LINE, at as usize % NODES_PER_LINE);
+        let Some(line) = nodes.get(line) else { return (0, 0) };
+        let pair = line.0[place / 2];
+        let [upper, lower] = match place % 2 {
+            0 => [pair[0], pair[1]],
+            _ => [pair[2], pair[3]],
+        };
+        if upper & LEAF != 0 {
+            #[allow(clippy::cast_possible_truncation, reason = "written from 16 bits each")]
+            return (lower as u16, (upper & !LEAF) as u16);
+        }
+        let value = key.words[(upper >> WORD_SHIFT & 15) as usize];
+        at = (upper & CHILD_MASK) + u32::from(value > lower);
+    }
+}

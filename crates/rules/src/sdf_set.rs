@@ -1,0 +1,105 @@
+//! The SDF filters of a PDR or of an application, shared by all rules that name them.
+
+use core::ops::Deref;
+use std::sync::Arc;
+
+use adit_types::Direction;
+use adit_types::limits::SDF_FILTERS_PER_PDR_MAX;
+
+use crate::matcher::{FlowKey, Matcher};
+use crate::sdf::{FlowSelector, SdfFilter};
+
+/// SDF filters of which one must match. A clone shares them.
+///
+/// More filters than a PDR may carry of its own, as applications have, are compiled once and asked
+/// as a whole; fewer are compiled into the matcher of each session.
+#[derive(Clone, Default)]
+pub struct SdfSet(Option<Arc<Shared>>);
+
+struct Shared {
+    /// Never empty.
+    filters: Box<[SdfFilter]>,
+    matcher: Option<Matcher>,
+}
+
+impl SdfSet {
+    /// True when the set is asked as a whole.
+    #[must_use]
+    pub fn is_compiled(&self) -> bool {
+        self.matcher().is_some()
+    }
+
+    /// True when a filter matches; false without any.
+    #[must_use]
+    pub fn matches(&self, direction: Direction, flow: &FlowSelector) -> bool {
+        let Some(matcher) = self.matcher() else {
+            return self.iter().any(|filter| filter.matches(direction, flow));
+        };
+        let fits =
+            |at| self.get(at).is_some_and(|filter: &SdfFilter| filter.matches(direction, flow));
+        let key = FlowKey::new(direction, flow);
+        matcher.view().find(&key, |found| !found.is_unsure || fits(found.pdr)).is_some()
+    }
+
+    fn matcher(&self) -> Option<&Matcher> {
+        self.0.as_ref()?.matcher.as_ref()
+    }
+}
+
+impl Deref for SdfSet {
+    type Target = [SdfFilter];
+
+    fn deref(&self) -> &[SdfFilter] {
+        self.0.as_ref().map_or(&[], |shared| &shared.filters)
+    }
+}
+
+impl From<Vec<SdfFilter>> for SdfSet {
+    fn from(filters: Vec<SdfFilter>) -> Self {
+        if filters.is_empty() {
+            return Self(None);
+        }
+        let is_large = filters.len() > SDF_FILTERS_PER_PDR_MAX;
+        let matcher = if is_large { Matcher::of_filters(&filters) } else { None };
+        Self(Some(Arc::new(Shared { filters: filters.into_boxed_slice(), matcher })))
+    }
+}
+
+impl FromIterator<SdfFilter> for SdfSet {
+    fn from_iter<I: IntoIterator<Item = SdfFilter>>(filters: I) -> Self {
+        Vec::from_iter(filters).into()
+    }
+}
+
+impl PartialEq for SdfSet {
+    fn eq(&self, other: &Self) -> bool {
+        let shares = |(own, other): (&Arc<_>, &Arc<_>)| Arc::ptr_eq(own, other);
+        self.0.as_ref().zip(other.0.as_ref()).is_some_and(shares) || **self == **other
+    }
+}
+
+impl Eq for SdfSet {}
+
+impl PartialEq<[SdfFilter]> for SdfSet {
+    fn eq(&self, other: &[SdfFilter]) -> bool {
+        **self == *other
+    }
+}
+
+impl<const N: usize> PartialEq<[SdfFilter; N]> for SdfSet {
+    fn eq(&self, other: &[SdfFilter; N]) -> bool {
+        **self == *other
+    }
+}
+
+impl PartialEq<Vec<SdfFilter>> for SdfSet {
+    fn eq(&self, other: &Vec<SdfFilter>) -> bool {
+        **self == **other
+    }
+}
+
+impl core::fmt::Debug for SdfSet {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}

@@ -1,0 +1,275 @@
+//! A compiled matcher finds what the walk over the filters finds.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use adit_rules::sdf::{AddrMatch, PortRange};
+use adit_rules::{
+    FlowKey, FlowSelector, Matcher, PdrEntry, SdfFilter, SdfSet, SourceInterface, UeAddresses,
+};
+use adit_types::{
+    Direction, InterfaceSet, IpPrefix, Ipv4Prefix, Ipv6Prefix, PdrId, Precedence, Qfi,
+};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+/// Few values, so that filters overlap and packets match.
+const UE_V4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const UE_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, 1);
+
+fn addr_v4() -> impl Strategy<Value = Ipv4Addr> {
+    prop_oneof![
+        Just(UE_V4),
+        (0_u8..3, 0_u8..3).prop_map(|(c, d)| Ipv4Addr::new(20, 0, c, d)),
+        any::<Ipv4Addr>(),
+    ]
+}
+
+fn addr_v6() -> impl Strategy<Value = Ipv6Addr> {
+    prop_oneof![
+        Just(UE_V6),
+        (0_u16..3, 0_u16..3).prop_map(|(d, h)| Ipv6Addr::new(0x2001, 0xdb8, 0, d, 0, 0, 0, h)),
+        any::<Ipv6Addr>(),
+    ]
+}
+
+fn addr_match() -> impl Strategy<Value = AddrMatch> {
+    let v4_len = prop_oneof![Just(32), Just(24), 0_u8..=32];
+    let v6_len = prop_oneof![Just(128), Just(64), 0_u8..=128];
+    prop_oneof![
+        2 => Just(AddrMatch::Any),
+        2 => (addr_v4(), v4_len)
+            .prop_map(|(addr, len)| AddrMatch::V4(Ipv4Prefix::containing(addr, len).unwrap())),
+        2 => (addr_v6(), v6_len)
+            .prop_map(|(addr, len)| AddrMatch::V6(Ipv6Prefix::containing(addr, len).unwrap())),
+    ]
+}
+
+fn port() -> impl Strategy<Value = u16> {
+    prop_oneof![3 => 0_u16..6, 1 => Just(u16::MAX), 1 => any::<u16>()]
+}
+
+fn ports(most: usize) -> impl Strategy<Value = Vec<PortRange>> {
+    let range = (port(), port(), prop::bool::weighted(0.9)).prop_map(|(a, b, in_order)| {
+        let (first, last) = if in_order { (a.min(b), a.max(b)) } else { (a, b) };
+        PortRange { first, last }
+    });
+    vec(range, 0..most)
+}
+
+fn protocol() -> impl Strategy<Value = u8> {
+    prop_oneof![Just(6), Just(17), Just(1), Just(50), Just(0), any::<u8>()]
+}
+
+fn filter() -> impl Strategy<Value = SdfFilter> {
+    let rare = (
+        option::weighted(0.2, (any::<u8>(), any::<u8>())),
+        option::weighted(0.1, 1_u32..3),
+        option::weighted(0.1, 0_u32..3),
+    );
+    (option::of(protocol()), addr_match(), ports(3), addr_match(), ports(3), rare).prop_map(
+        |(protocol, remote, remote_ports, local, local_ports, (tos, spi, flow_label))| SdfFilter {
+            protocol,
+            remote,
+            remote_ports,
+            local,
+            local_ports,
+            tos,
+            spi,
+            flow_label,
+        },
+    )
+}
+
+/// What classifiers see most: hosts and ports, all different.
+fn host_filter() -> impl Strategy<Value = SdfFilter> {
+    (0_u32..2000, 0_u16..4, any::<bool>()).prop_map(|(host, port, is_v6)| SdfFilter {
+        protocol: Some(17),
+        remote: match is_v6 {
+            false => {
+                let addr = Ipv4Addr::from_bits((20 << 24) + host);
+                AddrMatch::V4(Ipv4Prefix::containing(addr, 32).unwrap())
+            }
+            true => {
+                let addr = Ipv6Addr::from_bits(0x20010db8 << 96 | u128::from(host) << 40);
+                AddrMatch::V6(Ipv6Prefix::containing(addr, 96).unwrap())
+            }
+        },
+        remote_ports: vec![PortRange { first: port, last: port + 1 }],
+        ..SdfFilter::ANY
+    })
+}
+
+fn pdr() -> impl Strategy<Value = PdrEntry> {
+    let ue = prop_oneof![
+        Just(UeAddresses::default()),
+        Just(UeAddresses { v4: Some(UE_V4), v6: None }),
+        (0_u8..=128).prop_map(|len| UeAddresses {
+            v4: Some(UE_V4),
+            v6: Ipv6Prefix::containing(UE_V6, len)
+        }),
+        Just(UeAddresses { v4: None, v6: Ipv6Prefix::containing(UE_V6, 64) }),
+    ];
+    let networks = prop_oneof![
+        3 => Just(Vec::new()),
+        1 => Just(vec![IpPrefix::V4("20.0.0.0/8".parse().unwrap())]),
+    ];
+    let qfis = vec((0_u8..2).prop_map(|qfi| Qfi::new(qfi).unwrap()), 0..2);
+    let filters = prop_oneof![8 => vec(filter(), 0..4), 1 => vec(filter(), 0..60)];
+    (ue, networks, qfis, filters).prop_map(|(ue, ue_networks, qfis, sdf)| PdrEntry {
+        ue,
+        ue_networks,
+        qfis,
+        sdf: sdf.into(),
+        ..plain()
+    })
+}
+
+fn plain() -> PdrEntry {
+    PdrEntry {
+        id: PdrId(1),
+        precedence: Precedence(1),
+        source: SourceInterface::Access,
+        interfaces: InterfaceSet::ALL,
+        teid: None,
+        qfis: Vec::new(),
+        ue: UeAddresses::default(),
+        ue_networks: Vec::new(),
+        sdf: SdfSet::default(),
+        outer_header_removal: None,
+        container_deletion: false,
+        far: 0,
+        qers: Default::default(),
+        urrs: Default::default(),
+    }
+}
+
+/// A packet as walks see it: without ports where it has none, and with an SPI only for ESP.
+fn packet() -> impl Strategy<Value = FlowSelector> {
+    let addrs = prop_oneof![
+        (addr_v4(), addr_v4()).prop_map(|(a, b)| (IpAddr::V4(a), IpAddr::V4(b))),
+        (addr_v6(), addr_v6()).prop_map(|(a, b)| (IpAddr::V6(a), IpAddr::V6(b))),
+    ];
+    let upper = (protocol(), port(), port(), 0_u32..3, any::<bool>());
+    (addrs, upper, any::<u8>(), 0_u32..3).prop_map(
+        |((src, dst), (protocol, src_port, dst_port, spi, is_fragment), tos, flow_label)| {
+            let has_ports = [6, 17].contains(&protocol) && !is_fragment;
+            let ports = if has_ports { (src_port, dst_port) } else { (0, 0) };
+            FlowSelector {
+                src,
+                dst,
+                protocol,
+                src_port: ports.0,
+                dst_port: ports.1,
+                tos,
+                spi: (protocol == 50 && !is_fragment && spi > 0).then_some(spi),
+                flow_label: if src.is_ipv6() { flow_label } else { 0 },
+            }
+        },
+    )
+}
+
+fn host_packet() -> impl Strategy<Value = FlowSelector> {
+    (0_u32..2000, 0_u16..6, any::<bool>()).prop_map(|(host, port, is_v6)| {
+        let (src, dst): (IpAddr, IpAddr) = match is_v6 {
+            false => (UE_V4.into(), Ipv4Addr::from_bits((20 << 24) + host).into()),
+            true => {
+                let bits = 0x20010db8 << 96 | u128::from(host) << 40 | 5;
+                (UE_V6.into(), Ipv6Addr::from_bits(bits).into())
+            }
+        };
+        let (src_port, dst_port) = (7, port);
+        let (spi, flow_label) = (None, 0);
+        FlowSelector { src, dst, protocol: 17, src_port, dst_port, tos: 0, spi, flow_label }
+    })
+}
+
+fn has_conditions(pdr: &PdrEntry, direction: Direction, flow: &FlowSelector, qfi: u8) -> bool {
+    let ue = if direction == Direction::Uplink { flow.src } else { flow.dst };
+    pdr.matches_ue(ue) && (pdr.qfis.is_empty() || pdr.qfis.iter().any(|own| own.value() == qfi))
+}
+
+fn walked(pdrs: &[PdrEntry], direction: Direction, flow: &FlowSelector, qfi: u8) -> Option<usize> {
+    pdrs.iter().position(|pdr| {
+        has_conditions(pdr, direction, flow, qfi)
+            && (pdr.sdf.is_empty() || pdr.sdf.iter().any(|filter| filter.matches(direction, flow)))
+    })
+}
+
+fn check(pdrs: &[PdrEntry], flows: &[FlowSelector]) -> Result<(), TestCaseError> {
+    let Some(matcher) = Matcher::compile(pdrs) else {
+        prop_assert!(pdrs.iter().all(|pdr| pdr.sdf.is_empty()));
+        return Ok(());
+    };
+    for (flow, qfi) in flows.iter().zip([0, 1, 2].into_iter().cycle()) {
+        for direction in [Direction::Uplink, Direction::Downlink] {
+            let found = matcher.view().find(&FlowKey::new(direction, flow), |candidate| {
+                let pdr = &pdrs[candidate.pdr];
+                has_conditions(pdr, direction, flow, qfi)
+                    && candidate.is_sure(&pdr.sdf, direction, flow)
+            });
+            prop_assert_eq!(found, walked(pdrs, direction, flow, qfi), "{:?}", flow);
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn matcher_finds_the_pdr_that_the_walk_finds(
+        pdrs in vec(pdr(), 0..12),
+        flows in vec(packet(), 40),
+    ) {
+        check(&pdrs, &flows)?;
+    }
+
+    #[test]
+    fn matcher_of_many_hosts_finds_the_pdr_that_the_walk_finds(
+        filters in vec(host_filter(), 1..600),
+        (odd, at) in (vec(pdr(), 0..3), 0_usize..8),
+        flows in vec(host_packet(), 200),
+    ) {
+        let mut pdrs: Vec<PdrEntry> =
+            filters.chunks(9).map(|some| PdrEntry { sdf: some.iter().cloned().collect(), ..plain() }).collect();
+        let at = at.min(pdrs.len());
+        pdrs.splice(at..at, odd);
+        check(&pdrs, &flows)?;
+    }
+}
+
+#[test]
+fn port_lists_with_too_many_pairs_match_as_the_walk_does() {
+    let many = (0..10).map(|n| PortRange { first: 4 * n, last: 4 * n + 1 }).collect::<Vec<_>>();
+    let sdf = vec![SdfFilter { remote_ports: many.clone(), local_ports: many, ..SdfFilter::ANY }];
+    let pdrs = [PdrEntry { sdf: sdf.into(), ..plain() }, plain()];
+    let flows: Vec<_> = (0..44)
+        .map(|port| FlowSelector {
+            src: UE_V4.into(),
+            dst: UE_V4.into(),
+            protocol: 6,
+            src_port: port,
+            dst_port: 44 - port,
+            tos: 0,
+            spi: None,
+            flow_label: 0,
+        })
+        .collect();
+    check(&pdrs, &flows).unwrap();
+}
+
+#[test]
+fn matcher_of_eight_hosts_is_one_line_for_four_of_them() {
+    let filter = |host: u8| SdfFilter {
+        protocol: Some(17),
+        remote: AddrMatch::V4(Ipv4Prefix::containing(Ipv4Addr::new(20, 0, 0, host), 32).unwrap()),
+        local: AddrMatch::V4(Ipv4Prefix::containing(UE_V4, 32).unwrap()),
+        ..SdfFilter::ANY
+    };
+    let ue = UeAddresses { v4: Some(UE_V4), v6: None };
+    let pdrs: Vec<_> =
+        (0..8).map(|host| PdrEntry { ue, sdf: vec![filter(host)].into(), ..plain() }).collect();
+    assert_eq!(Matcher::compile(&pdrs).unwrap().lines().len(), 2);
+}
