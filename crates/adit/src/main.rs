@@ -8,6 +8,7 @@ mod cli;
 mod clock;
 mod config;
 mod control;
+mod gate;
 mod run;
 mod saturation;
 mod show;

@@ -8,12 +8,12 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use adit_datapath::{Worker, WorkerConfig};
-use adit_dpdk::{Eal, Mempool, MempoolConfig, Port, PortConfig, WorkerIo, WorkerPort};
+use adit_datapath::{Handoff, Worker, WorkerConfig, connect};
+use adit_dpdk::{Eal, Mbuf, Mempool, MempoolConfig, Port, PortConfig, WorkerIo, WorkerPort};
 use adit_n4::Node;
 use adit_rules::{WorkerCommand, WorkerEvent};
 use adit_tables::Reader;
-use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN};
+use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN, HANDOFF_RING_LEN};
 use adit_types::{MacAddr, PortId, WorkerId};
 use anyhow::{Context, bail};
 use rand::rngs::StdRng;
@@ -26,6 +26,7 @@ use crate::admin::{self, Server};
 use crate::clock::{Clock, NTP_UNIX_OFFSET_S};
 use crate::config::Config;
 use crate::control::{Control, ControlParts};
+use crate::gate::Gate;
 use crate::saturation::{Meter, Saturation};
 use crate::{show, snapshot, wiring};
 
@@ -65,8 +66,9 @@ pub fn run(path: &Path) -> anyhow::Result<()> {
     serve_admin(&server, queries)?;
 
     let mut threads = Vec::new();
+    let gate = Gate::default();
     for (parts, io) in workers.into_iter().zip(workers_io) {
-        threads.push(start_worker(&eal, &config, clock, &stop, parts, io)?);
+        threads.push(start_worker(&eal, &config, clock, (&stop, &gate), parts, io)?);
     }
     let stop_control = Arc::new(AtomicBool::new(false));
     let control = {
@@ -198,6 +200,7 @@ struct WorkerParts {
     reader: Reader,
     events: rtrb::Producer<WorkerEvent>,
     commands: rtrb::Consumer<WorkerCommand>,
+    handoff: Handoff<Mbuf>,
     recovery_time_stamp: u32,
     saturation: Saturation,
 }
@@ -224,7 +227,9 @@ fn assemble(
     let mut events = Vec::new();
     let mut commands = Vec::new();
     let mut saturations = Vec::new();
-    for ((id, core), reader) in (0..).zip(&config.datapath.workers).zip(readers) {
+    let handoffs = connect(readers.len(), HANDOFF_RING_LEN);
+    let readers = readers.into_iter().zip(handoffs);
+    for ((id, core), (reader, handoff)) in (0..).zip(&config.datapath.workers).zip(readers) {
         let (event_sender, event_receiver) = rtrb::RingBuffer::new(EVENT_RING_LEN);
         let (command_sender, command_receiver) = rtrb::RingBuffer::new(COMMAND_RING_LEN);
         events.push(event_receiver);
@@ -237,6 +242,7 @@ fn assemble(
             reader,
             events: event_sender,
             commands: command_receiver,
+            handoff,
             recovery_time_stamp,
             saturation: saturation.clone(),
         });
@@ -269,7 +275,7 @@ fn start_worker(
     eal: &Eal,
     config: &Config,
     clock: Clock,
-    stop: &Arc<AtomicBool>,
+    (stop, gate): (&Arc<AtomicBool>, &Gate),
     parts: WorkerParts,
     mut io: WorkerIo,
 ) -> anyhow::Result<WorkerThread> {
@@ -283,13 +289,14 @@ fn start_worker(
     };
     // A worker that shares its core with the control thread must leave it time.
     let shares_core = parts.core == config.datapath.main_core;
-    let (eal, stop) = (eal.clone(), Arc::clone(stop));
+    let (eal, stop, inside) = (eal.clone(), Arc::clone(stop), gate.enter());
     spawn(&format!("adit-worker-{}", parts.id), move || {
         adit_dpdk::pin_current_thread(parts.core)?;
         let registered = adit_dpdk::register_thread(&eal)?;
         let burst = worker_config.burst;
         let mut meter = Meter::new(parts.saturation);
-        let mut worker = Worker::new(worker_config, parts.reader, parts.events, parts.commands);
+        let worker = Worker::new(worker_config, parts.reader, parts.events, parts.commands);
+        let mut worker = worker.with_handoff(parts.handoff);
         while !stop.load(Ordering::Relaxed) {
             let report = worker.step(clock.now(), &mut io);
             meter.turn(report.received >= burst);
@@ -297,6 +304,8 @@ fn start_worker(
                 std::thread::yield_now();
             }
         }
+        // Whoever still takes steps may hand packets over.
+        inside.leave_together();
         worker.drain(&mut io);
         drop(worker);
         drop(io);

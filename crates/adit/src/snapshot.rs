@@ -217,6 +217,7 @@ pub fn counters(control: &Control) -> Value {
     let punts = snapshot.punts().map(|(reason, n)| (reason.name().to_owned(), n.into()));
     document.insert("punts".to_owned(), Value::Object(punts.collect()));
     document.insert("interfaces".to_owned(), interfaces(control, &snapshot));
+    document.insert("workers".to_owned(), workers(control));
     let n4 = control.parts.node.counters().list().into_iter().map(|(name, n)| (name, n.into()));
     document.insert("n4".to_owned(), Value::Object(n4.collect()));
     document.insert("control".to_owned(), control_counters(control));
@@ -230,6 +231,24 @@ fn interfaces(control: &Control, snapshot: &Snapshot) -> Value {
         flat.insert(format!("{name}_rx_bytes"), counters.rx_bytes.into());
         flat.insert(format!("{name}_tx_pkts"), counters.tx_pkts.into());
         flat.insert(format!("{name}_tx_bytes"), counters.tx_bytes.into());
+    }
+    Value::Object(flat)
+}
+
+/// What each worker did, by its number.
+fn workers(control: &Control) -> Value {
+    let mut flat = Map::new();
+    for (worker, counters) in control.parts.publisher.worker_counters().iter().enumerate() {
+        let counted = Snapshot::sum([&**counters]);
+        for (name, value) in [
+            ("received_pkts", counted.received_pkts),
+            ("taken_over_pkts", counted.taken_over_pkts),
+            ("handed_off_pkts", counted.handed_off_pkts),
+            ("transmitted_pkts", counted.transmitted_pkts()),
+            ("dropped_pkts", counted.dropped_pkts()),
+        ] {
+            flat.insert(format!("{worker}_{name}"), value.into());
+        }
     }
     Value::Object(flat)
 }

@@ -5,14 +5,18 @@
 //! state. Rules come from `tables`, header layouts from `wire`; no device, clock, thread or log is
 //! known here.
 //!
-//! Invariant: every received packet has exactly one outcome, and
-//! received = transmitted + Σ drops + Σ punts + buffered after every step.
+//! Several workers share the sessions: packets that a port gave to another worker than their
+//! session's owner are handed off before anything of the session is looked at.
+//!
+//! Invariant: every packet received or taken over has exactly one outcome, and received + taken over
+//! = transmitted + Σ drops + Σ punts + buffered + handed off after every step.
 //!
 //! Spec: TS 29.244 §5.2.1; TS 29.281; TS 38.415; RFC 791, 792, 826, 1812, 4443, 4861, 8200.
 #![forbid(unsafe_code)]
 
 mod buffering;
 mod columns;
+mod handoff;
 mod interfaces;
 mod outbound;
 mod pending;
@@ -22,4 +26,5 @@ mod stage;
 mod tally;
 mod worker;
 
+pub use handoff::{Handoff, connect};
 pub use worker::{StepReport, Worker, WorkerConfig};

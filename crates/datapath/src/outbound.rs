@@ -6,6 +6,7 @@ use adit_types::Nanos;
 use rtrb::{Consumer, Producer};
 
 use crate::buffering::Buffering;
+use crate::handoff::Handoff;
 use crate::pending::{ASK_INTERVAL, Pending};
 use crate::slow::SlowQueue;
 use crate::stage::egress::{Env, Way};
@@ -42,6 +43,8 @@ pub(crate) struct Outbound<B> {
     pub pending: Pending<B>,
     /// Packets that wait for other rules.
     pub buffering: Buffering<B>,
+    /// The ways to and from other workers.
+    pub handoff: Handoff<B>,
     /// Packets for the slow path.
     pub slow: SlowQueue<B>,
     /// Events to the control thread.
@@ -65,6 +68,7 @@ impl<B: PacketBuf> Outbound<B> {
             queues: TxQueues::new(ports),
             pending: Pending::new(),
             buffering,
+            handoff: Handoff::alone(),
             slow: SlowQueue::new(),
             events: Events::new(events),
             tally: Tally::new(),

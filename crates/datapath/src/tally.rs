@@ -29,7 +29,11 @@ impl Traffic {
 #[derive(Debug)]
 pub(crate) struct Tally {
     bursts: u64,
+    /// Packets are taken over from another worker, which counted their arrival.
+    is_taking: bool,
     received: Traffic,
+    taken_over: u64,
+    handed_off: u64,
     uplink: Traffic,
     downlink: Traffic,
     dropped: u64,
@@ -51,7 +55,10 @@ impl Tally {
     pub fn new() -> Self {
         Self {
             bursts: 0,
+            is_taking: false,
             received: Traffic::default(),
+            taken_over: 0,
+            handed_off: 0,
             uplink: Traffic::default(),
             downlink: Traffic::default(),
             dropped: 0,
@@ -74,27 +81,52 @@ impl Tally {
         self.bursts += 1;
     }
 
+    /// Tells whether what arrives next is taken over from another worker.
+    pub fn take_over(&mut self, is_taking: bool) {
+        self.is_taking = is_taking;
+    }
+
+    /// Packets went to another worker.
+    pub fn hand_off(&mut self, pkts: usize) {
+        self.handed_off += pkts as u64;
+    }
+
     /// One packet of `bytes` octets arrived.
     #[inline]
     pub fn receive(&mut self, bytes: usize) {
-        self.received.add(bytes);
+        self.receive_many(1, bytes);
+    }
+
+    #[inline]
+    fn receive_many(&mut self, pkts: usize, bytes: usize) {
+        if self.is_taking {
+            self.taken_over += pkts as u64;
+        } else {
+            self.received.add_many(pkts, bytes);
+        }
     }
 
     /// The packet that arrived belongs to `interface`.
     #[inline]
     pub fn receive_on(&mut self, interface: InterfaceId, bytes: usize) {
+        self.receive_many_on(interface, 1, bytes);
+    }
+
+    #[inline]
+    fn receive_many_on(&mut self, interface: InterfaceId, pkts: usize, bytes: usize) {
+        if self.is_taking {
+            return;
+        }
         if let Some(traffic) = self.rx.get_mut(usize::from(interface.0)) {
-            traffic.add(bytes);
+            traffic.add_many(pkts, bytes);
         }
     }
 
     /// Packets of `bytes` octets together arrived on `interface` and took the express.
     pub fn receive_express(&mut self, interface: InterfaceId, pkts: usize, bytes: usize) {
         self.express += pkts as u64;
-        self.received.add_many(pkts, bytes);
-        if let Some(traffic) = self.rx.get_mut(usize::from(interface.0)) {
-            traffic.add_many(pkts, bytes);
-        }
+        self.receive_many(pkts, bytes);
+        self.receive_many_on(interface, pkts, bytes);
     }
 
     /// Received packets of `bytes` octets together left through `interface`.
@@ -174,7 +206,7 @@ impl Tally {
     /// `after` are the packets that waited at the beginning and at the end of the step.
     pub fn identity_holds(&self, before: usize, after: usize) -> bool {
         let out = self.uplink.pkts + self.downlink.pkts + self.dropped + self.punted;
-        self.received.pkts + before as u64 == out + after as u64
+        self.received.pkts + self.taken_over + before as u64 == out + self.handed_off + after as u64
     }
 
     /// Adds everything to the worker's counters, of which `buffered` packets are waiting now, and
@@ -194,6 +226,8 @@ impl Tally {
         counters.bursts.add(self.bursts);
         counters.received_pkts.add(self.received.pkts);
         counters.received_bytes.add(self.received.bytes);
+        counters.handed_off_pkts.add(self.handed_off);
+        counters.taken_over_pkts.add(self.taken_over);
         counters.originated_pkts.add(self.originated);
         counters.originated_lost_pkts.add(self.originated_lost);
         counters.express_pkts.add(self.express);

@@ -4,8 +4,8 @@
 //! port once, runs the stages, transmits, and then handles what the slow path collected. It never
 //! blocks, and it knows no time but the one it is given.
 
-use adit_pktio::{Burst, PacketIo};
-use adit_rules::{WorkerCommand, WorkerEvent};
+use adit_pktio::{Burst, PacketBuf, PacketIo};
+use adit_rules::{DropReason, WorkerCommand, WorkerEvent};
 use adit_tables::Reader;
 use adit_types::limits::BURST_MAX;
 use adit_types::{Nanos, PortId, WorkerId};
@@ -13,6 +13,7 @@ use rtrb::{Consumer, Producer};
 
 use crate::buffering::{self, Buffering};
 use crate::columns::{Lane, Lanes, Side};
+use crate::handoff::{Handoff, steer_lane};
 use crate::interfaces::Interfaces;
 use crate::outbound::Outbound;
 use crate::slow::{self, Limits};
@@ -45,7 +46,7 @@ pub struct WorkerConfig {
 /// What one step did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepReport {
-    /// Packets received.
+    /// Packets received, and taken over from other workers.
     pub received: usize,
     /// Nothing was received, commanded or waiting: the caller may pause.
     pub idle: bool,
@@ -53,9 +54,9 @@ pub struct StepReport {
 
 /// One worker of the packet path: run-to-completion from receive to transmit.
 ///
-/// Every received packet ends in exactly one outcome: transmitted, one drop reason, one punt reason,
-/// or held for a link-layer address or by a FAR that buffers (the gauge `buffered_pkts`). Packets that Adit makes itself are
-/// counted apart: `originated_pkts`, and `originated_lost_pkts` when they could not be transmitted.
+/// Every packet received or taken over ends in exactly one outcome: transmitted, one drop reason, one
+/// punt reason, /// held for a link-layer address or by a FAR that buffers (the gauge `buffered_pkts`), or handed to
+/// the worker that owns its session. Packets that Adit makes itself are counted apart: `originated_pkts`, and `originated_lost_pkts` when they could not be transmitted.
 ///
 /// Threads: owned by one thread; control thread and worker meet in the reader and the two rings.
 pub struct Worker<Io: PacketIo> {
@@ -91,6 +92,15 @@ impl<Io: PacketIo> Worker<Io> {
         Self { config, reader, interfaces, limits, rx: Burst::new(), out }
     }
 
+    /// Connects the worker with the others, by its ends of [`crate::connect`]'s rings. Required where
+    /// several workers look at the tables: what belongs to a session is written by its owner alone.
+    #[must_use]
+    pub fn with_handoff(mut self, handoff: Handoff<Io::Buf>) -> Self {
+        debug_assert_eq!(handoff.worker(), self.config.id, "the ends of another worker");
+        self.out.handoff = handoff;
+        self
+    }
+
     /// Which worker this is.
     #[must_use]
     pub const fn id(&self) -> WorkerId {
@@ -106,6 +116,7 @@ impl<Io: PacketIo> Worker<Io> {
     /// Threads: a burst boundary of the tables: nothing seen in the last step is used any more.
     pub fn step(&mut self, now: Nanos, io: &mut Io) -> StepReport {
         let Self { config, reader, interfaces, limits, rx, out } = self;
+        debug_assert_eq!(reader.workers(), out.handoff.workers(), "workers must be connected");
         let recovery_time_stamp = config.recovery_time_stamp;
         let env = Env { view: reader.observe(), interfaces, now, recovery_time_stamp };
         let waiting = out.waiting();
@@ -124,8 +135,12 @@ impl<Io: PacketIo> Worker<Io> {
             let count = io.rx_burst(port, config.burst, rx);
             if count > 0 {
                 received += count;
+                out.tally.burst();
                 process(&env, io, port, rx, out);
             }
+        }
+        if !out.handoff.is_alone() {
+            received += take_over(&env, io, interfaces.port_count(), rx, out);
         }
         if !out.slow.is_empty() {
             slow::run(&env, io, limits, out);
@@ -139,12 +154,14 @@ impl<Io: PacketIo> Worker<Io> {
     }
 
     /// Ends the worker: everything that waits becomes a counted drop, so that the identity closes,
-    /// and the tables need not wait for this worker any more. Nothing is transmitted.
+    /// and the tables need not wait for this worker any more. Nothing is transmitted. To be called
+    /// when no other worker takes a step any more, or packets stay on their way between the two.
     pub fn drain(&mut self, _io: &mut Io) {
-        let Self { reader, interfaces, out, .. } = self;
+        let Self { reader, interfaces, rx, out, .. } = self;
         let waiting = out.waiting();
         let (now, recovery_time_stamp) = (Nanos(0), None);
         let env = Env { view: reader.observe(), interfaces, now, recovery_time_stamp };
+        discard_taken(rx, out);
         out.pending.drain(&mut out.tally);
         out.buffering.drain(&mut out.tally);
         finish(&env, waiting, out);
@@ -160,24 +177,49 @@ fn process<Io: PacketIo>(
     rx: &mut Burst<Io::Buf>,
     out: &mut Outbound<Io::Buf>,
 ) {
-    out.tally.burst();
     express(env, io, port, rx, out);
     if rx.is_empty() {
+        out.handoff.flush(&mut out.tally);
         return;
     }
     let mut lanes = Lanes::new();
     let links = env.interfaces.of_port(port);
     s1_parse(links, rx, &mut lanes, &mut out.slow, &mut out.tally);
-    forward(env, io, &mut lanes.tunneled, out);
-    forward(env, io, &mut lanes.downlink_v4, out);
-    forward(env, io, &mut lanes.downlink_v6, out);
+    forward(env, io, port, &mut lanes.tunneled, out);
+    forward(env, io, port, &mut lanes.downlink_v4, out);
+    forward(env, io, port, &mut lanes.downlink_v6, out);
     out.queues.flush(io, &mut out.tally);
+    out.handoff.flush(&mut out.tally);
+}
+
+/// Takes over what other workers received for sessions of this one; tells how many packets.
+///
+/// Cost: per other worker at most one burst for each port, as many as that one received in a step.
+fn take_over<Io: PacketIo>(
+    env: &Env<'_>,
+    io: &mut Io,
+    bursts: usize,
+    rx: &mut Burst<Io::Buf>,
+    out: &mut Outbound<Io::Buf>,
+) -> usize {
+    let mut taken = 0;
+    out.tally.take_over(true);
+    for source in 0..out.handoff.sources() {
+        for _ in 0..bursts {
+            let Some(port) = out.handoff.take(source, rx) else { break };
+            taken += rx.len();
+            process(env, io, port, rx, out);
+        }
+    }
+    out.tally.take_over(false);
+    taken
 }
 
 /// Takes one lane through the stages behind parsing.
 fn forward<'v, Io: PacketIo, S: Side>(
     env: &Env<'v>,
     io: &mut Io,
+    port: PortId,
     lane: &mut Lane<'v, Io::Buf, S>,
     out: &mut Outbound<Io::Buf>,
 ) {
@@ -186,6 +228,7 @@ fn forward<'v, Io: PacketIo, S: Side>(
     }
     debug_assert_eq!(lane.len(), lane.bufs.len());
     s2_lookup(&env.view, lane);
+    steer_lane(&mut out.handoff, port, lane, &mut out.tally);
     s3_classify(&env.view, lane);
     buffering::catch_up(env, io, lane, out);
     s4_enforce(env, lane, &mut out.events, &mut out.tally);
@@ -193,8 +236,22 @@ fn forward<'v, Io: PacketIo, S: Side>(
     s6_apply(env, io, lane, out);
 }
 
+/// Drops what other workers handed over and nobody will treat any more.
+fn discard_taken<B: PacketBuf>(rx: &mut Burst<B>, out: &mut Outbound<B>) {
+    out.tally.take_over(true);
+    for source in 0..out.handoff.sources() {
+        while out.handoff.take(source, rx).is_some() {
+            for buf in rx.drain(..) {
+                out.tally.receive(buf.data().len());
+                out.tally.drop(DropReason::HandoffFull);
+            }
+        }
+    }
+    out.tally.take_over(false);
+}
+
 /// Adds the step's counts to the worker's counters.
-fn finish<B: adit_pktio::PacketBuf>(env: &Env<'_>, waited: usize, out: &mut Outbound<B>) {
+fn finish<B: PacketBuf>(env: &Env<'_>, waited: usize, out: &mut Outbound<B>) {
     let waiting = out.waiting();
     debug_assert!(
         out.tally.identity_holds(waited, waiting),

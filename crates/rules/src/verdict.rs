@@ -80,6 +80,7 @@ reasons! {
         PacketTooBig, "packet_too_big", "The packet exceeds the outgoing MTU; the sender was told where its protocol allows.";
         HeadroomShort, "headroom_short", "The buffer has no room for the outer headers.";
         SlowQueueFull, "slow_queue_full", "More slow-path packets arrived than one step handles.";
+        HandoffFull, "handoff_full", "The ring to the worker that owns the packet's session was full, or that worker stopped.";
         TxQueueFull, "tx_queue_full", "The transmit queue of the outgoing port did not take the packet.";
     }
 }

@@ -144,6 +144,8 @@ macro_rules! counters {
 counters! {
     received_pkts, "Packets received from ports.";
     received_bytes, "Octets received from ports, from the Ethernet header on.";
+    handed_off_pkts, "Packets handed to the worker that owns their session.";
+    taken_over_pkts, "Packets taken over from other workers, which had received them.";
     transmitted_uplink_pkts, "Packets received from tunnels and transmitted.";
     transmitted_uplink_bytes, "Octets of them as transmitted, from the Ethernet header on.";
     transmitted_downlink_pkts, "Packets received from data networks and transmitted.";
@@ -266,13 +268,18 @@ impl Snapshot {
         PuntReason::ALL.iter().copied().zip(self.punts.iter().copied())
     }
 
-    /// True when every received packet has exactly one outcome:
-    /// received = transmitted + Σ drops + Σ punts + buffered.
+    /// True when every received packet has exactly one outcome, one of which is to be with another
+    /// worker now:
+    /// received + taken over = transmitted + Σ drops + Σ punts + buffered + handed off.
+    ///
+    /// Holds for each worker and so for all together, whose packets handed off and not taken over
+    /// yet are on their way between two workers.
     #[must_use]
     pub fn identity_holds(&self) -> bool {
-        let outcomes = [self.dropped_pkts(), self.punted_pkts(), self.buffered_pkts];
+        let outcomes =
+            [self.dropped_pkts(), self.punted_pkts(), self.buffered_pkts, self.handed_off_pkts];
         let sum = outcomes.iter().fold(self.transmitted_pkts(), |sum, n| sum.wrapping_add(*n));
-        self.received_pkts == sum
+        self.received_pkts.wrapping_add(self.taken_over_pkts) == sum
     }
 }
 

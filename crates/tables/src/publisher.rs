@@ -73,7 +73,7 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
         routes,
         interfaces: config.interfaces.into_boxed_slice(),
     });
-    let usage = std::sync::Arc::new(UsageTable::new(usage_slots_max(sessions_max), workers));
+    let usage = std::sync::Arc::new(UsageTable::new(usage_slots_max(sessions_max), 1));
     let (rules, handles) = published(sessions_max, workers);
     let readers: Vec<_> = (0_u8..)
         .zip(handles)
@@ -82,6 +82,7 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
             tables: Arc::clone(&tables),
             rules,
             counters: Arc::new(WorkerCounters::default()),
+            workers,
             usage: std::sync::Arc::clone(&usage),
         })
         .collect();

@@ -42,6 +42,7 @@ pub(crate) struct Tables {
 #[derive(Debug)]
 pub struct Reader {
     pub(crate) worker: WorkerId,
+    pub(crate) workers: usize,
     pub(crate) tables: Arc<Tables>,
     pub(crate) rules: ReadHandle<SessionRules>,
     pub(crate) counters: Arc<WorkerCounters>,
@@ -55,6 +56,12 @@ impl Reader {
         self.worker
     }
 
+    /// How many workers look at the tables.
+    #[must_use]
+    pub const fn workers(&self) -> usize {
+        self.workers
+    }
+
     /// Opens a view: the burst boundary.
     ///
     /// Cost:    one load of a shared line, one store to the worker's own line.
@@ -66,7 +73,7 @@ impl Reader {
             rules: self.rules.observe(),
             tables: &self.tables,
             counters: &self.counters,
-            usage: UsageView::new(&self.usage, usize::from(self.worker.0)),
+            usage: UsageView::new(&self.usage, 0),
         }
     }
 

@@ -8,7 +8,7 @@ mod expected;
 use core::net::IpAddr;
 use std::collections::{HashMap, VecDeque};
 
-use adit_datapath::{Worker, WorkerConfig};
+use adit_datapath::{Worker, WorkerConfig, connect};
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
 use adit_rules::sdf::AddrMatch;
@@ -19,10 +19,12 @@ use adit_session::{
     StoreConfig, UePool, UsageReport, parse_flow_description,
 };
 use adit_tables::{Interface, IpPrefix, Publisher, Reader, Route, Snapshot, TablesConfig};
-use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN, NEIGHBOUR_PENDING_PER_HOP_MAX};
+use adit_types::limits::{
+    COMMAND_RING_LEN, EVENT_RING_LEN, HANDOFF_RING_LEN, NEIGHBOUR_PENDING_PER_HOP_MAX,
+};
 use adit_types::{
-    InterfaceId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, MacAddr, Nanos, PortId, Precedence, Qfi,
-    Seid, SessionIndex, UrrId, UsageSlot, VlanId,
+    InterfaceId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, MacAddr, Nanos, Owners, PortId, Precedence,
+    Qfi, Seid, SessionIndex, UrrId, UsageSlot, VlanId,
 };
 
 use self::expected::Expected;
@@ -73,6 +75,7 @@ pub struct Arrival {
 /// A packet that waits for a hardware address.
 #[derive(Debug, Clone)]
 struct Held {
+    /// The worker that treats it.
     worker: usize,
     interface: usize,
     station: IpAddr,
@@ -83,6 +86,8 @@ struct Held {
 #[derive(Debug, Clone)]
 struct Buffered {
     seid: Seid,
+    /// The worker that treats it.
+    worker: usize,
     arrival: Arrival,
     lane: Lane,
     since: Nanos,
@@ -172,7 +177,8 @@ impl World {
             copied: Vec::new(),
             limits: VecDeque::new(),
         };
-        for reader in readers {
+        let handoffs = connect(layout.workers, HANDOFF_RING_LEN);
+        for (reader, handoff) in readers.into_iter().zip(handoffs) {
             let (event_tx, event_rx) = rtrb::RingBuffer::new(EVENT_RING_LEN);
             let (command_tx, command_rx) = rtrb::RingBuffer::new(COMMAND_RING_LEN);
             let config = WorkerConfig {
@@ -182,7 +188,8 @@ impl World {
                 buffer_pkts_max: BUFFER_PKTS,
                 recovery_time_stamp: None,
             };
-            world.workers.push(Worker::new(config, reader, event_tx, command_rx));
+            let worker = Worker::new(config, reader, event_tx, command_rx).with_handoff(handoff);
+            world.workers.push(worker);
             world.events.push(event_rx);
             world.commands.push(command_tx);
         }
@@ -298,10 +305,14 @@ impl World {
         assert_eq!(self.publisher.poll_observed(), None, "observed before any worker stepped");
     }
 
-    /// Takes the answers to publications, which must come in order and be complete.
+    /// Takes the answers to publications, which must come in order and be complete. Every worker
+    /// steps, and once more where one may have handed packets to another that had stepped before.
     fn settle(&mut self) {
-        for (worker, io) in self.workers.iter_mut().zip(&mut self.ios) {
-            worker.step(self.now, io);
+        let rounds = self.workers.len().min(2);
+        for _ in 0..rounds {
+            for (worker, io) in self.workers.iter_mut().zip(&mut self.ios) {
+                worker.step(self.now, io);
+            }
         }
         while let Some(observed) = self.publisher.poll_observed() {
             let (id, session) = self.unobserved.pop_front().unwrap();
@@ -364,68 +375,75 @@ impl World {
 
     fn exchange_once(&mut self, arrivals: &[Arrival]) -> Result<(), String> {
         self.now += Nanos::from_millis(1);
-        let mut expected: Vec<Expected> =
-            self.workers.iter().map(|_| Expected::default()).collect();
+        let mut expected = Expected::default();
         self.expect_release(&mut expected);
         for arrival in arrivals {
             self.ios[arrival.worker].inject(PortId(arrival.port), &arrival.frame);
         }
-        // Workers step one after the other, treat what waited first, poll ports in order and take
-        // the lanes of each burst one after the other; quotas make the order matter.
-        let mut ordered: Vec<&Arrival> = arrivals.iter().collect();
-        ordered.sort_by_cached_key(|arrival| {
-            let verdict = self.oracle.judge(arrival.port, &arrival.frame);
-            (arrival.port, verdict.lane)
-        });
         let changed = self.changed.take();
-        for (worker, expected) in expected.iter_mut().enumerate() {
-            self.expect_reviewed(changed, worker, expected);
-            for arrival in ordered.iter().filter(|arrival| arrival.worker == worker) {
-                let verdict = self.oracle.judge(arrival.port, &arrival.frame);
-                self.count(&verdict);
-                let is_copied = expected.copy(&verdict);
-                let session = verdict.counted.map(|(session, ..)| session as u64);
-                let order = session.zip(verdict.lane);
-                self.expect(expected, arrival, verdict.outcome, order, is_copied);
-            }
+        self.expect_reviewed(changed, &mut expected);
+        // A session's owner treats what it received itself first and then what others handed over,
+        // worker by worker. Each polls ports in order and takes the lanes of each burst one after
+        // the other; quotas make the order matter.
+        let mut ordered: Vec<(usize, &Arrival)> = Vec::new();
+        for arrival in arrivals {
+            let verdict = self.oracle.judge(arrival.port, &arrival.frame);
+            ordered.push((self.treated_by(arrival, verdict.session), arrival));
         }
-        self.copied = expected.iter().flat_map(|expected| expected.wanted.clone()).collect();
-        let before = self.snapshots();
-        self.settle();
-        let after = self.snapshots();
-        for (worker, expected) in expected.iter().enumerate() {
-            let received = arrivals.iter().filter(|arrival| arrival.worker == worker).count();
-            let io = &mut self.ios[worker];
-            let sent: Vec<Vec<Vec<u8>>> = (0..io.ports.len())
-                .map(|port| io.take_sent(PortId(u16::try_from(port).unwrap())))
-                .map(|bufs| bufs.iter().map(|buf| buf.data().to_vec()).collect())
-                .collect();
-            let buffered = self.held.iter().filter(|held| held.worker == worker).count()
-                + self.buffered.iter().filter(|packet| packet.arrival.worker == worker).count();
-            expected
-                .compare(&before[worker], &after[worker], received, buffered, sent)
-                .map_err(|difference| format!("worker {worker}: {difference}"))?;
+        ordered.sort_by_cached_key(|(treated_by, arrival)| {
+            let verdict = self.oracle.judge(arrival.port, &arrival.frame);
+            (*treated_by != arrival.worker, arrival.worker, arrival.port, verdict.lane)
+        });
+        for (treated_by, arrival) in ordered {
+            let verdict = self.oracle.judge(arrival.port, &arrival.frame);
+            self.count(&verdict);
+            let is_copied = expected.copy(&verdict);
+            let session = verdict.counted.map(|(session, ..)| session as u64);
+            let order = session.zip(verdict.lane);
+            self.expect(&mut expected, (treated_by, arrival), verdict.outcome, order, is_copied);
         }
+        self.copied.clone_from(&expected.wanted);
+        self.compare(&expected, arrivals)?;
         self.check_wanted()?;
         self.check_usage()?;
         self.check_traffic()
     }
 
-    /// Packets of a worker that waited for the session that changed are judged again; others may
-    /// have waited too long.
-    fn expect_reviewed(
-        &mut self,
-        changed: Option<(Seid, bool)>,
-        worker: usize,
-        expected: &mut Expected,
-    ) {
+    /// The worker that treats a packet of the session at a position: its owner.
+    fn treated_by(&self, arrival: &Arrival, session: Option<usize>) -> usize {
+        let Some(session) = session else { return arrival.worker };
+        let seid = self.oracle.sessions[session].0;
+        let index = self.store.session(seid).unwrap().index();
+        usize::from(Owners::new(self.workers.len()).of(index).0)
+    }
+
+    /// Takes a step, and compares what all workers did with what is expected.
+    fn compare(&mut self, expected: &Expected, arrivals: &[Arrival]) -> Result<(), String> {
+        let before = self.publisher.snapshot();
+        self.settle();
+        let after = self.publisher.snapshot();
+        let mut sent: Vec<Vec<Vec<u8>>> = vec![Vec::new(); self.ios[0].ports.len()];
+        for io in &mut self.ios {
+            for (port, sent) in (0..).zip(&mut sent) {
+                sent.extend(io.take_sent(PortId(port)).iter().map(|buf| buf.data().to_vec()));
+            }
+        }
+        let buffered = self.held.len() + self.buffered.len();
+        expected.compare(&before, &after, arrivals.len(), buffered, sent)?;
+        for (worker, snapshot) in self.snapshots().iter().enumerate() {
+            if !snapshot.identity_holds() {
+                return Err(format!("worker {worker}: the identity does not hold"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Packets that waited for the session that changed are judged again; others may have waited
+    /// too long.
+    fn expect_reviewed(&mut self, changed: Option<(Seid, bool)>, expected: &mut Expected) {
         let discarded = DropReason::BufferDiscarded.index();
         let mut again = Vec::new();
         for packet in core::mem::take(&mut self.buffered) {
-            if packet.arrival.worker != worker {
-                self.buffered.push(packet);
-                continue;
-            }
             match changed.filter(|(seid, _)| *seid == packet.seid) {
                 Some((_, true)) => expected.drops[discarded] += 1,
                 Some((_, false)) => again.push(packet),
@@ -436,13 +454,13 @@ impl World {
             }
         }
         again.sort_by_key(|packet| packet.lane);
-        for Buffered { seid, arrival, lane, is_copied, .. } in again {
+        for Buffered { seid, worker, arrival, lane, is_copied, .. } in again {
             let waited = (seid, is_copied);
             let verdict = self.oracle.judge_again(waited, arrival.port, &arrival.frame);
             self.count(&verdict);
             let is_copied = expected.copy(&verdict) || is_copied;
             let order = Some((seid.0, lane));
-            self.expect(expected, &arrival, verdict.outcome, order, is_copied);
+            self.expect(expected, (worker, &arrival), verdict.outcome, order, is_copied);
         }
     }
 
@@ -460,15 +478,15 @@ impl World {
     }
 
     /// Packets that waited for a station which is known by now, or that waited too long.
-    fn expect_release(&mut self, expected: &mut [Expected]) {
+    fn expect_release(&mut self, expected: &mut Expected) {
         let held = core::mem::take(&mut self.held);
         for mut packet in held {
             match self.oracle.neighbours.get(&(packet.interface, packet.station)) {
                 Some(mac) => {
                     packet.frame[..6].copy_from_slice(mac);
                     let port = self.oracle.interfaces[packet.interface].port;
-                    let forwarded = &mut expected[packet.worker].forwarded;
-                    forwarded.push((port, None, packet.frame));
+                    let order = (packet.worker as u64, None);
+                    expected.forwarded.push((port, order, packet.frame));
                 }
                 None => self.held.push(packet),
             }
@@ -510,29 +528,31 @@ impl World {
         self.events.iter_mut().for_each(|ring| while ring.pop().is_ok() {});
     }
 
-    /// `order` names what a packet that waited keeps its order with; `is_copied` tells that its copies
-    /// were made.
+    /// `worker` treats the packet; `order` names what it keeps its order with; `is_copied` tells that
+    /// its copies were made.
     fn expect(
         &mut self,
         expected: &mut Expected,
-        arrival: &Arrival,
+        (worker, arrival): (usize, &Arrival),
         outcome: Outcome,
         order: Option<(u64, Lane)>,
         is_copied: bool,
     ) {
         match outcome {
             Outcome::Forward { port, frame, lane } => {
-                let order = order.unwrap_or((u64::from(arrival.port), lane));
-                expected.forwarded.push((port, Some(order), frame));
+                let other = (arrival.worker as u64) << 16 | u64::from(arrival.port);
+                let (of, lane) = order.unwrap_or((other, lane));
+                expected.forwarded.push((port, (of, Some(lane)), frame));
             }
             Outcome::Buffer { seid, room, lane } => {
-                let here = |packet: &&Buffered| packet.arrival.worker == arrival.worker;
+                let here = |packet: &&Buffered| packet.worker == worker;
                 let all = self.buffered.iter().filter(here).count();
                 let of_session = |packet: &&Buffered| here(packet) && packet.seid == seid;
                 if self.buffered.iter().filter(of_session).count() < room && all < BUFFER_PKTS {
                     let arrival = arrival.clone();
                     let since = self.now;
-                    self.buffered.push(Buffered { seid, arrival, lane, since, is_copied });
+                    let packet = Buffered { seid, worker, arrival, lane, since, is_copied };
+                    self.buffered.push(packet);
                 } else {
                     expected.drops[DropReason::BufferFull.index()] += 1;
                 }
@@ -541,7 +561,6 @@ impl World {
             Outcome::Punt(reason) => expected.punts[reason.index()] += 1,
             Outcome::Consumed => expected.consumed += 1,
             Outcome::Hold { interface, station, frame, .. } => {
-                let worker = arrival.worker;
                 let waits = |held: &&Held| {
                     (held.worker, held.interface, held.station) == (worker, interface, station)
                 };

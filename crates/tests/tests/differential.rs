@@ -19,6 +19,8 @@ struct Coverage {
     refused: usize,
     transmitted: u64,
     express: u64,
+    /// Packets that the owner of their session did not receive itself.
+    handed_off: u64,
     drops: Vec<u64>,
     punts: Vec<u64>,
 }
@@ -97,6 +99,7 @@ fn run(seed: u64, coverage: &mut Coverage) -> Result<(), String> {
     let sum = world.publisher.snapshot();
     coverage.transmitted += sum.transmitted_pkts();
     coverage.express += sum.express_pkts;
+    coverage.handed_off += sum.handed_off_pkts;
     add(&mut coverage.drops, &sum.drops);
     add(&mut coverage.punts, &sum.punts);
     world.drain();
@@ -170,9 +173,10 @@ fn add(sums: &mut Vec<u64>, counts: &[u64]) {
 
 fn check(coverage: &Coverage) {
     use adit_rules::{DropReason, PuntReason};
-    // What these worlds cannot cause: buffers in parts, short headroom, full queues, too many requests
-    // to redirect.
+    // What these worlds cannot cause: buffers in parts, short headroom, full queues and rings, too
+    // many requests to redirect.
     let absent = [
+        DropReason::HandoffFull,
         DropReason::RedirectLimited,
         DropReason::FrameSegmented,
         DropReason::HeadroomShort,
@@ -191,6 +195,7 @@ fn check(coverage: &Coverage) {
         )
         .collect();
     assert!(coverage.express > 3_000, "{coverage:?}");
+    assert!(coverage.handed_off > 10_000, "{coverage:?}");
     assert!(unseen.is_empty(), "never seen: {unseen:?}");
     assert!(coverage.accepted > coverage.refused, "{coverage:?}");
     assert!(coverage.transmitted > 35_000, "{coverage:?}");

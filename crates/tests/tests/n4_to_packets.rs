@@ -79,7 +79,8 @@ impl Control {
         assert_eq!(store.slot_bits(), node.store().slot_bits());
         let neighbours = NeighbourCache::new(&publisher);
         let (mut events, mut commands, mut made) = (Vec::new(), Vec::new(), Vec::new());
-        for reader in readers {
+        let handoffs = adit_datapath::connect(workers, 1024);
+        for (reader, handoff) in readers.into_iter().zip(handoffs) {
             let (event_tx, event_rx) = rtrb::RingBuffer::new(1024);
             let (command_tx, command_rx) = rtrb::RingBuffer::new(64);
             events.push(event_rx);
@@ -92,7 +93,8 @@ impl Control {
                 buffer_pkts_max: 512,
                 recovery_time_stamp: None,
             };
-            made.push(Worker::new(config, reader, event_tx, command_rx));
+            let worker = Worker::new(config, reader, event_tx, command_rx);
+            made.push(worker.with_handoff(handoff));
         }
         (Self { node, publisher, neighbours, events, commands }, made)
     }
@@ -584,8 +586,8 @@ fn pdr_of_two_traffic_endpoints_takes_packets_of_both_tunnels() {
     assert_eq!(upf.turn().1.len(), 2);
 }
 
-/// What a worker's thread is asked to do: take these frames, step, tell how many frames left.
-type Job = (Vec<(PortId, Vec<u8>)>, mpsc::Sender<usize>);
+/// What a worker's thread is asked to do: take these frames.
+type Job = Vec<(PortId, Vec<u8>)>;
 
 #[test]
 fn accepted_sessions_of_running_workers_lose_no_packet() {
@@ -608,33 +610,28 @@ fn accepted_sessions_of_running_workers_lose_no_packet() {
                 let mut io = MemIo::new(&MACS);
                 loop {
                     match receiver.try_recv() {
-                        Ok((frames, done)) => {
-                            for (port, frame) in &frames {
-                                io.inject(*port, frame);
-                            }
-                            worker.step(now(), &mut io);
-                            let sent = [PortId(0), PortId(1)].map(|port| io.take_sent(port));
-                            let user = sent.iter().flatten();
-                            let user = user.filter(|buf| !is_error_indication(buf.data()));
-                            done.send(user.count()).unwrap();
-                        }
-                        Err(mpsc::TryRecvError::Empty) => {
-                            worker.step(now(), &mut io);
-                            std::thread::yield_now();
-                        }
+                        Ok(frames) => frames.iter().for_each(|(port, f)| io.inject(*port, f)),
+                        Err(mpsc::TryRecvError::Empty) => std::thread::yield_now(),
                         Err(mpsc::TryRecvError::Disconnected) => break,
                     }
+                    worker.step(now(), &mut io);
                 }
                 worker.drain(&mut io);
             });
         }
-        let forwarded = |frames: &[(PortId, Vec<u8>)]| -> Vec<usize> {
-            let (done, sums) = mpsc::channel();
-            for job in &jobs {
-                job.send((frames.to_vec(), done.clone())).unwrap();
+        // Every worker receives the frames; the owner of their session forwards them all.
+        let forwarded = |control: &Control, frames: &[(PortId, Vec<u8>)]| -> usize {
+            let before = control.publisher.snapshot();
+            jobs.iter().for_each(|job| job.send(frames.to_vec()).unwrap());
+            let due = before.received_pkts + (frames.len() * WORKERS) as u64;
+            loop {
+                let sum = control.publisher.snapshot();
+                if sum.received_pkts == due && sum.handed_off_pkts == sum.taken_over_pkts {
+                    let sent = sum.transmitted_pkts() - before.transmitted_pkts();
+                    return usize::try_from(sent).unwrap();
+                }
+                std::thread::yield_now();
             }
-            drop(done);
-            sums.iter().collect()
         };
         let mut sequence = 0;
         let mut ask = |control: &mut Control, request: &dyn Fn(u32) -> Vec<u8>| {
@@ -662,16 +659,17 @@ fn accepted_sessions_of_running_workers_lose_no_packet() {
             let script = smf::SessionScript::new(0x100 + u64::from(round), number);
             let (seid, teid) = accepted(&ask(&mut control, &|n| smf::establish(n, &script)));
             let frames = [(PortId(0), uplink(&script, teid)), (PortId(1), downlink(&script))];
-            assert_eq!(forwarded(&frames), [2; WORKERS], "round {round}");
+            assert_eq!(forwarded(&control, &frames), 2 * WORKERS, "round {round}");
             ask(&mut control, &|n| smf::move_to(n, seid, Teid(0x4000 + round)));
-            assert_eq!(forwarded(&frames), [2; WORKERS], "round {round}, moved");
+            assert_eq!(forwarded(&control, &frames), 2 * WORKERS, "round {round}, moved");
             ask(&mut control, &|n| smf::delete(n, seid));
-            assert_eq!(forwarded(&frames), [0; WORKERS], "round {round}, deleted");
+            assert_eq!(forwarded(&control, &frames), 0, "round {round}, deleted");
         }
         drop(jobs);
     });
     let sum = control.publisher.snapshot();
     assert!(sum.identity_holds(), "{sum:?}");
     assert_eq!(sum.transmitted_pkts(), u64::from(ROUNDS) * 4 * WORKERS as u64);
+    assert!(sum.handed_off_pkts > 0, "{sum:?}");
     assert_eq!(control.node.store().reserved(), adit_session::Reserved::default());
 }

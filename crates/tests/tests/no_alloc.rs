@@ -5,16 +5,16 @@ mod counting;
 
 use core::net::IpAddr;
 
-use adit_datapath::{Worker, WorkerConfig};
+use adit_datapath::{Worker, WorkerConfig, connect};
 use adit_pktio::mem::MemBuf;
 use adit_pktio::{Burst, PacketIo, PortInfo};
 use adit_rules::{DeltaId, WorkerCommand, WorkerEvent};
-use adit_session::{CpFSeid, OwnerId};
+use adit_session::{CpFSeid, FTeidSpec, OwnerId, SessionStore};
 use adit_tables::Publisher;
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
-use adit_tests::world::{control, station_mac};
-use adit_types::{InterfaceId, MacAddr, Nanos, PortId, WorkerId};
+use adit_tests::world::{Layout, control, station_mac};
+use adit_types::{InterfaceId, MacAddr, Nanos, Owners, PortId, Teid, WorkerId};
 use adit_wire::gtpu::MessageType;
 
 use counting::allocations;
@@ -24,6 +24,16 @@ struct PoolIo {
     rx: [Vec<MemBuf>; 2],
     tx: Vec<MemBuf>,
     spare: Vec<MemBuf>,
+}
+
+impl PoolIo {
+    fn new() -> Self {
+        Self {
+            rx: [Vec::with_capacity(64), Vec::with_capacity(64)],
+            tx: Vec::with_capacity(1024),
+            spare: (0..64).map(|_| MemBuf::new()).collect(),
+        }
+    }
 }
 
 impl PacketIo for PoolIo {
@@ -81,11 +91,7 @@ impl Bench {
             recovery_time_stamp: Some(3_900_000_000),
         };
         let worker = Worker::new(config, readers.remove(0), event_tx, command_rx);
-        let io = PoolIo {
-            rx: [Vec::with_capacity(64), Vec::with_capacity(64)],
-            tx: Vec::with_capacity(1024),
-            spare: (0..64).map(|_| MemBuf::new()).collect(),
-        };
+        let io = PoolIo::new();
         let teid = made.created[0].f_teid.teid.0;
         Self { publisher, worker, io, commands, events, teid, now: Nanos::from_secs(1) }
     }
@@ -155,6 +161,91 @@ fn step_over_user_traffic_allocates_nothing() {
             assert_eq!(bench.step([&up, &down]), (0, 48));
         }
     }
+}
+
+/// Two workers, of which the first receives all uplink and the second all downlink; four sessions,
+/// two of each owner, one of these with a TEID that the control plane chose.
+struct Pair {
+    workers: Vec<Worker<PoolIo>>,
+    ios: Vec<PoolIo>,
+    frames: Vec<[Vec<u8>; 2]>,
+    control: (SessionStore, Publisher, Vec<rtrb::Consumer<WorkerEvent>>),
+}
+
+impl Pair {
+    fn new() -> Self {
+        let layout = Layout { workers: 2, sessions_max: 128, ..scenario::plain_layout(0) };
+        let (mut store, mut publisher, readers) = control(&layout);
+        let (owners, mut wanted) =
+            (Owners::new(2), [(0, false), (0, true), (1, false), (1, true)].to_vec());
+        let mut frames = Vec::new();
+        for host in 1..=100 {
+            let mut change = scenario::plain_session(host, "10.0.3.1");
+            let is_given = host % 2 == 0;
+            let given = Teid(0xa000_0000 | u32::from(host));
+            if is_given {
+                let v4 = Some("10.0.3.2".parse().unwrap());
+                change.create_pdrs[0].pdi.f_teid =
+                    Some(FTeidSpec::Given { teid: given, v4, v6: None });
+            }
+            let made = store.establish(OwnerId(1), CpFSeid::default(), change).unwrap();
+            publisher.apply(DeltaId(host.into()), made.delta);
+            let kind = (owners.of(made.index).0, is_given);
+            let Some(at) = wanted.iter().position(|other| *other == kind) else { continue };
+            wanted.remove(at);
+            let teid = made.created.first().map_or(given, |created| created.f_teid.teid);
+            let ue = format!("10.45.0.{host}");
+            let tunnel = PacketBuilder::ethernet(UPF[0], PEER).ipv4("10.0.3.1", "10.0.3.2");
+            let up = tunnel.gtpu(teid.0).psc_ul(9).ipv4(ue.as_str(), "8.8.8.8").udp(4000, 53);
+            let down = downlink().ipv4("8.8.8.8", ue.as_str()).udp(53, 4000);
+            frames.push([up.build(), down.build()]);
+        }
+        for (interface, station) in [(0, "10.0.3.1"), (1, "10.0.6.1")] {
+            let addr: IpAddr = station.parse().unwrap();
+            let index = publisher.ensure_next_hop(InterfaceId(interface), addr).unwrap();
+            publisher.set_mac(index, MacAddr(station_mac(addr)), false);
+        }
+        let (mut workers, mut events) = (Vec::new(), Vec::new());
+        for (reader, handoff) in readers.into_iter().zip(connect(2, 64)) {
+            let (event_tx, event_rx) = rtrb::RingBuffer::new(1024);
+            let config = WorkerConfig {
+                id: reader.worker(),
+                ports: vec![PortId(0), PortId(1)],
+                burst: 32,
+                buffer_pkts_max: 512,
+                recovery_time_stamp: None,
+            };
+            let commands = rtrb::RingBuffer::new(64).1;
+            events.push(event_rx);
+            let worker = Worker::new(config, reader, event_tx, commands);
+            workers.push(worker.with_handoff(handoff));
+        }
+        let ios = (0..2).map(|_| PoolIo::new()).collect();
+        Self { workers, ios, frames, control: (store, publisher, events) }
+    }
+}
+
+#[test]
+fn step_that_hands_packets_to_another_worker_allocates_nothing() {
+    let mut pair = Pair::new();
+    assert_eq!(pair.frames.len(), 4, "each owner has sessions of either key kind");
+    for _ in 0..10 {
+        for [up, down] in &pair.frames {
+            pair.ios[0].rx[0].extend((0..6).map(|_| MemBuf::from_packet(up)));
+            pair.ios[1].rx[1].extend((0..6).map(|_| MemBuf::from_packet(down)));
+        }
+        let Pair { workers, ios, .. } = &mut pair;
+        let count = allocations(|| {
+            for _ in 0..2 {
+                for (worker, io) in workers.iter_mut().zip(&mut *ios) {
+                    worker.step(Nanos::from_secs(1), io);
+                }
+            }
+        });
+        let sent: Vec<usize> = ios.iter_mut().map(|io| io.tx.drain(..).count()).collect();
+        assert_eq!((count, sent), (0, vec![24, 24]));
+    }
+    assert_eq!(pair.control.1.snapshot().handed_off_pkts, 10 * 24);
 }
 
 #[test]

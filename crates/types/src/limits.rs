@@ -19,7 +19,7 @@ pub const QERS_PER_PDR_MAX: usize = 4;
 pub const URRS_PER_PDR_MAX: usize = 8;
 
 /// Usage counters of a process with `sessions_max` PFCP sessions: two URRs per session on average
-/// (64 octets each and worker), and room for one session with as many as it may have.
+/// (64 octets each), and room for one session with as many as it may have.
 #[must_use]
 pub const fn usage_slots_max(sessions_max: usize) -> usize {
     sessions_max.saturating_mul(2).saturating_add(RULES_PER_SESSION_MAX)
@@ -207,6 +207,9 @@ pub const EVENT_RING_LEN: usize = 4096;
 
 /// Commands that wait between the control thread and one worker.
 pub const COMMAND_RING_LEN: usize = 1024;
+
+/// Packets that wait between one worker and another that owns their sessions.
+pub const HANDOFF_RING_LEN: usize = 1024;
 
 /// GTP-U extension headers walked in one packet; a longer chain is malformed for us.
 pub const GTPU_EXTENSIONS_MAX: usize = 8;

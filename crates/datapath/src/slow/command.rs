@@ -74,7 +74,11 @@ fn execute<Io: PacketIo>(
 ) {
     let interfaces = env.interfaces;
     match *command {
-        WorkerCommand::SendEndMarker { tunnel, .. } => end_marker::send(env, io, out, tunnel),
+        WorkerCommand::SendEndMarker { session, tunnel, .. } => {
+            if out.handoff.is_ours(session) {
+                end_marker::send(env, io, out, tunnel);
+            }
+        }
         WorkerCommand::SendEchoRequest { peer, sequence, tos } => {
             gtpu_echo::request(env, io, out, gtpu_echo::Ask { peer, sequence, tos });
         }

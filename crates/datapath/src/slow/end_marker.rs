@@ -1,10 +1,9 @@
 //! End Markers that close a tunnel whose traffic went elsewhere.
 //!
-//! Each worker sends one when it sees the rules that left the tunnel: at the beginning of a step, or
-//! in its middle right before the first packet that leaves by them. So every packet that it sent
-//! through the old path is before it, and none went the new path yet. Several workers each send one, so that the last one is behind all
-//! packets of the old path; between the first and the last a packet of the old path may still come,
-//! from a worker that is in the middle of its burst.
+//! The session's owner sends it when it sees the rules that left the tunnel: at the beginning of a
+//! step, or in its middle right before the first packet that leaves by them. So every packet that
+//! was sent through the old path is before it, and none went the new path yet: no other worker sends
+//! packets of the session, and those on their way to the owner are treated by the new rules.
 //! Spec: TS 29.281 §7.3.2; TS 23.501 §5.8.2.9.
 
 use adit_pktio::PacketIo;

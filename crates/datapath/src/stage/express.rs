@@ -21,6 +21,7 @@ use adit_wire::{
 use rtrb::Consumer;
 
 use crate::columns::Column;
+use crate::handoff::Handoff;
 use crate::interfaces::{Door, UsualLink};
 use crate::outbound::Outbound;
 use crate::stage::egress::Env;
@@ -138,9 +139,9 @@ pub(crate) fn express<Io: PacketIo>(
         return;
     }
     if uplink == rows.len() {
-        run::<Io, Uplink>(env, io, link, &rows, rx, out);
+        run::<Io, Uplink>(env, io, (port, link), &mut rows, rx, out);
     } else if uplink == 0 {
-        run::<Io, Downlink>(env, io, link, &rows, rx, out);
+        run::<Io, Downlink>(env, io, (port, link), &mut rows, rx, out);
     } else {
         let mut downlink = Burst::new();
         let mut downlink_rows = Column::new();
@@ -158,8 +159,8 @@ pub(crate) fn express<Io: PacketIo>(
                 }
             }
         }
-        run::<Io, Uplink>(env, io, link, &tunneled_rows, &mut tunneled, out);
-        run::<Io, Downlink>(env, io, link, &downlink_rows, &mut downlink, out);
+        run::<Io, Uplink>(env, io, (port, link), &mut tunneled_rows, &mut tunneled, out);
+        run::<Io, Downlink>(env, io, (port, link), &mut downlink_rows, &mut downlink, out);
         rx.extend(tunneled);
         rx.extend(downlink);
     }
@@ -250,32 +251,38 @@ const fn v4(key: u64) -> Ipv4Addr {
 fn run<Io: PacketIo, C: Course>(
     env: &Env<'_>,
     io: &mut Io,
-    link: &UsualLink,
-    rows: &Column<Row>,
+    (port, link): (PortId, &UsualLink),
+    rows: &mut Column<Row>,
     rx: &mut Burst<Io::Buf>,
     out: &mut Outbound<Io::Buf>,
 ) {
     let Some(arrival) = C::arrival(link) else { return };
     let view = &env.view;
-    for row in rows {
+    for row in rows.iter() {
         C::prefetch(view, row);
     }
+    let Outbound { commands, buffering, handoff, tally, .. } = out;
+    let is_alone = handoff.is_alone();
     let mut sessions = Column::new();
-    for row in rows {
+    for row in rows.iter() {
         let session = C::session(view, row);
-        view.prefetch_express(session, C::DIRECTION);
+        if is_alone || handoff.is_ours(session) {
+            view.prefetch_express(session, C::DIRECTION);
+        }
         sessions.push(session);
+    }
+    if !is_alone {
+        steer(handoff, (port, arrival), rows, &mut sessions, rx, tally);
     }
     for session in &sessions {
         view.prefetch_express_needs(*session, C::DIRECTION);
     }
-    let Outbound { commands, buffering, tally, .. } = out;
     let mut at = At { arrival, commands, exit: None };
     let mut leaving = Leaving::new();
     let (mut pkts, mut bytes) = (0, 0);
     let mut staying = Burst::<Io::Buf>::new();
     let mut left = Column::<SessionIndex>::new();
-    for ((mut buf, row), session) in rx.drain(..).zip(rows).zip(&sessions) {
+    for ((mut buf, row), session) in rx.drain(..).zip(&*rows).zip(&sessions) {
         let len = buf.data().len();
         let may_leave =
             row.usual && (left.is_empty() || !left.contains(session)) && !buffering.waits(*session);
@@ -296,6 +303,33 @@ fn run<Io: PacketIo, C: Course>(
     tally.receive_express(arrival, pkts, bytes);
     leaving.transmit::<Io, C>(io, tally);
     rx.extend(staying);
+}
+
+/// Hands over the packets whose sessions another worker owns, before anything of these is looked at.
+fn steer<B: PacketBuf>(
+    handoff: &mut Handoff<B>,
+    (port, arrival): (PortId, InterfaceId),
+    rows: &mut Column<Row>,
+    sessions: &mut Column<SessionIndex>,
+    rx: &mut Burst<B>,
+    tally: &mut Tally,
+) {
+    if sessions.iter().all(|session| handoff.is_ours(*session)) {
+        return;
+    }
+    let (all_rows, all_sessions) = (core::mem::take(rows), core::mem::take(sessions));
+    let packets = core::mem::take(rx).into_iter().zip(all_rows).zip(all_sessions);
+    for ((buf, row), session) in packets {
+        if handoff.is_ours(session) {
+            rows.push(row);
+            sessions.push(session);
+            rx.push(buf);
+        } else {
+            tally.receive(buf.data().len());
+            tally.receive_on(arrival, buf.data().len());
+            handoff.give(session, port, buf, tally);
+        }
+    }
 }
 
 impl Course for Uplink {

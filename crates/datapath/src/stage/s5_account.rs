@@ -17,16 +17,13 @@ use crate::tally::Tally;
 ///
 /// Shape:   reads `sessions` and `ips[0..n]`; may turn `verdicts` from `Pass` to `Drop`, to
 ///          `Divert`, or to another FAR. n ≤ BURST_MAX.
-/// Cost:    one worker-owned cache line per packet and URR, asked for in `s2_lookup` and
-///          `s4_enforce`; a URR with a limit reads the line of every other worker, too, and
-///          one in a credit pool the lines of all its members. No
-///          allocation, no clock.
+/// Cost:    one cache line per packet and URR, asked for in `s2_lookup` and `s4_enforce`; a URR in a
+///          credit pool reads the lines of all its members. No allocation, no clock.
 /// Units:   octets of the inner IP packet, without outer headers and padding. What the network
 ///          loses behind this stage (TTL, MTU, neighbor) is counted.
 /// Spec:    TS 29.244 §5.2.2.2 (volume is measured on the user's packet; packets pass while the
 ///          quota is not used up, so the last one may exceed it).
-/// Threads: the counters belong to this worker; with several workers each may let one packet pass
-///          that the others' last packets no longer left room for.
+/// Threads: the counters belong to this worker, which owns the session.
 pub(crate) fn s5_account<B: PacketBuf, S: Side>(
     env: &Env<'_>,
     lane: &mut Lane<'_, B, S>,

@@ -24,6 +24,8 @@ pub type Neighbours = HashMap<(usize, IpAddr), [u8; 6]>;
 pub struct Verdict {
     /// What becomes of it.
     pub outcome: Outcome,
+    /// The session that its TEID or address belongs to, as position.
+    pub session: Option<usize>,
     /// The session that it was counted for, as position, direction and octets.
     pub counted: Option<(usize, bool, u64)>,
     /// The URRs that measured it, of the session at a position, with direction and octets.
@@ -37,6 +39,7 @@ pub struct Verdict {
 /// What a verdict says besides the outcome.
 #[derive(Debug, Default)]
 struct Notes {
+    session: Option<usize>,
     counted: Option<(usize, bool, u64)>,
     measured: Vec<(usize, UrrId, bool, u64)>,
     lane: Option<Lane>,
@@ -47,8 +50,8 @@ struct Notes {
 
 impl Notes {
     fn verdict(self, outcome: Outcome) -> Verdict {
-        let Self { counted, measured, lane, copies, .. } = self;
-        Verdict { outcome, counted, measured, lane, copies }
+        let Self { session, counted, measured, lane, copies, .. } = self;
+        Verdict { outcome, session, counted, measured, lane, copies }
     }
 }
 
@@ -377,6 +380,7 @@ impl Oracle {
             Some(tunnel) => self.owner_of_teid(tunnel.teid).ok_or(DropReason::TeidUnknown)?,
             None => self.owner_of_ue(ip.dst).ok_or(DropReason::UeUnknown)?,
         };
+        notes.session = Some(owner);
         let session = &self.sessions[owner].1;
         let from_ue = is_from_ue(session, arrival);
         if from_ue && !is_ue(session, ip.src) {

@@ -1,4 +1,4 @@
-//! What one worker's step must do, and the comparison with what it did.
+//! What a step of all workers must do, and the comparison with what it did.
 
 use core::net::IpAddr;
 use std::collections::HashMap;
@@ -9,14 +9,15 @@ use adit_tables::Snapshot;
 use super::hex;
 use crate::oracle::{Lane, Outcome, Verdict};
 
-/// Port, order that is kept (`None` for packets that waited), octets.
-pub(super) type Departure = (u16, Option<Order>, Vec<u8>);
+/// Port, order that is kept, octets.
+pub(super) type Departure = (u16, Order, Vec<u8>);
 
-/// Session (its SEID for packets that waited for other rules, else its place), or port of arrival
-/// without one, and lane: frames with the same leave in the order in which they came.
-pub(super) type Order = (u64, Lane);
+/// Session (its SEID for packets that waited for other rules, else its place), or worker and port of
+/// arrival without one, and lane; for packets that waited for a station the worker alone. Frames
+/// with the same leave in the order in which they came.
+pub(super) type Order = (u64, Option<Lane>);
 
-/// What one worker's step must do.
+/// What a step of all workers must do.
 #[derive(Debug)]
 pub(super) struct Expected {
     pub forwarded: Vec<Departure>,
@@ -123,7 +124,7 @@ impl Expected {
     /// there are.
     fn compare_port(&self, port: u16, frames: &[Vec<u8>]) -> Result<u64, String> {
         let mut taken = vec![false; frames.len()];
-        let mut last: HashMap<Option<Order>, usize> = HashMap::new();
+        let mut last: HashMap<Order, usize> = HashMap::new();
         for (_, lane, frame) in self.forwarded.iter().filter(|(out, ..)| *out == port) {
             let from = last.get(lane).map_or(0, |at| at + 1);
             let found = (from..frames.len()).find(|at| !taken[*at] && frames[*at] == *frame);

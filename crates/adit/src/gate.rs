@@ -1,0 +1,65 @@
+//! A gate that threads leave together.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How many threads are inside.
+#[derive(Debug, Clone, Default)]
+pub struct Gate(Arc<AtomicUsize>);
+
+/// A place inside; given up when dropped, so that a thread that ends early holds nobody up.
+#[derive(Debug)]
+pub struct Inside(Gate);
+
+impl Gate {
+    /// A place inside. To be taken for all threads before the first of them leaves.
+    pub fn enter(&self) -> Inside {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Inside(self.clone())
+    }
+}
+
+impl Inside {
+    /// Leaves, and returns when all have left. What each did before is visible to all then.
+    pub fn leave_together(self) {
+        let Gate(count) = self.0.clone();
+        drop(self);
+        while count.load(Ordering::Acquire) > 0 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_through_before_the_last_has_left() {
+        let (gate, left) = (Gate::default(), AtomicUsize::new(0));
+        let inside: Vec<_> = (0..4).map(|_| gate.enter()).collect();
+        std::thread::scope(|scope| {
+            for inside in inside {
+                scope.spawn(|| {
+                    left.fetch_add(1, Ordering::Relaxed);
+                    inside.leave_together();
+                    assert_eq!(left.load(Ordering::Relaxed), 4);
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn place_given_up_by_a_failure_holds_nobody_up() {
+        let gate = Gate::default();
+        let (inside, failed) = (gate.enter(), gate.enter());
+        drop(failed);
+        inside.leave_together();
+    }
+}

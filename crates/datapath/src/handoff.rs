@@ -1,0 +1,189 @@
+//! The software hand-off: packets that a port gave to another worker than their session's owner.
+//!
+//! Each pair of workers has one ring of fixed length in each direction. A packet goes over one as it
+//! came, before anything of its session is looked at, and takes the whole way again at its owner:
+//! what is done to it is done by one worker and by the rules that this worker sees. Packets of one
+//! session that one worker received keep their order.
+//!
+//! A ring that is full drops what it does not take, counted as `handoff_full`: a worker waits for
+//! nobody.
+
+use adit_pktio::{Burst, PacketBuf};
+use adit_rules::DropReason;
+use adit_types::limits::BURST_MAX;
+use adit_types::{Owners, PortId, SessionIndex, WorkerId};
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use crate::columns::{Column, Lane, Side};
+use crate::tally::Tally;
+
+/// A packet on its way, and the port it came from.
+#[derive(Debug)]
+struct Parcel<B> {
+    buf: B,
+    port: PortId,
+}
+
+/// The way to one other worker. What is staged goes over in bulk, once per burst.
+struct Towards<B> {
+    ring: Producer<Parcel<B>>,
+    staged: Column<Parcel<B>>,
+}
+
+/// One worker's ends of the rings between workers.
+pub struct Handoff<B> {
+    id: WorkerId,
+    owners: Owners,
+    /// By worker; `None` at our own place.
+    towards: Vec<Option<Towards<B>>>,
+    from: Vec<Consumer<Parcel<B>>>,
+}
+
+impl<B> core::fmt::Debug for Handoff<B> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Self { id, owners, .. } = self;
+        f.debug_struct("Handoff").field("id", id).field("owners", owners).finish_non_exhaustive()
+    }
+}
+
+/// Connects `workers` workers, each with every other by rings for `ring_len` packets; the ends in
+/// the order of worker ids.
+#[must_use]
+pub fn connect<B>(workers: usize, ring_len: usize) -> Vec<Handoff<B>> {
+    let owners = Owners::new(workers);
+    let mut ends: Vec<_> =
+        (0_u8..).take(owners.workers()).map(|id| Handoff::new(id, owners)).collect();
+    for from in 0..ends.len() {
+        for to in 0..ends.len() {
+            let towards = (from != to).then(|| {
+                let (ring, end) = RingBuffer::new(ring_len);
+                ends[to].from.push(end);
+                Towards { ring, staged: Column::new() }
+            });
+            ends[from].towards.push(towards);
+        }
+    }
+    ends
+}
+
+impl<B> Handoff<B> {
+    fn new(id: u8, owners: Owners) -> Self {
+        Self { id: WorkerId(id), owners, towards: Vec::new(), from: Vec::new() }
+    }
+
+    /// The ends of a worker that has no other.
+    pub(crate) fn alone() -> Self {
+        Self::new(0, Owners::new(1))
+    }
+
+    /// The worker whose ends these are.
+    #[must_use]
+    pub const fn worker(&self) -> WorkerId {
+        self.id
+    }
+
+    /// How many workers are connected.
+    #[must_use]
+    pub const fn workers(&self) -> usize {
+        self.owners.workers()
+    }
+
+    /// True without other workers.
+    #[inline]
+    pub(crate) fn is_alone(&self) -> bool {
+        self.from.is_empty()
+    }
+
+    /// True when packets of `session` are for this worker, as those of no session are.
+    #[inline]
+    pub(crate) fn is_ours(&self, session: SessionIndex) -> bool {
+        !session.is_some() || self.owners.of(session) == self.id
+    }
+}
+
+impl<B: PacketBuf> Handoff<B> {
+    /// Hands over a packet of `session`, received on `port`, that is another worker's.
+    pub(crate) fn give(&mut self, session: SessionIndex, port: PortId, buf: B, tally: &mut Tally) {
+        let owner = usize::from(self.owners.of(session).0);
+        let Some(Some(towards)) = self.towards.get_mut(owner) else {
+            // Owners are below the number of workers, and ours was asked for before.
+            tally.drop(DropReason::HandoffFull);
+            return;
+        };
+        if towards.staged.is_full() {
+            towards.flush(tally);
+        }
+        towards.staged.push(Parcel { buf, port });
+    }
+
+    /// Puts what is staged into the rings. To be called before the step ends.
+    ///
+    /// Cost:   one store that others see per worker with packets.
+    /// Errors: none; what finds no room becomes `DropReason::HandoffFull`.
+    #[inline]
+    pub(crate) fn flush(&mut self, tally: &mut Tally) {
+        for towards in self.towards.iter_mut().flatten() {
+            if !towards.staged.is_empty() {
+                towards.flush(tally);
+            }
+        }
+    }
+
+    /// Workers that packets may come from.
+    pub(crate) fn sources(&self) -> usize {
+        self.from.len()
+    }
+
+    /// Appends to `burst` what waits in the ring of one source, up to a burst that came from one
+    /// port, and tells that port.
+    pub(crate) fn take(&mut self, source: usize, burst: &mut Burst<B>) -> Option<PortId> {
+        let ring = self.from.get_mut(source)?;
+        let waiting = ring.slots().min(BURST_MAX).min(burst.remaining_capacity());
+        let chunk = ring.read_chunk(waiting).ok()?;
+        let (front, back) = chunk.as_slices();
+        let port = front.first()?.port;
+        let count = front.iter().chain(back).take_while(|parcel| parcel.port == port).count();
+        burst.extend(ring.read_chunk(count).ok()?.into_iter().map(|parcel| parcel.buf));
+        Some(port)
+    }
+}
+
+impl<B: PacketBuf> Towards<B> {
+    fn flush(&mut self, tally: &mut Tally) {
+        let room = self.ring.slots().min(self.staged.len());
+        let sent = match self.ring.write_chunk_uninit(room) {
+            Ok(chunk) => chunk.fill_from_iter(self.staged.drain(..room)),
+            // As much room as was asked for was there before, and only grows.
+            Err(_) => 0,
+        };
+        tally.hand_off(sent);
+        for _ in self.staged.drain(..) {
+            tally.drop(DropReason::HandoffFull);
+        }
+    }
+}
+
+/// Hands over the packets of a lane that are another worker's. What follows meets sessions of this
+/// worker only.
+///
+/// Shape:   reads `sessions[0..n]`; shortens all columns. n ≤ BURST_MAX.
+pub(crate) fn steer_lane<B: PacketBuf, S: Side>(
+    handoff: &mut Handoff<B>,
+    port: PortId,
+    lane: &mut Lane<'_, B, S>,
+    tally: &mut Tally,
+) {
+    if handoff.is_alone() || lane.sessions.iter().all(|session| handoff.is_ours(*session)) {
+        return;
+    }
+    let mut all = core::mem::replace(lane, Lane::new());
+    let packets = all.bufs.drain(..).zip(&all.arrivals).zip(&all.ips).zip(&all.keys);
+    for ((((buf, arrival), ip), key), session) in packets.zip(&all.sessions) {
+        if handoff.is_ours(*session) {
+            lane.push(buf, *arrival, *ip, *key);
+            lane.sessions.push(*session);
+        } else {
+            handoff.give(*session, port, buf, tally);
+        }
+    }
+}
