@@ -17,6 +17,8 @@ const READ_ATTEMPTS: u32 = 10_000;
 
 /// A number that one thread writes and others read.
 #[derive(Debug, Default)]
+#[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
+#[repr(transparent)]
 pub struct Counter(AtomicU64);
 
 impl Counter {

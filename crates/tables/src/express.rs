@@ -16,6 +16,7 @@ use adit_types::{
 };
 
 use crate::counters::{Counter, SessionTraffic};
+use crate::large::Large;
 use crate::prefetch;
 use crate::sync::{AtomicU64, Ordering, fence};
 
@@ -53,6 +54,8 @@ const NO_URR: u64 = u64::MAX;
 /// Word by word: the tunnel's TEID and the IPv4 address of the UE; its IPv6 key in uplink, the
 /// arrival and that key folded in downlink; arrival and exit in uplink, the far end's address and
 /// next hop in downlink; two URRs.
+#[derive(Default)]
+#[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C, align(64))]
 struct Line {
     head: AtomicU64,
@@ -65,15 +68,6 @@ struct Line {
 const _: () = assert!(size_of::<Line>() == 64, "one cache line");
 
 impl Line {
-    fn new() -> Self {
-        Self {
-            head: AtomicU64::new(0),
-            words: core::array::from_fn(|_| AtomicU64::new(0)),
-            pkts: Counter::default(),
-            bytes: Counter::default(),
-        }
-    }
-
     /// Writes a line; for the one writer.
     fn write(&self, flags: u64, words: [u64; WORDS]) {
         let sequence = self.head.load(Ordering::Relaxed);
@@ -101,6 +95,8 @@ impl Line {
 }
 
 /// Both directions of one session.
+#[derive(Default)]
+#[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C)]
 struct Lines {
     uplink: Line,
@@ -108,12 +104,11 @@ struct Lines {
 }
 
 /// The expresses of all sessions, and their traffic.
-pub(crate) struct ExpressTable(Box<[Lines]>);
+pub(crate) struct ExpressTable(Large<Lines>);
 
 impl ExpressTable {
     pub(crate) fn new(sessions: usize) -> Self {
-        let lines = || Lines { uplink: Line::new(), downlink: Line::new() };
-        Self(crate::large::filled(sessions, lines))
+        Self(Large::zeroed(sessions))
     }
 
     /// Sessions that there is room for.

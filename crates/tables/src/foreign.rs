@@ -6,12 +6,14 @@
 //! reader that matched a key cannot read the value of another one.
 
 use core::fmt;
+use core::ops::Range;
 use std::collections::VecDeque;
 
 use adit_types::SessionIndex;
 use adit_types::limits::BURST_MAX;
 
 use crate::hash::KeyHash;
+use crate::large::Large;
 use crate::prefetch;
 use crate::publish::Epoch;
 use crate::sync::{Arc, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -32,8 +34,11 @@ const CHAIN_MAX: usize = 4;
 /// The value of a missing key.
 const NONE: u32 = u32::MAX;
 
+#[derive(Default)]
+#[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C, align(64))]
 struct Bucket {
+    /// The complements of the keys, so that zeros are empty.
     keys: [AtomicU64; SLOTS],
     values: [AtomicU32; SLOTS],
     /// Index of the next bucket of the chain; zero ends it (bucket 0 never is an overflow bucket).
@@ -44,21 +49,13 @@ struct Bucket {
 const _: () = assert!(size_of::<Bucket>() == 64, "one bucket is one cache line");
 
 impl Bucket {
-    fn new() -> Self {
-        Self {
-            keys: core::array::from_fn(|_| AtomicU64::new(EMPTY)),
-            values: core::array::from_fn(|_| AtomicU32::new(NONE)),
-            next: AtomicU32::new(0),
-        }
-    }
-
     /// Position of `key`, or `None`.
     ///
     /// PERF: every key is looked at, so that where it stands is no branch to guess.
     #[inline]
     fn position(&self, key: u64) -> Option<usize> {
         let found = (0..).zip(&self.keys).fold(0_u32, |found, (at, cell)| {
-            found | u32::from(cell.load(Ordering::Acquire) == key) << at
+            found | u32::from(cell.load(Ordering::Acquire) == !key) << at
         });
         (found != 0).then(|| found.trailing_zeros() as usize)
     }
@@ -83,8 +80,9 @@ pub enum KeyRefused {
 /// The readers' side of a table of `u64` keys and `u32` values.
 pub struct KeyTable {
     /// First the buckets that hashes choose from, then the overflow buckets.
-    buckets: Box<[Bucket]>,
-    mask: usize,
+    buckets: Large<Bucket>,
+    /// How many buckets hashes choose from.
+    homes: u64,
     hash: KeyHash,
     len: AtomicUsize,
 }
@@ -150,9 +148,9 @@ impl KeyTable {
 
     /// The bucket where the chain of `key` begins.
     #[inline]
-    #[allow(clippy::cast_possible_truncation, reason = "masked to the number of buckets")]
+    #[allow(clippy::cast_possible_truncation, reason = "below the number of buckets")]
     fn home(&self, key: u64) -> usize {
-        self.hash.hash(key) as usize & self.mask
+        ((u128::from(self.hash.hash(key)) * u128::from(self.homes)) >> 64) as usize
     }
 
     #[inline]
@@ -196,8 +194,10 @@ pub struct KeyWriter {
     table: Arc<KeyTable>,
     /// One bit per entry of a bucket that may be filled.
     free: Vec<u8>,
-    /// Overflow buckets in no chain.
+    /// Overflow buckets that left a chain.
     spare: Vec<usize>,
+    /// Overflow buckets that were in no chain yet.
+    fresh: Range<usize>,
     limbo: VecDeque<(Epoch, Limbo)>,
 }
 
@@ -206,18 +206,19 @@ impl KeyWriter {
     /// `table` tells tables of the same seed apart.
     #[must_use]
     pub fn new(capacity: usize, seed: u64, table: u64) -> Self {
-        let primary = capacity.saturating_mul(2).div_ceil(SLOTS).next_power_of_two().max(2);
+        let primary = capacity.saturating_mul(2).div_ceil(SLOTS).max(2);
         let total = primary + primary / 4 + 8;
         let table = KeyTable {
-            buckets: crate::large::filled(total, Bucket::new),
-            mask: primary - 1,
+            buckets: Large::zeroed(total),
+            homes: primary as u64,
             hash: KeyHash::new(seed, table),
             len: AtomicUsize::new(0),
         };
         Self {
             table: Arc::new(table),
             free: vec![ALL_FREE; total],
-            spare: (primary..total).rev().collect(),
+            spare: Vec::new(),
+            fresh: primary..total,
             limbo: VecDeque::new(),
         }
     }
@@ -254,7 +255,8 @@ impl KeyWriter {
         match vacant {
             Some(bucket) => self.fill(bucket, key, value),
             None if depth < CHAIN_MAX => {
-                let fresh = self.spare.pop().ok_or(KeyRefused::Full)?;
+                let fresh =
+                    self.spare.pop().or_else(|| self.fresh.next()).ok_or(KeyRefused::Full)?;
                 self.fill(fresh, key, value);
                 self.link(at, fresh);
             }
@@ -278,7 +280,7 @@ impl KeyWriter {
                 if bucket.values[slot].load(Ordering::Relaxed) != value {
                     return false;
                 }
-                bucket.keys[slot].store(EMPTY, Ordering::Release);
+                bucket.keys[slot].store(!EMPTY, Ordering::Release);
                 self.table.len.store(self.table.len().saturating_sub(1), Ordering::Release);
                 self.limbo.push_back((epoch, Limbo::Slot { home, bucket: at, slot }));
                 return true;
@@ -311,7 +313,7 @@ impl KeyWriter {
         self.free[bucket] &= !(1 << slot);
         let bucket = &self.table.buckets[bucket];
         bucket.values[slot].store(value, Ordering::Relaxed);
-        bucket.keys[slot].store(key, Ordering::Release);
+        bucket.keys[slot].store(!key, Ordering::Release);
     }
 
     fn link(&self, tail: usize, next: usize) {

@@ -1,36 +1,192 @@
-//! Large arrays that packets visit at random: on large pages where the kernel has them.
+//! Large arrays that packets visit at random: zeroed memory of their own, on large pages where the
+//! kernel has them.
 //!
-//! At a million sessions a 4 KiB page for each line costs a page walk for each packet. The kernel
-//! is asked for transparent huge pages before the memory is touched; where it refuses, the array is
-//! as any other.
+//! Memory that was never written costs nothing, so an array may be made for the most that there can
+//! be. At a million sessions a 4 KiB page for each line costs a page walk for each packet; the
+//! kernel is asked for transparent huge pages before the memory is touched. Where it refuses, the
+//! array is as any other.
 
-use rustix::mm::{Advice, madvise};
+use core::fmt;
+use core::ops::Deref;
 
-/// Below this, pages fit into the processor's translation caches anyway. Unit: octets.
-const ADVISED_MIN: usize = 4 << 20;
+#[cfg(not(loom))]
+pub(crate) use mapped::Large;
+#[cfg(loom)]
+pub(crate) use modelled::Large;
 
-/// An array of `len` values, each made by `make`.
-pub(crate) fn filled<T>(len: usize, make: impl Fn() -> T) -> Box<[T]> {
-    let mut values = Vec::with_capacity(len);
-    advise(&mut values);
-    values.extend(core::iter::repeat_with(make).take(len));
-    values.into_boxed_slice()
+impl<T> fmt::Debug for Large<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Large").field("len", &self.len()).finish()
+    }
 }
 
-/// Asks for large pages under the room of `values`, which holds nothing yet.
-fn advise<T>(values: &mut Vec<T>) {
-    const PAGE: usize = 4096;
-    let room = values.spare_capacity_mut();
-    let bytes = size_of_val(room);
-    if bytes < ADVISED_MIN {
-        return;
+#[cfg(not(loom))]
+mod mapped {
+    use core::marker::PhantomData;
+    use core::ptr::{self, NonNull};
+
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+    use zerocopy::FromZeros;
+
+    use super::Deref;
+
+    /// Below this, pages fit into the processor's translation caches anyway. Unit: octets.
+    const ADVISED_MIN: usize = 4 << 20;
+
+    /// An array of fixed length.
+    ///
+    /// Ownership: owns a private mapping of `len` elements from `start` on, or none when that is
+    /// no octet.
+    pub(crate) struct Large<T> {
+        start: NonNull<T>,
+        len: usize,
+        elements: PhantomData<T>,
     }
-    let start = room.as_mut_ptr().cast::<u8>();
-    let skipped = start.align_offset(PAGE);
-    let len = bytes.saturating_sub(skipped) / PAGE * PAGE;
-    let first = start.wrapping_add(skipped);
-    // JUSTIFICATION: the kernel backs large pages only where it is asked to, by address.
-    // SAFETY: whole pages within an allocation that this function borrows alone; the advice keeps
-    // their contents. An error means that there are no large pages, which costs speed only.
-    let _ = unsafe { madvise(first.cast(), len, Advice::LinuxHugepage) };
+
+    // JUSTIFICATION: a raw pointer is not `Send`, but it stands for a boxed slice here.
+    // SAFETY: sole owner of its elements.
+    unsafe impl<T: Send> Send for Large<T> {}
+    // JUSTIFICATION: as above.
+    // SAFETY: shares its elements by `&[T]` only.
+    unsafe impl<T: Sync> Sync for Large<T> {}
+
+    impl<T: FromZeros> Large<T> {
+        /// An array of `len` zeros.
+        pub(crate) fn zeroed(len: usize) -> Self {
+            Self { start: room(len), len, elements: PhantomData }
+        }
+    }
+
+    impl<T> Large<T> {
+        /// An array of `len` elements, each made by `make`.
+        pub(crate) fn filled(len: usize, make: impl Fn() -> T) -> Self {
+            let start = room::<T>(len);
+            for at in 0..len {
+                // JUSTIFICATION: elements whose zeros are no value are written before they are read.
+                // SAFETY: within the room of `len` elements.
+                let place = unsafe { start.add(at) };
+                // SAFETY: mapped and aligned, and nobody else knows it yet.
+                unsafe { place.write(make()) };
+            }
+            Self { start, len, elements: PhantomData }
+        }
+    }
+
+    /// A mapping for `len` elements.
+    fn room<T>(len: usize) -> NonNull<T> {
+        const {
+            assert!(align_of::<T>() <= 4096, "mappings begin at a page");
+            assert!(!core::mem::needs_drop::<T>(), "elements are never dropped");
+        }
+        match len.checked_mul(size_of::<T>()) {
+            Some(0) => NonNull::dangling(),
+            Some(bytes) => map(bytes).cast(),
+            None => out_of_memory(),
+        }
+    }
+
+    fn map(bytes: usize) -> NonNull<u8> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // JUSTIFICATION: the allocator writes zeros into memory of more than usual alignment.
+        // SAFETY: a new private mapping at an address of the kernel's choice overlaps nothing.
+        let mapped = unsafe { mmap_anonymous(ptr::null_mut(), bytes, access, MapFlags::PRIVATE) };
+        let Some(start) = mapped.ok().and_then(NonNull::new) else { out_of_memory() };
+        if bytes >= ADVISED_MIN {
+            // JUSTIFICATION: the kernel backs large pages only where it is asked to, by address.
+            // SAFETY: the mapping just made; the advice keeps its contents. An error means that
+            // there are no large pages, which costs speed only.
+            let _ = unsafe { madvise(start.as_ptr(), bytes, Advice::LinuxHugepage) };
+        }
+        start.cast()
+    }
+
+    /// As any allocation that fails.
+    fn out_of_memory() -> ! {
+        std::alloc::handle_alloc_error(std::alloc::Layout::new::<u8>())
+    }
+
+    impl<T> Deref for Large<T> {
+        type Target = [T];
+
+        #[inline]
+        fn deref(&self) -> &[T] {
+            // JUSTIFICATION: the mapping is this array's storage.
+            // SAFETY: `start` is aligned and `len` elements from it are mapped and initialized:
+            // by `filled`, or as zeros, which are a value of `T` (`FromZeros`). No octet needs no
+            // mapping.
+            unsafe { core::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+        }
+    }
+
+    impl<T> core::ops::DerefMut for Large<T> {
+        #[inline]
+        fn deref_mut(&mut self) -> &mut [T] {
+            // JUSTIFICATION: as in `deref`.
+            // SAFETY: as in `deref`, and `&mut self` excludes other references.
+            unsafe { core::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+        }
+    }
+
+    impl<T> Drop for Large<T> {
+        fn drop(&mut self) {
+            let bytes = self.len * size_of::<T>();
+            if bytes > 0 {
+                // JUSTIFICATION: the inverse of `map`.
+                // SAFETY: the whole mapping made there, which nothing refers to any more. It
+                // cannot fail for a mapping that exists.
+                let _ = unsafe { munmap(self.start.as_ptr().cast(), bytes) };
+            }
+        }
+    }
+}
+
+#[cfg(loom)]
+mod modelled {
+    use super::Deref;
+
+    /// An array of default elements: loom's atomics are no plain memory.
+    pub(crate) struct Large<T>(Box<[T]>);
+
+    impl<T: Default> Large<T> {
+        pub(crate) fn zeroed(len: usize) -> Self {
+            Self((0..len).map(|_| T::default()).collect())
+        }
+    }
+
+    impl<T> Large<T> {
+        pub(crate) fn filled(len: usize, make: impl Fn() -> T) -> Self {
+            Self((0..len).map(|_| make()).collect())
+        }
+    }
+
+    impl<T> Deref for Large<T> {
+        type Target = [T];
+
+        fn deref(&self) -> &[T] {
+            &self.0
+        }
+    }
+
+    impl<T> core::ops::DerefMut for Large<T> {
+        fn deref_mut(&mut self) -> &mut [T] {
+            &mut self.0
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::sync::{AtomicU64, Ordering};
+
+    #[test]
+    fn large_array_begins_as_zeros_and_keeps_what_is_written() {
+        let array = Large::<AtomicU64>::zeroed(1 << 20);
+        assert_eq!(array.len(), 1 << 20);
+        assert!(array.iter().step_by(4099).all(|cell| cell.load(Ordering::Relaxed) == 0));
+        array[(1 << 20) - 1].store(7, Ordering::Relaxed);
+        assert_eq!(array[(1 << 20) - 1].load(Ordering::Relaxed), 7);
+        assert!(array.get(1 << 20).is_none());
+        assert!(Large::<AtomicU64>::zeroed(0).is_empty());
+    }
 }

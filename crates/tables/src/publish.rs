@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 
 use crossbeam_utils::CachePadded;
 
+use crate::large::Large;
 use crate::prefetch;
 use crate::sync::{Arc, AtomicPtr, AtomicU64, Mutex, Ordering, fence};
 
@@ -32,14 +33,14 @@ pub struct Epoch(u64);
 struct Shared<T> {
     epoch: CachePadded<AtomicU64>,
     announced: Box<[CachePadded<AtomicU64>]>,
-    slots: Box<[AtomicPtr<T>]>,
+    slots: Large<AtomicPtr<T>>,
     /// Retired values that a dropped writer could not free yet.
     orphans: Mutex<Vec<Retired<T>>>,
 }
 
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
-        for slot in &self.slots {
+        for slot in self.slots.iter() {
             if let Some(value) = NonNull::new(slot.load(Ordering::Acquire)) {
                 // JUSTIFICATION: the slots own what they point to.
                 // SAFETY: the pointer came from `Box::into_raw` in `Writer::swap`, which keeps no
@@ -82,7 +83,7 @@ pub fn published<T: Send + Sync>(slots: usize, readers: usize) -> (Writer<T>, Ve
     let shared = Arc::new(Shared {
         epoch: CachePadded::new(AtomicU64::new(0)),
         announced: (0..readers).map(|_| CachePadded::new(AtomicU64::new(OFFLINE))).collect(),
-        slots: crate::large::filled(slots, || AtomicPtr::new(ptr::null_mut())),
+        slots: Large::filled(slots, || AtomicPtr::new(ptr::null_mut())),
         orphans: Mutex::new(Vec::new()),
     });
     let handles = (0..readers)

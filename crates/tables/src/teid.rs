@@ -10,28 +10,30 @@ use core::fmt;
 use adit_types::{SessionIndex, Teid};
 
 use crate::foreign::{KeyRefused, KeyTable, KeyWriter};
+use crate::large::Large;
 use crate::prefetch;
 use crate::publish::Epoch;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
-/// An entry without a TEID: its lower half is `SessionIndex::NONE`.
-const VACANT: u64 = u64::MAX;
+/// An entry without a TEID: no session of a TEID that nobody has.
+const VACANT: u64 = 0;
 
-/// One entry of the index: TEID in the upper 32 bits, session index in the lower.
+/// One entry of the index: TEID in the upper 32 bits, the complement of the session index in the
+/// lower, so that zeros name no session.
 fn pack(teid: Teid, session: SessionIndex) -> u64 {
-    u64::from(teid.0) << 32 | u64::from(session.0)
+    u64::from(teid.0) << 32 | u64::from(!session.0)
 }
 
 /// The session of `entry` if it belongs to `teid`.
 #[inline]
 #[allow(clippy::cast_possible_truncation, reason = "the halves of an entry")]
 fn session_of(entry: u64, teid: Teid) -> SessionIndex {
-    if (entry >> 32) as u32 == teid.0 { SessionIndex(entry as u32) } else { SessionIndex::NONE }
+    if (entry >> 32) as u32 == teid.0 { SessionIndex(!(entry as u32)) } else { SessionIndex::NONE }
 }
 
 /// The readers' side.
 pub(crate) struct TeidTable {
-    slots: Box<[AtomicU64]>,
+    slots: Large<AtomicU64>,
     mask: u32,
     foreign: Arc<KeyTable>,
 }
@@ -80,7 +82,7 @@ impl TeidWriter {
     pub(crate) fn new(slot_bits: u8, foreign_capacity: usize, seed: u64, table: u64) -> Self {
         let foreign = KeyWriter::new(foreign_capacity, seed, table);
         let places = 1_u32 << slot_bits;
-        let slots = crate::large::filled(places as usize, || AtomicU64::new(VACANT));
+        let slots = Large::zeroed(places as usize);
         let table = TeidTable { slots, mask: places - 1, foreign: Arc::clone(foreign.table()) };
         Self { table: Arc::new(table), foreign }
     }

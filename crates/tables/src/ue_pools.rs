@@ -7,6 +7,7 @@ use core::fmt;
 use adit_types::limits::UE_POOL_INDEX_MAX;
 use adit_types::{Ipv4Prefix, SessionIndex};
 
+use crate::large::Large;
 use crate::prefetch;
 use crate::sync::{AtomicU32, Ordering};
 
@@ -14,7 +15,7 @@ use crate::sync::{AtomicU32, Ordering};
 /// pages that no address lies in are never touched.
 struct Pool {
     first: u32,
-    sessions: Box<[AtomicU32]>,
+    sessions: Large<AtomicU32>,
 }
 
 /// The pools, readers' and writer's side in one: an entry is one word.
@@ -29,7 +30,7 @@ impl UePools {
             let Some(len) = 1_usize.checked_shl(32 - u32::from(pool.len())) else { continue };
             let Some(rest) = left.checked_sub(len) else { continue };
             left = rest;
-            indexed.push(Pool { first: pool.addr().to_bits(), sessions: zeroed(len) });
+            indexed.push(Pool { first: pool.addr().to_bits(), sessions: Large::zeroed(len) });
         }
         Self(indexed.into_boxed_slice())
     }
@@ -70,18 +71,6 @@ impl UePools {
         }
         true
     }
-}
-
-#[cfg(not(loom))]
-fn zeroed(len: usize) -> Box<[AtomicU32]> {
-    use zerocopy::FromZeros;
-    // Memory for a pool of the configuration; without it there is no UPF.
-    <[AtomicU32]>::new_box_zeroed_with_elems(len).unwrap_or_default()
-}
-
-#[cfg(loom)]
-fn zeroed(len: usize) -> Box<[AtomicU32]> {
-    (0..len).map(|_| AtomicU32::new(0)).collect()
 }
 
 impl fmt::Debug for UePools {

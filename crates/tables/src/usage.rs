@@ -10,6 +10,7 @@ use adit_rules::{ExpressUrr, UrrEntry, UsageCounts, UsageSource};
 use adit_types::{Direction, Nanos, UsageSlot};
 
 use crate::counters::Counter;
+use crate::large::Large;
 
 /// What a worker tells at most once per generation of a URR's entry; bits of `marks`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +33,7 @@ const CLAIM_MIN: u64 = 64 << 10;
 const MARK_BITS: u32 = 8;
 
 #[derive(Debug, Default)]
+#[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C, align(64))]
 struct Line {
     ul_bytes: Counter,
@@ -73,6 +75,7 @@ impl Line {
 
 /// Downlink packets that rules dropped; apart, because few URRs ask.
 #[derive(Debug, Default)]
+#[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 struct Dropped {
     bytes: Counter,
     pkts: Counter,
@@ -80,8 +83,8 @@ struct Dropped {
 
 /// What one worker counted.
 struct WorkerUsage {
-    lines: Box<[Line]>,
-    dropped: Box<[Dropped]>,
+    lines: Large<Line>,
+    dropped: Large<Dropped>,
 }
 
 /// What all workers counted.
@@ -91,10 +94,7 @@ pub struct UsageTable {
 
 impl UsageTable {
     pub(crate) fn new(slots: usize, workers: usize) -> Self {
-        let worker = |_| WorkerUsage {
-            lines: crate::large::filled(slots, Line::default),
-            dropped: crate::large::filled(slots, Dropped::default),
-        };
+        let worker = |_| WorkerUsage { lines: Large::zeroed(slots), dropped: Large::zeroed(slots) };
         Self { workers: (0..workers).map(worker).collect() }
     }
 }
