@@ -71,9 +71,10 @@ fn session(control: &Control, session: &Session) -> Value {
     let traffic = control.parts.publisher.session_traffic(session.index());
     let node = &control.parts.node;
     let owner = node.associations().find(|association| association.owner == session.owner());
+    let records = session.records();
     let mut ues: Vec<String> = Vec::new();
     let mut teids: Vec<String> = Vec::new();
-    for pdi in session.pdrs().iter().flat_map(|pdr| pdr.pdi.each()) {
+    for pdi in records.pdrs.iter().flat_map(|pdr| pdr.pdi.each()) {
         let ue = pdi.ue_addresses();
         ues.extend(ue.v4.map(|addr| addr.to_string()));
         ues.extend(ue.v6.map(|prefix| prefix.to_string()));
@@ -94,14 +95,14 @@ fn session(control: &Control, session: &Session) -> Value {
         "uplink_bytes": traffic.ul_bytes,
         "downlink_pkts": traffic.dl_pkts,
         "downlink_bytes": traffic.dl_bytes,
-        "pdrs": session.pdrs().iter().map(pdr).collect::<Vec<_>>(),
-        "fars": session.fars().iter().map(far).collect::<Vec<_>>(),
-        "qers": session.qers().iter().map(qer).collect::<Vec<_>>(),
-        "bars": session.bars().iter().map(bar).collect::<Vec<_>>(),
+        "pdrs": records.pdrs.iter().map(pdr).collect::<Vec<_>>(),
+        "fars": records.fars.iter().map(far).collect::<Vec<_>>(),
+        "qers": records.qers.iter().map(qer).collect::<Vec<_>>(),
+        "bars": records.bars.iter().map(bar).collect::<Vec<_>>(),
         "urrs": urrs(control, session),
         "information": node.session_information(session.up_seid()).map(information),
         "inactivity_timer_s":
-            session.inactivity_timer().map(|timer| timer.to_duration().as_secs()),
+            records.inactivity_timer.map(|timer| timer.to_duration().as_secs()),
     })
 }
 

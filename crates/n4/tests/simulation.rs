@@ -466,7 +466,7 @@ impl Simulation {
             let owner = session.owner();
             let association = self.node.associations().find(|a| a.owner == owner).unwrap();
             let IpAddr::V4(ip) = association.address else { panic!() };
-            let far = session.fars().iter().find(|far| far.id == FarId(2)).unwrap();
+            let far = session.fars().into_iter().find(|far| far.id == FarId(2)).unwrap();
             let header = far.forwarding.as_ref().unwrap().outer_header_creation.unwrap();
             let tunnel = header.tunnel().unwrap();
             let ue = session.pdrs()[0].pdi.ue_addresses().v4.unwrap();

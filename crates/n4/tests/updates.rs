@@ -72,10 +72,10 @@ fn pdr_update_changes_what_it_names_and_keeps_the_rest() {
     let outcome = modify(&mut bench, up_seid, 3, |body| body.update_pdrs = list([update]).into());
     assert_eq!(outcome, ACCEPTED);
     let session = bench.node.store().session(up_seid).unwrap();
-    let pdr = session.pdrs().iter().find(|pdr| pdr.id == PdrId(2)).unwrap();
+    let pdr = session.pdrs().into_iter().find(|pdr| pdr.id == PdrId(2)).unwrap();
     assert_eq!((pdr.precedence, pdr.far), (Precedence(7), Some(FarId(2))));
     assert_eq!(pdr.pdi.source, adit_rules::SourceInterface::SgiLanN6Lan);
-    let other = session.pdrs().iter().find(|pdr| pdr.id == PdrId(1)).unwrap();
+    let other = session.pdrs().into_iter().find(|pdr| pdr.id == PdrId(1)).unwrap();
     assert_eq!(other.precedence, Precedence(100));
 }
 

@@ -9,7 +9,7 @@ use adit_types::Seid;
 use crate::change::Change;
 use crate::record::Records;
 use crate::refusal::Refusal;
-use crate::session::{CpFSeid, OwnerId, Session};
+use crate::session::{CpFSeid, OpenSession, OwnerId, Session};
 use crate::session_usage::SessionUsage;
 use crate::store::SessionStore;
 use crate::update;
@@ -42,12 +42,12 @@ impl SessionStore {
     pub fn judge(&self, up_seid: Option<Seid>, change: Change) -> Result<(), Refusal> {
         let known = up_seid.and_then(|up_seid| self.session(up_seid));
         match known {
-            Some(session) => update::prepare(self, session, change),
+            Some(session) => update::prepare(self, &session.open(), change),
             None => {
                 let index = self.indices.peek().ok_or(Refusal::SessionTableFull)?;
                 let (owner, cp) = (OwnerId::default(), CpFSeid::default());
                 let records = Records::default();
-                let session = Session {
+                let session = OpenSession {
                     up_seid: Seid(0),
                     index,
                     owner,

@@ -8,7 +8,7 @@ use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
 use adit_rules::{ApplyAction, DestinationInterface, GtpuTunnel};
-use adit_types::SessionIndex;
+use adit_types::{SessionIndex, Teid};
 
 use crate::record::Records;
 
@@ -21,15 +21,16 @@ pub enum FarSide {
     Core,
 }
 
-/// How many tunnel users a peer has, on each side; never none at all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Count {
+/// A peer and how many tunnel users it has, on each side; never none at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Peer {
+    number: PeerNumber,
     access: usize,
     core: usize,
 }
 
-impl Count {
-    fn of(&mut self, side: FarSide) -> &mut usize {
+impl Peer {
+    fn count(&mut self, side: FarSide) -> &mut usize {
         match side {
             FarSide::Access => &mut self.access,
             FarSide::Core => &mut self.core,
@@ -37,11 +38,20 @@ impl Count {
     }
 }
 
+/// Stands for the address of a peer, so that a user of a tunnel takes few octets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct PeerNumber(u32);
+
+/// One session's use of a tunnel.
+type User = (PeerNumber, Teid, SessionIndex, FarSide);
+
 /// The far ends in use.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct FarEnds {
-    users: BTreeSet<(GtpuTunnel, SessionIndex, FarSide)>,
-    peers: BTreeMap<IpAddr, Count>,
+    users: BTreeSet<User>,
+    peers: BTreeMap<IpAddr, Peer>,
+    /// Numbers that peers had who are gone.
+    free: Vec<PeerNumber>,
     /// Grows whenever a peer appears or disappears on a side.
     generation: u64,
 }
@@ -50,50 +60,63 @@ impl FarEnds {
     /// The session `index` changed its rules.
     pub fn change(&mut self, index: SessionIndex, before: &Records, after: &Records) {
         let (before, after) = (tunnels(before), tunnels(after));
-        for &(tunnel, side) in before.difference(&after) {
-            self.remove(tunnel, index, side);
+        for (tunnel, side) in before.iter().filter(|tunnel| !after.contains(tunnel)) {
+            self.remove(*tunnel, index, *side);
         }
-        for &(tunnel, side) in after.difference(&before) {
-            self.add(tunnel, index, side);
+        for (tunnel, side) in after.iter().filter(|tunnel| !before.contains(tunnel)) {
+            self.add(*tunnel, index, *side);
         }
     }
 
     /// Forgets all that the session uses. For what a fault left behind: it looks at everything.
     pub fn forget(&mut self, index: SessionIndex) {
-        let of = |user: &&(GtpuTunnel, SessionIndex, FarSide)| user.1 == index;
-        let users: Vec<_> = self.users.iter().filter(of).copied().collect();
-        for (tunnel, _, side) in users {
-            self.remove(tunnel, index, side);
+        let users: Vec<User> = self.users.iter().filter(|user| user.2 == index).copied().collect();
+        for (number, teid, _, side) in users {
+            let mut peers = self.peers.iter();
+            let addr = peers.find(|(_, peer)| peer.number == number).map(|(addr, _)| *addr);
+            if let Some(addr) = addr {
+                self.remove(GtpuTunnel { teid, addr }, index, side);
+            }
         }
     }
 
     fn add(&mut self, tunnel: GtpuTunnel, index: SessionIndex, side: FarSide) {
-        if self.users.insert((tunnel, index, side)) {
-            let count = self.peers.entry(tunnel.addr).or_default().of(side);
+        let taken = self.peers.len() + self.free.len();
+        let peer = self.peers.entry(tunnel.addr).or_insert_with(|| {
+            let fresh = PeerNumber(u32::try_from(taken).unwrap_or(u32::MAX));
+            Peer { number: self.free.pop().unwrap_or(fresh), access: 0, core: 0 }
+        });
+        if self.users.insert((peer.number, tunnel.teid, index, side)) {
+            let count = peer.count(side);
             self.generation += u64::from(*count == 0);
             *count += 1;
         }
     }
 
     fn remove(&mut self, tunnel: GtpuTunnel, index: SessionIndex, side: FarSide) {
-        if !self.users.remove(&(tunnel, index, side)) {
+        let Some(peer) = self.peers.get_mut(&tunnel.addr) else { return };
+        if !self.users.remove(&(peer.number, tunnel.teid, index, side)) {
             return;
         }
-        let Some(counts) = self.peers.get_mut(&tunnel.addr) else { return };
-        let count = counts.of(side);
+        let count = peer.count(side);
         *count -= 1;
         self.generation += u64::from(*count == 0);
-        if *counts == Count::default() {
+        if peer.access == 0 && peer.core == 0 {
+            self.free.push(peer.number);
             self.peers.remove(&tunnel.addr);
         }
     }
 
     /// The sessions that send into `tunnel`, by ascending index.
     pub fn users(&self, tunnel: GtpuTunnel) -> impl Iterator<Item = SessionIndex> + '_ {
-        let first = (tunnel, SessionIndex(0), FarSide::Access);
-        let users = self.users.range(first..=(tunnel, SessionIndex::NONE, FarSide::Core));
+        let of = |peer: &Peer| {
+            let first = (peer.number, tunnel.teid, SessionIndex(0), FarSide::Access);
+            let last = (peer.number, tunnel.teid, SessionIndex::NONE, FarSide::Core);
+            self.users.range(first..=last)
+        };
+        let users = self.peers.get(&tunnel.addr).map(of).into_iter().flatten();
         let mut last = None;
-        users.map(|user| user.1).filter(move |&index| last.replace(index) != Some(index))
+        users.map(|user| user.2).filter(move |&index| last.replace(index) != Some(index))
     }
 
     /// The peers, in ascending order.
@@ -103,7 +126,7 @@ impl FarEnds {
 
     /// The peers, in ascending order, with the sides that they are on.
     pub fn sides(&self) -> impl Iterator<Item = (IpAddr, FarSide)> + '_ {
-        let sides = |count: &Count| {
+        let sides = |count: &Peer| {
             let access = (count.access > 0).then_some(FarSide::Access);
             access.into_iter().chain((count.core > 0).then_some(FarSide::Core))
         };
@@ -121,8 +144,8 @@ impl FarEnds {
     }
 }
 
-/// The tunnels that the FARs of a session may send into.
-fn tunnels(records: &Records) -> BTreeSet<(GtpuTunnel, FarSide)> {
+/// The tunnels that the FARs of a session may send into, each once and side.
+fn tunnels(records: &Records) -> Vec<(GtpuTunnel, FarSide)> {
     let used = records.fars.iter().filter(|far| !far.action.contains(ApplyAction::DROP));
     let copied = records.fars.iter().filter(|far| far.action.contains(ApplyAction::DUPL));
     let forwarding = used.filter_map(|far| far.forwarding.as_ref());
@@ -134,5 +157,8 @@ fn tunnels(records: &Records) -> BTreeSet<(GtpuTunnel, FarSide)> {
         };
         Some((parts.outer_header_creation?.tunnel()?, side))
     });
-    tunnels.collect()
+    let mut tunnels: Vec<_> = tunnels.collect();
+    tunnels.sort_unstable();
+    tunnels.dedup();
+    tunnels
 }

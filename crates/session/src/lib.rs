@@ -15,6 +15,7 @@ mod far_ends;
 mod fill;
 mod framed_route;
 mod keys;
+mod pack;
 mod pfd;
 mod provisioning;
 mod record;

@@ -17,7 +17,7 @@ use adit_types::limits::{
 use crate::provisioning::{Known, PredefinedRule};
 use crate::record::{Pdr, Records, Urr};
 use crate::sdf_text::{self, SdfTextError};
-use crate::session::{OwnerId, Session};
+use crate::session::{OpenSession, OwnerId, Session};
 use crate::store::{Retired, SessionStore};
 use crate::update::compile;
 
@@ -222,15 +222,15 @@ impl SessionStore {
     fn replace_pfds(&mut self, after: Pfds) -> Vec<RuleDelta> {
         let changed = self.pfds.changed(&after);
         let known = Known { configured: &self.provisioning, pfds: &after };
-        let recompiled = |session: &Session| {
-            let (identity, records) = ((session.up_seid, session.buffer_epoch), &session.records);
-            let rules = compile(known, identity, records, &session.usage);
-            RuleDelta { session: session.index, keys: Vec::new(), rules: Some(Box::new(rules)) }
+        let recompiled = |session: OpenSession| {
+            let OpenSession { up_seid, index, records, buffer_epoch, usage, .. } = session;
+            let rules = compile(known, (up_seid, buffer_epoch), &records, &usage);
+            RuleDelta { session: index, keys: Vec::new(), rules: Some(Box::new(rules)) }
         };
-        let concerned = |session: &&Session| names_any(known, &session.records, &changed);
+        let concerned = |session: &OpenSession| names_any(known, &session.records, &changed);
         let deltas: Vec<RuleDelta> = match changed.is_empty() {
             true => Vec::new(),
-            false => self.sessions().filter(concerned).map(recompiled).collect(),
+            false => self.sessions().map(Session::open).filter(concerned).map(recompiled).collect(),
         };
         self.pfds = after;
         for delta in &deltas {

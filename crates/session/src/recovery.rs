@@ -14,7 +14,6 @@ use crate::update::Compiled;
 /// A commit that has begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OpenCommit {
-    up_seid: Seid,
     index: SessionIndex,
     /// Every claim and key of the session, before or after.
     keys: Vec<SessionKey>,
@@ -44,13 +43,13 @@ impl SessionStore {
         self.usage_slots.take_planned(plan.slots_taken);
         self.generation = plan.generation;
         let usage_slots = plan.all_slots.clone();
-        self.open_commit = Some(OpenCommit { up_seid, index, keys, usage_slots });
+        self.open_commit = Some(OpenCommit { index, keys, usage_slots });
     }
 
     /// Removes the session of a commit that did not end. Returns the delta that removes it from
     /// the workers, or `None` when every commit ended.
     pub fn recover(&mut self) -> Option<RuleDelta> {
-        let OpenCommit { up_seid, index, keys, usage_slots } = self.open_commit.take()?;
+        let OpenCommit { index, keys, usage_slots } = self.open_commit.take()?;
         drop(self.take(index));
         self.far_ends.forget(index);
         self.deadlines.set(index, None);
@@ -78,8 +77,7 @@ impl SessionStore {
                 waiting.push(key);
             }
         }
-        let session = Some(up_seid);
-        let retired = Retired { keys: waiting, session, usage: Vec::new(), usage_slots };
+        let retired = Retired { keys: waiting, is_last: true, usage: Vec::new(), usage_slots };
         self.retired.entry(index).or_default().push_back(retired);
         let keys = keys.into_iter().map(KeyChange::Remove).collect();
         Some(RuleDelta { session: index, keys, rules: None })

@@ -4,6 +4,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 use adit_types::{Nanos, Seid, SessionIndex};
 
+use crate::pack::Pack;
 use crate::record::{Bar, Far, Pdr, Qer, Records, TrafficEndpoint, Urr};
 use crate::session_usage::SessionUsage;
 
@@ -22,20 +23,83 @@ pub struct CpFSeid {
     pub v6: Option<Ipv6Addr>,
 }
 
-/// A PFCP session with its rule records. Spec: TS 29.244 §5.2.
+/// A PFCP session as it rests in the store: its rule records are packed. Spec: TS 29.244 §5.2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Session {
     pub(crate) up_seid: Seid,
     pub(crate) index: SessionIndex,
     pub(crate) owner: OwnerId,
     pub(crate) cp: CpFSeid,
-    pub(crate) records: Records,
     /// Raised when buffered packets are to be discarded.
     pub(crate) buffer_epoch: u32,
-    pub(crate) usage: SessionUsage,
+    /// The records and then the measurements.
+    packed: Box<[u8]>,
+}
+
+/// A PFCP session while it is looked at or changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OpenSession {
+    pub up_seid: Seid,
+    pub index: SessionIndex,
+    pub owner: OwnerId,
+    pub cp: CpFSeid,
+    pub records: Records,
+    pub buffer_epoch: u32,
+    pub usage: SessionUsage,
+}
+
+impl OpenSession {
+    /// The session as it rests in the store.
+    pub fn close(&self) -> Session {
+        let &Self { up_seid, index, owner, cp, ref records, buffer_epoch, ref usage } = self;
+        Session { up_seid, index, owner, cp, buffer_epoch, packed: packed(records, usage) }
+    }
+}
+
+/// Octets that most sessions fit in.
+const PACKED_BYTES_USUAL: usize = 512;
+
+fn packed(records: &Records, usage: &SessionUsage) -> Box<[u8]> {
+    let mut octets = Vec::with_capacity(PACKED_BYTES_USUAL);
+    records.pack(&mut octets);
+    usage.pack(&mut octets);
+    Box::from(&*octets)
 }
 
 impl Session {
+    /// The session to look at, or to change and [`OpenSession::close`].
+    pub(crate) fn open(&self) -> OpenSession {
+        let &Self { up_seid, index, owner, cp, buffer_epoch, packed: _ } = self;
+        let (records, usage) = self.unpacked();
+        OpenSession { up_seid, index, owner, cp, records, buffer_epoch, usage }
+    }
+
+    /// Replaces records and measurements.
+    pub(crate) fn keep(&mut self, records: &Records, usage: &SessionUsage) {
+        self.packed = packed(records, usage);
+    }
+
+    fn unpacked(&self) -> (Records, SessionUsage) {
+        let mut octets = &*self.packed;
+        let unpacked = Records::unpack(&mut octets).zip(SessionUsage::unpack(&mut octets));
+        let Some(unpacked) = unpacked else {
+            unreachable!("a session's octets are those that it was packed into")
+        };
+        unpacked
+    }
+
+    /// All rules, each kind in the order of creation.
+    ///
+    /// Cost: unpacks them, like the accessors of each kind below.
+    #[must_use]
+    pub fn records(&self) -> Records {
+        let mut octets = &*self.packed;
+        let Some(records) = Records::unpack(&mut octets) else {
+            unreachable!("a session's octets are those that it was packed into")
+        };
+        records
+    }
+
     /// Our identifier of the session.
     #[must_use]
     pub const fn up_seid(&self) -> Seid {
@@ -62,43 +126,43 @@ impl Session {
 
     /// PDRs in the order of creation.
     #[must_use]
-    pub fn pdrs(&self) -> &[Pdr] {
-        &self.records.pdrs
+    pub fn pdrs(&self) -> Vec<Pdr> {
+        self.records().pdrs
     }
 
     /// Traffic endpoints in the order of creation.
     #[must_use]
-    pub fn traffic_endpoints(&self) -> &[TrafficEndpoint] {
-        &self.records.traffic_endpoints
+    pub fn traffic_endpoints(&self) -> Vec<TrafficEndpoint> {
+        self.records().traffic_endpoints
     }
 
     /// FARs in the order of creation.
     #[must_use]
-    pub fn fars(&self) -> &[Far] {
-        &self.records.fars
+    pub fn fars(&self) -> Vec<Far> {
+        self.records().fars
     }
 
     /// BARs in the order of creation.
     #[must_use]
-    pub fn bars(&self) -> &[Bar] {
-        &self.records.bars
+    pub fn bars(&self) -> Vec<Bar> {
+        self.records().bars
     }
 
     /// QERs in the order of creation.
     #[must_use]
-    pub fn qers(&self) -> &[Qer] {
-        &self.records.qers
+    pub fn qers(&self) -> Vec<Qer> {
+        self.records().qers
     }
 
     /// URRs in the order of creation.
     #[must_use]
-    pub fn urrs(&self) -> &[Urr] {
-        &self.records.urrs
+    pub fn urrs(&self) -> Vec<Urr> {
+        self.records().urrs
     }
 
     /// Time without packets after which the control plane is told.
     #[must_use]
-    pub const fn inactivity_timer(&self) -> Option<Nanos> {
-        self.records.inactivity_timer
+    pub fn inactivity_timer(&self) -> Option<Nanos> {
+        self.records().inactivity_timer
     }
 }

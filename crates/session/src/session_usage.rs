@@ -9,8 +9,9 @@ use adit_rules::{
 use adit_types::{Nanos, PdrId, Seid, SessionIndex, UrrId, UsageSlot};
 
 use crate::activation;
+use crate::pack::packed;
 use crate::record::{Records, Urr, UrrUpdate, UsageTriggers};
-use crate::session::Session;
+use crate::session::{OpenSession, Session};
 use crate::store::{Retired, SessionStore};
 use crate::update::{Resolved, compile};
 use crate::usage::{Measure, UsageReport, UsageVolume};
@@ -112,6 +113,9 @@ pub struct UsageSoFar {
     /// A quota stops packets.
     pub stopped: bool,
 }
+
+packed!(Activity { slot, generation, since, reported });
+packed!(SessionUsage { measures, activity });
 
 impl SessionUsage {
     fn measure(&self, id: UrrId) -> Option<&Measure> {
@@ -218,7 +222,7 @@ impl SessionStore {
         slot: UsageSlot,
         generation: u32,
     ) -> Option<UsageOutcome> {
-        let measures = &self.session(up_seid)?.usage.measures;
+        let measures = self.session(up_seid)?.open().usage.measures;
         // A limit of an earlier generation was dealt with, or is met again by this one.
         let is_current = |m: &Measure| m.slot == slot && m.generation == generation;
         measures.iter().any(is_current).then_some(())?;
@@ -240,10 +244,11 @@ impl SessionStore {
     pub fn handle_end_marker(&mut self, now: Nanos, session: SessionIndex) -> Option<UsageOutcome> {
         let source = Arc::clone(&self.usage.0);
         let session = self.session_at_mut(session)?;
-        let (up_seid, urrs) = (session.up_seid, &session.records.urrs);
+        let OpenSession { up_seid, records, mut usage, .. } = session.open();
         let mut due: Vec<UsageTriggers> =
-            urrs.iter().map(|urr| urr.triggers & UsageTriggers::END_MARKER).collect();
-        let reports = session.usage.report(urrs, &mut due, &*source, now);
+            records.urrs.iter().map(|urr| urr.triggers & UsageTriggers::END_MARKER).collect();
+        let reports = usage.report(&records.urrs, &mut due, &*source, now);
+        session.keep(&records, &usage);
         let outcome = UsageOutcome { up_seid, reports, inactive: false, delta: None };
         (!outcome.reports.is_empty()).then_some(outcome)
     }
@@ -284,8 +289,8 @@ impl SessionStore {
             let (volume, stopped) = measure.so_far(&*self.usage.0);
             UsageSoFar { urr: measure.id, volume, stopped }
         };
-        let urrs = session.records.urrs.iter();
-        urrs.filter_map(|urr| session.usage.measure(urr.id)).map(so_far).collect()
+        let OpenSession { records, usage, .. } = session.open();
+        records.urrs.iter().filter_map(|urr| usage.measure(urr.id)).map(so_far).collect()
     }
 
     /// Does what is due in one session. `None` when that changes and reports nothing. Nothing is
@@ -297,11 +302,11 @@ impl SessionStore {
         started: Option<TrafficStart>,
     ) -> Option<UsageOutcome> {
         let source = Arc::clone(&self.usage.0);
-        let session = self.session(up_seid)?;
-        let activated = activation::advanced(&session.records, now);
-        let index = session.index;
-        let records = activated.as_ref().unwrap_or(&session.records);
-        let mut usage = session.usage.clone();
+        let OpenSession { index, records, buffer_epoch, mut usage, .. } =
+            self.session(up_seid)?.open();
+        let activated = activation::advanced(&records, now);
+        let is_activated = activated.is_some();
+        let records = &activated.unwrap_or(records);
         let before = usage.entries(records);
         let inactive = advance_activity(&mut usage, records, &*source, now, started);
         let mut due = advance_urrs(&mut usage, records, &*source, now, started);
@@ -313,17 +318,14 @@ impl SessionStore {
         let reports = usage.report(&records.urrs, &mut due, &*source, now);
         let mut generation = self.generation;
         let is_changed = usage.renew(records, &before, &mut generation);
-        let identity = (up_seid, session.buffer_epoch);
-        let rules = (is_changed || activated.is_some())
+        let identity = (up_seid, buffer_epoch);
+        let rules = (is_changed || is_activated)
             .then(|| Box::new(compile(self.known(), identity, records, &usage)));
         let deadline = usage.deadline(records, &*source, now);
         self.generation = generation;
         self.deadlines.set(index, deadline);
         let session = self.session_at_mut(index)?;
-        session.usage = usage;
-        if let Some(records) = activated {
-            session.records = records;
-        }
+        session.keep(records, &usage);
         let delta = rules.map(|rules| {
             self.retired.entry(index).or_default().push_back(Retired::default());
             RuleDelta { session: index, keys: Vec::new(), rules: Some(rules) }
@@ -334,7 +336,7 @@ impl SessionStore {
 
     /// Plans the measurements of `session` after a change to `resolved`. Reads only. Slots are
     /// there: stage 2 counted them.
-    pub(crate) fn plan_usage(&self, session: &Session, resolved: &Resolved) -> UsagePlan {
+    pub(crate) fn plan_usage(&self, session: &OpenSession, resolved: &Resolved) -> UsagePlan {
         let source = &*self.usage.0;
         let UsageChange { at, removed, updated, queried, query_reference } = &resolved.usage;
         let (before, records) = (&session.records, &resolved.records);

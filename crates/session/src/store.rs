@@ -9,6 +9,7 @@ use adit_types::{FarId, IpPrefix, PdrId, Seid, SessionIndex, UsageSlot};
 
 use crate::alloc::{
     SeidAllocator, SessionIndexAllocator, TeidAllocator, UeIpAllocator, UsageSlotAllocator,
+    seid_index,
 };
 use crate::change::{Change, FarUpdate};
 use crate::far_ends::{FarEnds, FarSide};
@@ -17,7 +18,7 @@ use crate::provisioning::{Known, Provisioning};
 use crate::record::{FTeid, Far, Records, TrafficEndpointId, UeSide};
 use crate::recovery::OpenCommit;
 use crate::refusal::Refusal;
-use crate::session::{CpFSeid, OwnerId, Session};
+use crate::session::{CpFSeid, OpenSession, OwnerId, Session};
 use crate::session_usage::{Ended, SessionUsage, UsageHandle};
 use crate::timers::Deadlines;
 use crate::update::{self, Committed, Compiled, Fate};
@@ -136,9 +137,8 @@ pub struct SessionStore {
     pub(crate) pfds: Pfds,
     /// Keys of one kind in all sessions together: what the lookup tables are sized for.
     pub(crate) keys_max: usize,
-    pub(crate) sessions: Vec<Option<Box<Session>>>,
+    pub(crate) sessions: Vec<Option<Session>>,
     pub(crate) len: usize,
-    pub(crate) by_seid: HashMap<Seid, SessionIndex>,
     pub(crate) ue_v4: HashMap<Ipv4Addr, SessionIndex>,
     pub(crate) ue_v6: HashMap<u64, SessionIndex>,
     pub(crate) framed: HashMap<IpPrefix, SessionIndex>,
@@ -169,8 +169,8 @@ pub struct SessionStore {
 pub(crate) struct Retired {
     /// TEIDs and UE addresses that we chose.
     pub keys: Vec<SessionKey>,
-    /// The session itself, if the delta removes it.
-    pub session: Option<Seid>,
+    /// The delta removes the session itself: its index, and with it its SEID, waits.
+    pub is_last: bool,
     /// URRs whose last usage is to be read.
     pub usage: Vec<Ended>,
     /// Usage counters of them.
@@ -190,7 +190,6 @@ impl SessionStore {
             keys_max: sessions_max,
             sessions: Vec::new(),
             len: 0,
-            by_seid: HashMap::new(),
             ue_v4: HashMap::new(),
             ue_v6: HashMap::new(),
             framed: HashMap::new(),
@@ -224,17 +223,16 @@ impl SessionStore {
         change: Change,
     ) -> Result<Established, Refusal> {
         let index = self.indices.peek().ok_or(Refusal::SessionTableFull)?;
-        let seid = self.seids.plan(|seid| self.by_seid.contains_key(&seid));
+        let seid = self.seids.plan(index);
         let up_seid = seid.seid();
         let (records, usage) = (Records::default(), SessionUsage::default());
-        let session = Session { up_seid, index, owner, cp, records, buffer_epoch: 0, usage };
+        let session = OpenSession { up_seid, index, owner, cp, records, buffer_epoch: 0, usage };
         let resolved = update::prepare(self, &session, change)?;
         let created = resolved.created.clone();
         let compiled = update::compile_change(self, &session, &resolved, Fate::Establish);
         self.open(up_seid, index, &compiled);
         self.seids.commit(seid);
         self.indices.take();
-        self.by_seid.insert(up_seid, index);
         let Committed { delta, .. } = update::commit(self, session, resolved, compiled);
         let Some(delta) = delta else { unreachable!("an establishment always yields a delta") };
         let Created { pdrs: created, ues: created_ues, endpoints: created_endpoints } = created;
@@ -249,15 +247,16 @@ impl SessionStore {
     ///
     /// Spec: TS 29.244 §6.3.3, §7.5.4.
     pub fn modify(&mut self, up_seid: Seid, change: Change) -> Result<Modified, Refusal> {
-        let session = self.session(up_seid).ok_or(Refusal::UnknownSession { up_seid })?;
+        let known = self.session(up_seid).ok_or(Refusal::UnknownSession { up_seid })?;
+        let mut session = known.open();
         let cp = change.cp_f_seid;
-        let leaving = tunnels_to_close(session, &change);
+        let leaving = tunnels_to_close(&session, &change);
         let new: Vec<PdrId> = change.create_pdrs.iter().map(|pdr| pdr.id).collect();
-        let resolved = update::prepare(self, session, change)?;
+        let resolved = update::prepare(self, &session, change)?;
         let end_markers = closed(leaving, &resolved.records.fars);
         let created = resolved.created.clone();
-        let compiled = update::compile_change(self, session, &resolved, Fate::Modify);
-        let mut session = self.take_for(up_seid, &compiled)?;
+        let compiled = update::compile_change(self, &session, &resolved, Fate::Modify);
+        self.take_for(&session, &compiled);
         session.cp = cp.unwrap_or(session.cp);
         let Committed { delta, reports } = update::commit(self, session, resolved, compiled);
         let Created { pdrs: created, ues: created_ues, endpoints: created_endpoints } = created;
@@ -282,10 +281,10 @@ impl SessionStore {
     ///
     /// Spec: TS 29.244 §6.3.4, §7.5.6.
     pub fn delete(&mut self, up_seid: Seid) -> Result<RuleDelta, Refusal> {
-        let session = self.session(up_seid).ok_or(Refusal::UnknownSession { up_seid })?;
+        let session = self.session(up_seid).ok_or(Refusal::UnknownSession { up_seid })?.open();
         let resolved = update::Resolved::default();
-        let compiled = update::compile_change(self, session, &resolved, Fate::Delete);
-        let session = self.take_for(up_seid, &compiled)?;
+        let compiled = update::compile_change(self, &session, &resolved, Fate::Delete);
+        self.take_for(&session, &compiled);
         let Committed { delta, .. } = update::commit(self, session, resolved, compiled);
         let Some(delta) = delta else { unreachable!("a deletion always yields a delta") };
         Ok(delta)
@@ -316,8 +315,7 @@ impl SessionStore {
         for slot in retired.usage_slots {
             self.usage_slots.release(slot);
         }
-        if let Some(up_seid) = retired.session {
-            self.by_seid.remove(&up_seid);
+        if retired.is_last {
             self.indices.release(session);
         }
     }
@@ -325,18 +323,18 @@ impl SessionStore {
     /// The session that we named `up_seid`.
     #[must_use]
     pub fn session(&self, up_seid: Seid) -> Option<&Session> {
-        self.session_at(*self.by_seid.get(&up_seid)?)
+        self.session_at(seid_index(up_seid)).filter(|session| session.up_seid == up_seid)
     }
 
     /// The session of index `index`.
     #[must_use]
     pub fn session_at(&self, index: SessionIndex) -> Option<&Session> {
-        self.sessions.get(position(index))?.as_deref()
+        self.sessions.get(position(index))?.as_ref()
     }
 
     /// All sessions, by ascending index.
     pub fn sessions(&self) -> impl Iterator<Item = &Session> {
-        self.sessions.iter().flatten().map(|session| &**session)
+        self.sessions.iter().flatten()
     }
 
     /// How many sessions `owner` has.
@@ -397,7 +395,6 @@ impl SessionStore {
     pub fn reserved(&self) -> Reserved {
         Reserved {
             sessions: self.indices.reserved_count(),
-            seids: self.by_seid.len(),
             teids: self.teids.reserved_count(),
             ues: self.ue_pools.reserved_count(),
             framed_routes: self.framed.len(),
@@ -430,22 +427,19 @@ impl SessionStore {
         }
         if let Some(place) = self.sessions.get_mut(position) {
             *self.owned.entry(session.owner).or_default() += 1;
-            *place = Some(Box::new(session));
+            *place = Some(session);
             self.len += 1;
         }
     }
 
     pub(crate) fn session_at_mut(&mut self, index: SessionIndex) -> Option<&mut Session> {
-        self.sessions.get_mut(position(index))?.as_deref_mut()
+        self.sessions.get_mut(position(index))?.as_mut()
     }
 
     /// Begins the commit of `compiled` and takes its session out of its place.
-    fn take_for(&mut self, up_seid: Seid, compiled: &Compiled) -> Result<Session, Refusal> {
-        let unknown = Refusal::UnknownSession { up_seid };
-        let Some(session) = self.session(up_seid) else { return Err(unknown) };
-        let index = session.index;
-        self.open(up_seid, index, compiled);
-        self.take(index).ok_or(unknown)
+    fn take_for(&mut self, session: &OpenSession, compiled: &Compiled) {
+        self.open(session.up_seid, session.index, compiled);
+        drop(self.take(session.index));
     }
 
     pub(crate) fn take(&mut self, index: SessionIndex) -> Option<Session> {
@@ -457,19 +451,19 @@ impl SessionStore {
                 self.owned.remove(&session.owner);
             }
         }
-        Some(*session)
+        Some(session)
     }
 }
 
 /// The tunnels of FARs whose update asks for an End Marker.
-fn tunnels_to_close(session: &Session, change: &Change) -> Vec<(FarId, GtpuTunnel)> {
+fn tunnels_to_close(session: &OpenSession, change: &Change) -> Vec<(FarId, GtpuTunnel)> {
     let asks = |update: &&FarUpdate| {
         update.forwarding.as_ref().is_some_and(|forwarding| forwarding.send_end_marker)
     };
     let updates = change.update_fars.iter().filter(asks);
     updates
         .filter_map(|update| {
-            let mut fars = session.fars().iter();
+            let mut fars = session.records.fars.iter();
             let far =
                 fars.find(|far| far.id == update.id && far.action.contains(ApplyAction::FORW))?;
             Some((far.id, far.tunnel()?))
@@ -494,8 +488,6 @@ fn closed(leaving: Vec<(FarId, GtpuTunnel)>, fars: &[Far]) -> Vec<GtpuTunnel> {
 pub struct Reserved {
     /// Session indices.
     pub sessions: usize,
-    /// SEIDs of ours.
-    pub seids: usize,
     /// TEIDs, chosen here or given.
     pub teids: usize,
     /// UE addresses from our pools.

@@ -11,6 +11,7 @@ use adit_rules::{PoolMembers, UrrEntry, UsageCounts, UsageLimits, UsageSource};
 use adit_types::limits::{EVENTS_PER_REPORT_MAX, MONITORING_TIMES_PER_URR_MAX};
 use adit_types::{Nanos, UrrId, UsageSlot};
 
+use crate::pack::packed;
 use crate::record::{Monitoring, TimeMechanism, Urr, UrrSettings, UsageTriggers, Volumes};
 
 /// Time without packets after which traffic counts as stopped when the URR does not say.
@@ -689,6 +690,42 @@ impl Measure {
         (self.read(source, self.base.at).volume_since(&self.base), self.stopped)
     }
 }
+
+packed!(Reading { counts, active, passed, events, at });
+packed!(Limit<Volumes> { value, base });
+packed!(Limit<Nanos> { value, base });
+packed!(Limit<u64> { value, base });
+packed!(Measure {
+    id,
+    slot,
+    generation,
+    sequence,
+    base,
+    splits,
+    active,
+    running,
+    volume_threshold,
+    time_threshold,
+    volume_quota,
+    time_quota,
+    event_threshold,
+    event_quota,
+    is_last_event,
+    events,
+    events_total,
+    mechanism,
+    members,
+    members_base_pkts,
+    reports_left,
+    stopped,
+    holding_since,
+    valid_until,
+    next_period,
+    monitoring,
+    started,
+    application,
+    renewed,
+});
 
 /// Puts `value`, if there is one, in force from `base` on.
 fn replace<T>(limit: &mut Option<Limit<T>>, value: Option<T>, base: Reading) {

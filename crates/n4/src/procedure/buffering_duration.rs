@@ -70,8 +70,8 @@ impl Node {
         while let Some((index, bar)) = self.buffering_ends.take_due(now) {
             let Some(session) = self.store.session_at(index) else { continue };
             let up_seid = session.up_seid();
-            let buffers = session
-                .fars()
+            let fars = session.fars();
+            let buffers = fars
                 .iter()
                 .filter(|far| far.bar == Some(bar) && far.action.contains(ApplyAction::BUFF));
             let fars: Vec<FarId> = buffers.map(|far| far.id).collect();

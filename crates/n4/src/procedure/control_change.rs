@@ -70,7 +70,7 @@ impl Node {
             let destination = far.forwarding.as_ref().map(|forwarding| forwarding.destination);
             destination == Some(DestinationInterface::CpFunction)
         });
-        let update = |far: &adit_session::Far| {
+        let update = |far: adit_session::Far| {
             let header = OuterHeaderCreation::Gtpu(tunnel_in(far.tunnel()?)?);
             let forwarding =
                 ForwardingUpdate { outer_header_creation: Some(header), ..Default::default() };

@@ -16,7 +16,7 @@ use adit_pfcp::ie::{
 use adit_pfcp::message::{SessionReportRequest, SessionReportResponse};
 use adit_pfcp::{Cause, MessageBody, PFCP_PORT};
 use adit_rules::{ApplyAction, DataDelivery, GtpuTunnel, WorkerEvent};
-use adit_session::{Change, Far, OwnerId, Session, TrafficStart, UsageReport};
+use adit_session::{Change, Far, OwnerId, Records, Session, TrafficStart, UsageReport};
 use adit_types::limits::{
     REPORT_ITEMS_MAX, REPORT_ITEMS_PER_REQUEST_MAX, REPORT_ITEMS_PER_SESSION_MAX,
     REPORT_REDIRECTS_MAX, REPORTS_IN_FLIGHT_MAX,
@@ -356,9 +356,10 @@ impl Reports {
 }
 
 /// The FAR of `pdr` if it asks to be told of such data. Spec: TS 29.244 §8.2.26.
-fn wanting_far(session: &Session, pdr: PdrId, delivery: Option<DataDelivery>) -> Option<&Far> {
-    let pdr = session.pdrs().iter().find(|known| known.id == pdr)?;
-    let far = session.fars().iter().find(|far| Some(far.id) == pdr.far)?;
+fn wanting_far(session: &Session, pdr: PdrId, delivery: Option<DataDelivery>) -> Option<Far> {
+    let Records { pdrs, fars, .. } = session.records();
+    let pdr = pdrs.into_iter().find(|known| known.id == pdr)?;
+    let far = fars.into_iter().find(|far| Some(far.id) == pdr.far)?;
     let notice = match delivery {
         None => ApplyAction::NOCP,
         Some(DataDelivery::Buffered) => ApplyAction::BDPN,
@@ -368,7 +369,7 @@ fn wanting_far(session: &Session, pdr: PdrId, delivery: Option<DataDelivery>) ->
 }
 
 fn notification_delay(session: &Session, far: &Far) -> Nanos {
-    let bar = session.bars().iter().find(|bar| Some(bar.id) == far.bar);
+    let bar = session.bars().into_iter().find(|bar| Some(bar.id) == far.bar);
     bar.map_or(Nanos(0), |bar| Nanos::from_millis(50 * u64::from(bar.notification_delay)))
 }
 
@@ -508,13 +509,13 @@ impl Node {
             return;
         };
         let far = wanting_far(session, pdr, delivery);
-        let told = far.map(|far| Told { far: far.id, pdr, delivery });
+        let told = far.as_ref().map(|far| Told { far: far.id, pdr, delivery });
         let Some(told) = told.filter(|&told| self.reports.tell(up_seid, told)) else {
             self.counters.scalars.notifications_spared += 1;
             return;
         };
         let notification = Notification { told, service };
-        match far.map_or(Nanos(0), |far| notification_delay(session, far)) {
+        match far.map_or(Nanos(0), |far| notification_delay(session, &far)) {
             Nanos(0) => self.notify(now, up_seid, notification),
             delay => self.reports.delay(now + delay, up_seid, notification),
         }

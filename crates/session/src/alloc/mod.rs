@@ -12,7 +12,7 @@ mod usage_slot;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-pub(crate) use seid::SeidAllocator;
+pub(crate) use seid::{SeidAllocator, index_of as seid_index};
 pub(crate) use session_index::SessionIndexAllocator;
 pub(crate) use teid::{Holder, TeidAllocator, TeidPlan};
 pub(crate) use ue_ip::{UeIpAllocator, UePlan};

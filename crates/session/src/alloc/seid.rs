@@ -1,8 +1,17 @@
-//! SEIDs: random, so that nobody who does not know one can name a session.
+//! SEIDs: the session's index in the low bits, a random tag in the high bits.
+//!
+//! The index finds the session without a table. Whoever does not know a SEID has to guess 40 bits,
+//! about as hard as with 64 random bits of which millions are in use.
 
-use adit_types::Seid;
+use adit_types::limits::SESSIONS_MAX;
+use adit_types::{Seid, SessionIndex};
 use rand::Rng;
 use rand::rngs::StdRng;
+
+/// Bits of the index.
+const INDEX_BITS: u32 = 24;
+
+const _: () = assert!(SESSIONS_MAX <= 1 << INDEX_BITS, "an index fits");
 
 /// Draws SEIDs. Zero and all ones are never drawn.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,12 +36,13 @@ impl SeidAllocator {
         Self { rng: super::rng(seed, 1) }
     }
 
-    /// Draws a SEID that is not `taken`. Of 2^64 values at most 2^24 are, so a second draw is rare.
-    pub fn plan(&self, taken: impl Fn(Seid) -> bool) -> SeidPlan {
+    /// Draws a SEID for the session `index`.
+    pub fn plan(&self, index: SessionIndex) -> SeidPlan {
         let mut rng = self.rng.clone();
         loop {
-            let seid = Seid(rng.random());
-            if seid.0 != 0 && seid.0 != u64::MAX && !taken(seid) {
+            let tag: u64 = rng.random();
+            let seid = Seid(tag << INDEX_BITS | u64::from(index.0));
+            if seid.0 != 0 && seid.0 != u64::MAX {
                 return SeidPlan { seid, rng };
             }
         }
@@ -43,15 +53,27 @@ impl SeidAllocator {
     }
 }
 
+/// The only session that can have this SEID.
+pub(crate) fn index_of(seid: Seid) -> SessionIndex {
+    let [low @ .., _, _, _, _, _] = seid.0.to_le_bytes();
+    let [a, b, c] = low;
+    SessionIndex(u32::from_le_bytes([a, b, c, 0]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn seid_taken_is_drawn_again() {
-        let seids = SeidAllocator::new(1);
-        let first = seids.plan(|_| false).seid();
-        assert_ne!(seids.plan(|seid| seid == first).seid(), first);
-        assert_eq!(seids.plan(|_| false).seid(), first, "a plan changes nothing");
+    fn seid_names_its_session_and_differs_each_time() {
+        let mut seids = SeidAllocator::new(1);
+        for index in [0, 1, (1 << INDEX_BITS) - 1].map(SessionIndex) {
+            let plan = seids.plan(index);
+            let first = plan.seid();
+            assert_eq!(index_of(first), index);
+            assert_eq!(seids.plan(index).seid(), first, "a plan changes nothing");
+            seids.commit(plan);
+            assert_ne!(seids.plan(index).seid(), first);
+        }
     }
 }

@@ -27,16 +27,15 @@ pub(crate) struct TeidAllocator {
 struct Slot {
     /// The TEID in use, or the last one that was.
     teid: Teid,
-    state: SlotState,
+    /// The session that uses it, [`FREE`] or [`RETIRED`].
+    user: SessionIndex,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SlotState {
-    Free,
-    Used(SessionIndex),
-    /// Workers may still know the TEID.
-    Retired,
-}
+/// Of a position that nobody uses.
+const FREE: SessionIndex = SessionIndex::NONE;
+
+/// Of a position whose TEID workers may still know.
+const RETIRED: SessionIndex = SessionIndex(u32::MAX - 1);
 
 /// Who has a TEID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,10 +90,10 @@ impl TeidAllocator {
             return Holder::Session(session);
         }
         match self.slots.get(position(self.slot_of(teid))) {
-            Some(slot) if slot.teid == teid => match slot.state {
-                SlotState::Free => Holder::Nobody,
-                SlotState::Used(session) => Holder::Session(session),
-                SlotState::Retired => Holder::Retired,
+            Some(slot) if slot.teid == teid => match slot.user {
+                FREE => Holder::Nobody,
+                RETIRED => Holder::Retired,
+                session => Holder::Session(session),
             },
             _ => Holder::Nobody,
         }
@@ -124,7 +123,7 @@ impl TeidAllocator {
             let slot = self.slot_of(teid);
             self.take_slot(slot);
             if let Some(place) = self.slots.get_mut(position(slot)) {
-                *place = Slot { teid, state: SlotState::Used(session) };
+                *place = Slot { teid, user: session };
             }
         }
     }
@@ -141,13 +140,13 @@ impl TeidAllocator {
         if self.given.remove(&teid).is_some() {
             return false;
         }
-        self.set_state(teid, SlotState::Retired);
+        self.set_user(teid, RETIRED);
         true
     }
 
     /// Makes a retired TEID's position available again, behind all others.
     pub fn reclaim(&mut self, teid: Teid) {
-        self.set_state(teid, SlotState::Free);
+        self.set_user(teid, FREE);
         self.free.push_back(self.slot_of(teid));
     }
 
@@ -155,11 +154,11 @@ impl TeidAllocator {
         teid.0 & ((1 << self.slot_bits) - 1)
     }
 
-    fn set_state(&mut self, teid: Teid, state: SlotState) {
+    fn set_user(&mut self, teid: Teid, user: SessionIndex) {
         let position = position(self.slot_of(teid));
         if let Some(slot) = self.slots.get_mut(position) {
             debug_assert_eq!(slot.teid, teid, "the position belongs to another TEID");
-            slot.state = state;
+            slot.user = user;
         }
     }
 
@@ -180,7 +179,7 @@ impl TeidAllocator {
     fn take_slot(&mut self, slot: u32) {
         while position(slot) >= self.slots.len() {
             let passed = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
-            self.slots.push(Slot { teid: Teid(0), state: SlotState::Free });
+            self.slots.push(Slot { teid: Teid(0), user: FREE });
             self.free.push_back(passed);
         }
         if self.free.back() == Some(&slot) {

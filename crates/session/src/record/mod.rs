@@ -6,6 +6,7 @@
 mod bar;
 mod far;
 mod interface_type;
+mod packed;
 mod pdr;
 mod pdr_times;
 mod qer;

@@ -1,7 +1,7 @@
 //! Chooses UE addresses from the operator's pools. Spec: TS 29.244 §5.21.3, §8.2.62.
 
 use adit_rules::SessionKey;
-use adit_types::{PdrId, SessionIndex};
+use adit_types::PdrId;
 
 use super::s1_provide::{Target, WantedUe};
 use crate::alloc::{UePlan, ue_ip};
@@ -26,17 +26,16 @@ struct Choice<'a> {
 /// another part of the change was given. Returns the new addresses.
 pub(super) fn choose(
     store: &SessionStore,
-    index: SessionIndex,
+    before: &Records,
     records: &mut Records,
     wanted: &[WantedUe],
 ) -> Result<Vec<UePlan>, Refusal> {
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
-    let before = store.session_at(index).map(|session| keys::claims(&session.records));
+    let before = keys::claims(before);
     let stated = keys::claims(records);
-    let mut choice =
-        Choice { store, before: before.unwrap_or_default(), stated, plans: Vec::new() };
+    let mut choice = Choice { store, before, stated, plans: Vec::new() };
     for wanted in wanted {
         let network_instance = network_instance(records, wanted.target).map(Box::<str>::from);
         let mut chosen = Vec::new();

@@ -13,7 +13,7 @@ use crate::update::s1_provide::provide_sdf;
 
 /// Checks that every exemption names traffic. An application that the URR exempts since before may
 /// have lost its PFDs meanwhile.
-pub(super) fn check(known: Known<'_>, before: Option<&Records>, urr: &Urr) -> Result<(), Refusal> {
+pub(super) fn check(known: Known<'_>, before: &Records, urr: &Urr) -> Result<(), Refusal> {
     let Some(Exempted { flows, applications }) = &urr.settings.exempted else { return Ok(()) };
     if flows.len() > SDF_FILTERS_PER_PDR_MAX || flows.iter().any(|flow| filter(flow).is_none()) {
         return Err(Refusal::ExemptedFlowInvalid { urr: urr.id });
@@ -21,7 +21,7 @@ pub(super) fn check(known: Known<'_>, before: Option<&Records>, urr: &Urr) -> Re
     if applications.len() > EXEMPTED_APPLICATIONS_PER_URR_MAX {
         return Err(Refusal::TooManyExemptedApplications { urr: urr.id });
     }
-    let old = before.and_then(|before| before.urrs.iter().find(|old| old.id == urr.id));
+    let old = before.urrs.iter().find(|old| old.id == urr.id);
     let old = old.and_then(|old| old.settings.exempted.as_ref());
     let is_exempted_already =
         |id: &str| old.is_some_and(|old| old.applications.iter().any(|known| **known == *id));

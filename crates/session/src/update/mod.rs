@@ -21,7 +21,7 @@ pub(crate) use s4_commit::{Committed, Compiled, Fate, commit, compile_change};
 
 use crate::change::Change;
 use crate::refusal::Refusal;
-use crate::session::Session;
+use crate::session::OpenSession;
 use crate::store::SessionStore;
 
 /// Runs the stages that may refuse.
@@ -30,9 +30,9 @@ use crate::store::SessionStore;
 /// The first [`Refusal`] found.
 pub(crate) fn prepare(
     store: &SessionStore,
-    session: &Session,
+    session: &OpenSession,
     change: Change,
 ) -> Result<Resolved, Refusal> {
     let draft = s1_provide::provide(session.records.clone(), change)?;
-    s2_resolve::resolve(store, session.index, draft)
+    s2_resolve::resolve(store, session, draft)
 }

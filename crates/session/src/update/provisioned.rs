@@ -12,7 +12,7 @@ use crate::refusal::{Refusal, RuleId};
 /// Spec: TS 29.244 §8.2.4.
 pub(super) fn pdi(
     known: Known<'_>,
-    before: Option<&Records>,
+    before: &Records,
     (pdr, pdi): (&Pdr, &Pdi),
     tunneled: bool,
 ) -> Result<(), Refusal> {
@@ -26,14 +26,9 @@ pub(super) fn pdi(
 
 /// Detection is by the application or by filters of the PDI's own. An application that the PDR
 /// names since before may have lost its PFDs meanwhile. Spec: TS 29.244 §7.5.2.2.
-fn application(
-    known: Known<'_>,
-    before: Option<&Records>,
-    pdr: &Pdr,
-    id: &str,
-) -> Result<(), Refusal> {
+fn application(known: Known<'_>, before: &Records, pdr: &Pdr, id: &str) -> Result<(), Refusal> {
     let named = |old: &Pdr| old.id == pdr.id && old.pdi.application.as_deref() == Some(id);
-    let is_named_already = before.is_some_and(|before| before.pdrs.iter().any(named));
+    let is_named_already = before.pdrs.iter().any(named);
     if known.application(id).is_none() && !is_named_already {
         return Err(Refusal::UnknownApplication { pdr: pdr.id });
     }

@@ -14,6 +14,7 @@ use crate::keys;
 use crate::provisioning::Known;
 use crate::record::{FTeid, Far, Pdi, Pdr, Records, TrafficEndpoint, UeMatch};
 use crate::refusal::{Refusal, RuleKind};
+use crate::session::OpenSession;
 use crate::session_usage::UsageChange;
 use crate::store::{
     Created, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, LocalAddresses, SessionStore,
@@ -36,13 +37,14 @@ pub(crate) struct Resolved {
     pub usage: UsageChange,
 }
 
-/// Resolves the draft of session `index`.
+/// Resolves the draft of `session`.
 pub(super) fn resolve(
     store: &SessionStore,
-    index: SessionIndex,
+    session: &OpenSession,
     draft: Draft,
 ) -> Result<Resolved, Refusal> {
     let Draft { mut records, wanted, wanted_ues, drop_buffered, usage } = draft;
+    let (index, before) = (session.index, &session.records);
     check_counts(&records)?;
     endpoints::link(&mut records)?;
     for far in &records.fars {
@@ -51,8 +53,7 @@ pub(super) fn resolve(
         check_bar(&records, far)?;
         check_linked_endpoint(&records, far)?;
     }
-    check_urrs(store, index, &records, &usage)?;
-    let before = store.session_at(index).map(|session| &session.records);
+    check_urrs(store, before, &records, &usage)?;
     for pdr in &records.pdrs {
         check::pdr(&store.local, pdr)?;
         for pdi in pdr.pdi.each() {
@@ -67,7 +68,7 @@ pub(super) fn resolve(
     for endpoint in &records.traffic_endpoints {
         check_endpoint(store, index, endpoint)?;
     }
-    let ues = choose_ue::choose(store, index, &mut records, &wanted_ues)?;
+    let ues = choose_ue::choose(store, before, &mut records, &wanted_ues)?;
     endpoints::link(&mut records)?;
     check_given_keys(store, &records)?;
     link_sdf_filters(&mut records.pdrs)?;
@@ -158,12 +159,10 @@ fn check_linked_endpoint(records: &Records, far: &Far) -> Result<(), Refusal> {
 /// needs a second slot until its last usage was read.
 fn check_urrs(
     store: &SessionStore,
-    index: SessionIndex,
+    before: &Records,
     records: &Records,
     usage: &UsageChange,
 ) -> Result<(), Refusal> {
-    let session = store.session_at(index);
-    let before = session.map(|session| &session.records);
     pool::check(&records.urrs)?;
     for urr in &records.urrs {
         check::urr(urr)?;
@@ -177,13 +176,11 @@ fn check_urrs(
             return Err(Refusal::UnknownQuotaFar { urr: urr.id, far });
         }
     }
-    let is_old = |id: &UrrId| {
-        before.is_some_and(|before| before.urrs.iter().any(|urr| urr.id == *id))
-            && !usage.removed.contains(id)
-    };
+    let is_old =
+        |id: &UrrId| before.urrs.iter().any(|urr| urr.id == *id) && !usage.removed.contains(id);
     let new = records.urrs.iter().filter(|urr| !is_old(&urr.id)).count();
     let timed = |records: &Records| records.inactivity_timer.is_some();
-    let timer = usize::from(timed(records) && !before.is_some_and(timed));
+    let timer = usize::from(timed(records) && !timed(before));
     match new + timer > store.usage_slots.available() {
         true => Err(Refusal::UsageSlotsExhausted),
         false => Ok(()),

@@ -8,7 +8,7 @@ use adit_types::SessionIndex;
 use super::s2_resolve::Resolved;
 use super::s3_compile::compile;
 use crate::keys;
-use crate::session::Session;
+use crate::session::OpenSession;
 use crate::session_usage::UsagePlan;
 use crate::store::{Retired, SessionStore};
 use crate::usage::UsageReport;
@@ -62,7 +62,7 @@ impl Compiled {
 /// Compiles the change from the records of `session` to `resolved`. Reads only.
 pub(crate) fn compile_change(
     store: &SessionStore,
-    session: &Session,
+    session: &OpenSession,
     resolved: &Resolved,
     fate: Fate,
 ) -> Compiled {
@@ -83,18 +83,18 @@ pub(crate) fn compile_change(
 }
 
 /// Raised when buffered packets go.
-fn epoch_after(session: &Session, drop_buffered: bool) -> u32 {
+fn epoch_after(session: &OpenSession, drop_buffered: bool) -> u32 {
     session.buffer_epoch.wrapping_add(u32::from(drop_buffered))
 }
 
 /// Commits `resolved` as the new rules of `session`, which is not in its place meanwhile.
 pub(crate) fn commit(
     store: &mut SessionStore,
-    mut session: Session,
+    mut session: OpenSession,
     resolved: Resolved,
     compiled: Compiled,
 ) -> Committed {
-    let (index, up_seid) = (session.index, session.up_seid);
+    let index = session.index;
     let Compiled { fate, claims_before, claims_after, key_changes, rules, unchanged, usage } =
         compiled;
     let before = core::mem::replace(&mut session.records, resolved.records);
@@ -113,14 +113,13 @@ pub(crate) fn commit(
         }
     }
     if fate != Fate::Delete {
-        store.put(session);
+        store.put(session.close());
     }
     if !unchanged {
-        let gone = (fate == Fate::Delete).then_some(up_seid);
         let queue = store.retired.entry(index).or_default();
         queue.push_back(Retired {
             keys: retired,
-            session: gone,
+            is_last: fate == Fate::Delete,
             usage: usage.ended,
             usage_slots: usage.slots_retired,
         });

@@ -24,7 +24,7 @@ fn deletion_removes_all_keys_and_keeps_identifiers_until_reclaimed() {
     );
     assert_eq!(delta.rules, None);
     assert!(store.is_empty() && store.session(established.up_seid).is_none());
-    let reserved = Reserved { sessions: 1, seids: 1, teids: 1, ..Reserved::default() };
+    let reserved = Reserved { sessions: 1, teids: 1, ..Reserved::default() };
     assert_eq!(store.reserved(), reserved);
     store.reclaim(delta.session);
     assert_eq!(store.reserved(), Reserved::default());

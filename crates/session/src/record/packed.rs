@@ -1,0 +1,287 @@
+//! How records rest in the store.
+
+use adit_rules::sdf::{AddrMatch, PortRange};
+use adit_rules::{
+    ApplyAction, DestinationInterface, Gate, GtpuTunnel, OuterHeaderCreation, OuterHeaderRemoval,
+    PoolMembers, Redirect, SdfFilter, SourceInterface, UeAddresses, UsageCounts,
+};
+
+use super::{
+    Aggregated, Bar, DroppedThreshold, Exempted, FTeid, Far, Forwarding, GateStatus, InterfaceType,
+    MeasurementInformation, MeasurementMethod, Monitoring, OwnParts, Pdi, Pdr, PdrTimes, Qer,
+    Rates, Records, Sdf, TimeMechanism, TrafficEndpoint, TrafficEndpointId, UeMatch, UeSide, Urr,
+    UrrSettings, UsageTriggers, Volumes,
+};
+use crate::change::SdfSpec;
+use crate::pack::{Pack, packed, packed_enum};
+
+packed!(Records { pdrs, fars, qers, bars, traffic_endpoints, urrs, inactivity_timer });
+
+packed!(Pdr {
+    id,
+    precedence,
+    pdi,
+    outer_header_removal,
+    container_deletion,
+    far,
+    qers,
+    urrs,
+    times,
+    is_active,
+    predefined,
+});
+packed!(Pdi {
+    source,
+    interface_type,
+    traffic_endpoints,
+    further,
+    own,
+    f_teid,
+    network_instance,
+    ue,
+    further_ues,
+    framed_routes,
+    qfis,
+    sdf,
+    application,
+});
+packed!(OwnParts { network_instance, qfis, interface_type });
+packed!(FTeid { teid, v4, v6 });
+packed!(UeMatch { addresses, side });
+packed!(UeAddresses { v4, v6 });
+packed!(PdrTimes { activation, deactivation });
+packed!(Sdf { spec, filter });
+packed!(SdfSpec { flow_description, tos, spi, flow_label, filter_id, bidirectional });
+packed!(SdfFilter { protocol, remote, remote_ports, local, local_ports, tos, spi, flow_label });
+packed!(PortRange { first, last });
+packed!(TrafficEndpoint {
+    id,
+    f_teid,
+    network_instance,
+    ue,
+    further_ues,
+    framed_routes,
+    interface_type,
+    qfis,
+});
+packed!(Far { id, action, bar, forwarding, duplicating });
+packed!(Forwarding {
+    destination,
+    network_instance,
+    outer_header_creation,
+    transport_level_marking,
+    interface_type,
+    linked_endpoint,
+    redirect,
+    policy,
+});
+packed!(GtpuTunnel { teid, addr });
+packed!(Bar { id, notification_delay, suggested_pkts });
+packed!(Qer { id, correlation, gates, mbr, gbr, qfi, rqi, ppi });
+packed!(GateStatus { uplink, downlink });
+packed!(Rates { uplink, downlink });
+packed!(Urr { id, method, triggers, settings });
+packed!(UrrSettings {
+    period,
+    volume_threshold,
+    volume_quota,
+    time_threshold,
+    time_quota,
+    event_threshold,
+    event_quota,
+    time_mechanism,
+    reports_max,
+    quota_holding_time,
+    quota_validity_time,
+    dropped_threshold,
+    monitoring,
+    inactivity_detection_time,
+    linked,
+    information,
+    aggregated,
+    exempted,
+    quota_far,
+});
+packed!(MeasurementMethod { volume, duration, event });
+packed!(TimeMechanism { is_continuous, interval });
+packed!(Volumes { total, uplink, downlink });
+packed!(MeasurementInformation { before_qos, inactive, immediate_start, packets });
+packed!(DroppedThreshold { packets, bytes });
+packed!(Aggregated { urr, weight });
+packed!(Exempted { flows, applications });
+packed!(Monitoring {
+    at,
+    volume_threshold,
+    time_threshold,
+    volume_quota,
+    time_quota,
+    event_threshold,
+    event_quota,
+});
+packed!(UsageCounts {
+    ul_bytes,
+    dl_bytes,
+    ul_pkts,
+    dl_pkts,
+    dropped_dl_bytes,
+    dropped_dl_pkts,
+    first,
+    last,
+});
+packed!(PoolMembers { of, base_bytes });
+
+packed_enum!(SourceInterface { Access, Core, SgiLanN6Lan, CpFunction });
+packed_enum!(DestinationInterface { Access, Core, SgiLanN6Lan, CpFunction, LiFunction });
+packed_enum!(OuterHeaderRemoval {
+    GtpuUdpIpv4,
+    GtpuUdpIpv6,
+    UdpIpv4,
+    UdpIpv6,
+    Ipv4,
+    Ipv6,
+    GtpuUdpIp,
+});
+packed_enum!(UeSide { Source, Destination });
+packed_enum!(Gate { Open, Closed });
+
+/// Implements [`Pack`] for what is a number.
+macro_rules! packed_number {
+    ($($type:ty: $number:expr, $of:expr;)+) => { $(
+        impl Pack for $type {
+            fn absent() -> Self {
+                $of(Pack::absent())
+            }
+
+            fn is_absent(&self) -> bool {
+                $number(self).is_absent()
+            }
+
+            fn pack(&self, out: &mut Vec<u8>) {
+                $number(self).pack(out);
+            }
+
+            fn unpack(from: &mut &[u8]) -> Option<Self> {
+                Pack::unpack(from).map($of)
+            }
+        }
+    )+ };
+}
+
+packed_number! {
+    InterfaceType: |of: &Self| of.0, Self;
+    TrafficEndpointId: |of: &Self| of.0, Self;
+    ApplyAction: |of: &Self| of.bits(), Self::from_bits_retain;
+    UsageTriggers: |of: &Self| of.bits(), Self::from_bits_retain;
+}
+
+impl Pack for AddrMatch {
+    fn absent() -> Self {
+        Self::Any
+    }
+
+    fn is_absent(&self) -> bool {
+        *self == Self::Any
+    }
+
+    fn pack(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Any => out.push(0),
+            Self::V4(prefix) => {
+                out.push(1);
+                prefix.pack(out);
+            }
+            Self::V6(prefix) => {
+                out.push(2);
+                prefix.pack(out);
+            }
+        }
+    }
+
+    fn unpack(from: &mut &[u8]) -> Option<Self> {
+        match u8::unpack(from)? {
+            0 => Some(Self::Any),
+            1 => Pack::unpack(from).map(Self::V4),
+            _ => Pack::unpack(from).map(Self::V6),
+        }
+    }
+}
+
+/// Nothing stands for its absence: it is optional wherever it stands.
+impl Pack for OuterHeaderCreation {
+    fn absent() -> Self {
+        Self::Ip { addr: Pack::absent() }
+    }
+
+    fn is_absent(&self) -> bool {
+        false
+    }
+
+    fn pack(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Gtpu(tunnel) => {
+                out.push(0);
+                tunnel.pack(out);
+            }
+            Self::Udp { addr, port } => {
+                out.push(1);
+                addr.pack(out);
+                port.pack(out);
+            }
+            Self::Ip { addr } => {
+                out.push(2);
+                addr.pack(out);
+            }
+        }
+    }
+
+    fn unpack(from: &mut &[u8]) -> Option<Self> {
+        match u8::unpack(from)? {
+            0 => Pack::unpack(from).map(Self::Gtpu),
+            1 => Some(Self::Udp { addr: Pack::unpack(from)?, port: Pack::unpack(from)? }),
+            _ => Some(Self::Ip { addr: Pack::unpack(from)? }),
+        }
+    }
+}
+
+/// Of an address the parts that there are.
+struct RedirectAddress {
+    v4: Option<core::net::Ipv4Addr>,
+    v6: Option<core::net::Ipv6Addr>,
+    port: Option<u16>,
+}
+
+packed!(RedirectAddress { v4, v6, port });
+
+/// Nothing stands for its absence: it is optional wherever it stands.
+impl Pack for Redirect {
+    fn absent() -> Self {
+        Self::Url(Box::from(""))
+    }
+
+    fn is_absent(&self) -> bool {
+        false
+    }
+
+    fn pack(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Url(url) => {
+                out.push(0);
+                url.pack(out);
+            }
+            &Self::Address { v4, v6, port } => {
+                out.push(1);
+                RedirectAddress { v4, v6, port }.pack(out);
+            }
+        }
+    }
+
+    fn unpack(from: &mut &[u8]) -> Option<Self> {
+        match u8::unpack(from)? {
+            0 => Pack::unpack(from).map(Self::Url),
+            _ => {
+                let RedirectAddress { v4, v6, port } = Pack::unpack(from)?;
+                Some(Self::Address { v4, v6, port })
+            }
+        }
+    }
+}
