@@ -106,7 +106,31 @@ pub enum Bench {
         #[arg(long)]
         json: bool,
     },
-    /// Decoding time and establishments per second, in process and over a loopback socket.
+    /// Packets lost, if any, while sessions are established and modified next to a busy worker.
+    Churn {
+        /// Sessions in place, all with traffic.
+        #[arg(long, value_name = "COUNT", default_value = "100k", value_parser = parse_sessions)]
+        resident: u32,
+        /// Modifications per second.
+        #[arg(long, value_name = "COUNT", default_value = "10k", value_parser = parse_sessions)]
+        modifications: u32,
+        /// Seconds of each phase.
+        #[arg(long, value_name = "SECONDS", default_value_t = 3)]
+        seconds: u32,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Resident memory of this process with many sessions, each with a packet both ways.
+    Memory {
+        /// Sessions.
+        #[arg(long, value_name = "COUNT", default_value = "3M", value_parser = parse_sessions)]
+        sessions: u32,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Decoding time and sessions per second, in process and over a loopback socket.
     N4 {
         /// Sessions in place before the measurement.
         #[arg(long, value_name = "COUNT", default_value = "100k", value_parser = parse_sessions)]
@@ -133,8 +157,8 @@ fn parse_count(text: &str) -> Result<usize, String> {
 
 /// A count of sessions: the emulated UEs have addresses of 10.64.0.0/10.
 fn parse_sessions(text: &str) -> Result<u32, String> {
-    let count = u32::try_from(parse_count(text)?).ok().filter(|count| *count <= 1_000_000);
-    count.ok_or_else(|| "takes at most 1M sessions".to_owned())
+    let count = u32::try_from(parse_count(text)?).ok().filter(|count| *count <= 4_000_000);
+    count.ok_or_else(|| "takes at most 4M sessions".to_owned())
 }
 
 fn parse_burst(text: &str) -> Result<usize, String> {

@@ -48,6 +48,13 @@ fn dispatch(cli: Cli) -> anyhow::Result<()> {
         Command::Bench { bench: Bench::Datapath { sessions, active, packets, burst, json } } => {
             bench::datapath::run(&sessions, active.unwrap_or(usize::MAX), packets, burst, json)
         }
+        Command::Bench { bench: Bench::Churn { resident, modifications, seconds, json } } => {
+            let plan = bench::churn::Plan { resident, modifications_per_s: modifications, seconds };
+            bench::churn::run(&plan, json)
+        }
+        Command::Bench { bench: Bench::Memory { sessions, json } } => {
+            bench::memory::run(sessions, json)
+        }
         Command::Bench { bench: Bench::N4 { resident, sessions, json } } => {
             bench::n4::run(resident, sessions, json)
         }

@@ -10,7 +10,7 @@
 //! Spec: TS 29.244 §5.2.3 (buffering), §8.2.26 (Apply Action), §8.2.31 (DROBU).
 
 use adit_pktio::{PacketBuf, PacketIo};
-use adit_rules::{ApplyAction, DataDelivery, DeltaId, DropReason, SessionRules, WorkerEvent};
+use adit_rules::{ApplyAction, DataDelivery, DeltaId, DropReason, PublishedRules, WorkerEvent};
 use adit_types::limits::{BUFFER_PKTS_MAX, BURST_MAX};
 use adit_types::{Direction, Nanos, Seid, SessionIndex, Teid};
 use adit_wire::{IpPacket, parse_frame, parse_ip};
@@ -138,7 +138,7 @@ impl<B: PacketBuf> Buffering<B> {
     fn push(
         &mut self,
         session: SessionIndex,
-        rules: &SessionRules,
+        rules: &PublishedRules,
         max: u16,
         held: Held<B>,
     ) -> bool {
@@ -160,7 +160,7 @@ impl<B: PacketBuf> Buffering<B> {
             None => {
                 let at = u32::try_from(self.waiting.len()).unwrap_or(NONE);
                 self.by_session[session.0 as usize] = at;
-                let SessionRules { up_seid, generation, buffer_epoch: epoch, .. } = *rules;
+                let PublishedRules { up_seid, generation, buffer_epoch: epoch, .. } = *rules;
                 let (first, last, count) = (slot, slot, 1);
                 self.waiting.push(Waiting {
                     session,
@@ -299,7 +299,7 @@ fn notify<B: PacketBuf>(
     let (up_seid, generation, at) = (rules.up_seid, rules.generation, env.now);
     let notice = Notice { up_seid, generation, pdr: pdr.id.0, delivery, at };
     if out.buffering.is_news(session, notice) {
-        let mut qers = pdr.qers.iter().filter_map(|at| rules.qers.get(usize::from(*at)));
+        let mut qers = pdr.qers.iter().filter_map(|at| rules.qers().get(usize::from(*at)));
         let event = WorkerEvent::DownlinkData {
             session: up_seid,
             pdr: pdr.id,
@@ -413,8 +413,8 @@ impl<B: PacketBuf> Held<B> {
 }
 
 /// True while the session owns the tunnel that a packet came in.
-fn has_tunnel(rules: &SessionRules, teid: Teid) -> bool {
-    rules.uplink.iter().chain(&rules.downlink).any(|pdr| pdr.teid == Some(teid))
+fn has_tunnel(rules: &PublishedRules, teid: Teid) -> bool {
+    rules.all_pdrs().iter().any(|pdr| pdr.teid() == Some(teid))
 }
 
 impl<B: PacketBuf> Held<B> {

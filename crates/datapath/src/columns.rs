@@ -4,7 +4,7 @@
 //! every column belongs to the same packet. A stage appends its own column or turns a verdict into a
 //! drop; rows stay until `s6_apply` consumes the lane.
 
-use adit_rules::{DropReason, FarEntry, OuterHeaderRemoval, PdrEntry, SessionRules};
+use adit_rules::{DropReason, OuterHeaderRemoval, PublishedFar, PublishedPdr, PublishedRules};
 use adit_tables::View;
 use adit_types::limits::BURST_MAX;
 use adit_types::{Direction, InterfaceSet, Qfi, SessionIndex, Teid};
@@ -75,11 +75,11 @@ impl Arrival {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Matched<'v> {
     /// All rules of the session.
-    pub rules: &'v SessionRules,
+    pub rules: &'v PublishedRules,
     /// The PDR that matched.
-    pub pdr: &'v PdrEntry,
+    pub pdr: &'v PublishedPdr,
     /// Its FAR.
-    pub far: &'v FarEntry,
+    pub far: &'v PublishedFar,
     /// The direction of the packet: that of the PDR's source interface.
     pub direction: Direction,
 }

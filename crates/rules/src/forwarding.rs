@@ -7,7 +7,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// No flow is remembered. An address takes the place of the far side's: of the destination in
 /// uplink and, so that the answers come from where the UE sent to, of the source in downlink. The
 /// control plane therefore gives the FAR of the answers the address that was replaced.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Redirect {
     /// The far side's address and port are replaced; packets of a family without an address are
     /// dropped. With a port alone the address stays.
@@ -25,7 +25,7 @@ pub enum Redirect {
 }
 
 /// The station that a forwarding policy sends packets to, by address family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Steering {
     /// For IPv4 packets; absent follows the routes.
     pub v4: Option<Ipv4Addr>,

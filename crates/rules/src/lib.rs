@@ -10,9 +10,11 @@ pub mod event;
 pub mod express;
 pub mod forwarding;
 pub mod matcher;
+pub mod published;
 pub mod rule;
 pub mod sdf;
 pub mod sdf_set;
+pub mod shapes;
 pub mod usage;
 pub mod verdict;
 
@@ -21,12 +23,16 @@ pub use event::{DataDelivery, WorkerCommand, WorkerEvent};
 pub use express::{EXPRESS_QFIS_MAX, EXPRESS_URRS_MAX, Express, ExpressUe, ExpressUrr, ExpressWay};
 pub use forwarding::{Redirect, Steering};
 pub use matcher::{Candidate, FlowKey, Matcher, MatcherView, Matchers};
+pub use published::{
+    FarShape, PdrShape, PublishedFar, PublishedPdr, PublishedRules, PublishedUrr, UrrShape,
+};
 pub use rule::{
     ApplyAction, DestinationInterface, FarEntry, Gate, GtpuTunnel, OuterHeaderCreation,
     OuterHeaderRemoval, PdrEntry, QerEntry, SessionRules, SourceInterface, UeAddresses,
 };
 pub use sdf::{FlowSelector, SdfFilter};
 pub use sdf_set::SdfSet;
+pub use shapes::Shapes;
 pub use usage::{
     NoUsage, POOL_WEIGHT_ONE, PoolMembers, UrrEntry, UsageCounts, UsageLimits, UsageSource,
 };

@@ -106,7 +106,7 @@ impl PdrEntry {
     }
 }
 
-fn any_contains(networks: &[IpPrefix], addr: IpAddr) -> bool {
+pub(crate) fn any_contains(networks: &[IpPrefix], addr: IpAddr) -> bool {
     networks.iter().any(|network| network.contains(addr))
 }
 
@@ -297,7 +297,7 @@ pub enum Gate {
 }
 
 /// A QoS enforcement rule as a worker applies it. Spec: TS 29.244 §7.5.2.5.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct QerEntry {
     /// The rule's identifier, for reports and traces.
     pub id: QerId,
@@ -325,7 +325,8 @@ impl QerEntry {
     }
 }
 
-/// Everything a worker needs to treat packets of one PFCP session. Immutable once published.
+/// Everything a worker needs to treat packets of one PFCP session, as it is compiled; workers look
+/// at it as [`PublishedRules`](crate::PublishedRules).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionRules {
     /// Our own session endpoint identifier, for reports and traces.

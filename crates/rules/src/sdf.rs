@@ -65,7 +65,7 @@ pub struct PortRange {
 }
 
 /// One SDF filter. An absent part matches everything.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SdfFilter {
     /// Upper-layer protocol.
     pub protocol: Option<u8>,

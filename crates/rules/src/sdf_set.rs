@@ -1,5 +1,6 @@
 //! The SDF filters of a PDR or of an application, shared by all rules that name them.
 
+use core::hash::{Hash, Hasher};
 use core::ops::Deref;
 use std::sync::Arc;
 
@@ -79,6 +80,14 @@ impl PartialEq for SdfSet {
 }
 
 impl Eq for SdfSet {}
+
+/// By number and first filter: an application may have thousands.
+impl Hash for SdfSet {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.len().hash(state);
+        self.first().hash(state);
+    }
+}
 
 impl PartialEq<[SdfFilter]> for SdfSet {
     fn eq(&self, other: &[SdfFilter]) -> bool {

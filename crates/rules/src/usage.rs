@@ -50,7 +50,7 @@ pub const POOL_WEIGHT_ONE: u64 = 1_000_000;
 
 /// The usage counters that make up the usage of a credit pool. Spec: TS 29.244 §7.5.2.4,
 /// table 7.5.2.4-2.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct PoolMembers {
     /// The counters, each with its weight. Unit: millionths.
     pub of: Vec<(UsageSlot, u64)>,

@@ -7,7 +7,9 @@
 use core::net::IpAddr;
 use std::collections::VecDeque;
 
-use adit_rules::{DeltaId, Express, KeyChange, RuleDelta, SessionKey, SessionRules};
+use adit_rules::{
+    DeltaId, Express, KeyChange, PublishedRules, RuleDelta, SessionKey, SessionRules, Shapes,
+};
 use adit_types::limits::{framed_routes_max, usage_slots_max};
 use adit_types::{
     Direction, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, NextHopIndex, SessionIndex,
@@ -88,6 +90,7 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
         .collect();
     let publisher = Publisher {
         rules,
+        shapes: Shapes::default(),
         tables,
         teids,
         ues_v4,
@@ -106,7 +109,8 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
 /// The only writer of the tables. Belongs to the control thread.
 #[derive(Debug)]
 pub struct Publisher {
-    rules: Writer<SessionRules>,
+    rules: Writer<PublishedRules>,
+    shapes: Shapes,
     tables: Arc<Tables>,
     teids: TeidWriter,
     ues_v4: KeyWriter,
@@ -154,7 +158,8 @@ impl Publisher {
             self.tables.expresses.set(session, direction, None);
             (direction, express)
         });
-        self.rules.swap(slot, rules);
+        let published = rules.map(|rules| Box::new(PublishedRules::new(*rules, &mut self.shapes)));
+        self.rules.swap(slot, published);
         for (direction, express) in expresses {
             self.tables.expresses.set(session, direction, express.as_ref());
         }
@@ -196,7 +201,7 @@ impl Publisher {
 
     /// The published rules of a session, next hops filled in.
     #[must_use]
-    pub fn rules(&self, session: SessionIndex) -> Option<&SessionRules> {
+    pub fn rules(&self, session: SessionIndex) -> Option<&PublishedRules> {
         self.rules.get(session.0 as usize)
     }
 

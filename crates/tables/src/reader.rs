@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use adit_rules::SessionRules;
+use adit_rules::PublishedRules;
 use adit_types::{
     Direction, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, NextHopIndex, SessionIndex, Teid,
     WorkerId,
@@ -44,7 +44,7 @@ pub struct Reader {
     pub(crate) worker: WorkerId,
     pub(crate) workers: usize,
     pub(crate) tables: Arc<Tables>,
-    pub(crate) rules: ReadHandle<SessionRules>,
+    pub(crate) rules: ReadHandle<PublishedRules>,
     pub(crate) counters: Arc<WorkerCounters>,
     pub(crate) usage: std::sync::Arc<UsageTable>,
 }
@@ -104,7 +104,7 @@ impl Reader {
 /// The tables between two burst boundaries of one worker.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
-    rules: Guard<'a, SessionRules>,
+    rules: Guard<'a, PublishedRules>,
     tables: &'a Tables,
     counters: &'a WorkerCounters,
     usage: UsageView<'a>,
@@ -200,7 +200,7 @@ impl<'a> View<'a> {
     /// Load them once per packet: two calls within one view may see two publications.
     #[inline]
     #[must_use]
-    pub fn rules(&self, session: SessionIndex) -> Option<&'a SessionRules> {
+    pub fn rules(&self, session: SessionIndex) -> Option<&'a PublishedRules> {
         self.rules.get(session.0 as usize)
     }
 

@@ -6,7 +6,7 @@
 
 use core::fmt;
 
-use adit_rules::{ExpressUrr, UrrEntry, UsageCounts, UsageSource};
+use adit_rules::{ExpressUrr, PublishedUrr, UsageCounts, UsageSource};
 use adit_types::{Direction, Nanos, UsageSlot};
 
 use crate::counters::Counter;
@@ -156,7 +156,7 @@ impl<'a> UsageView<'a> {
 
     /// Counts one packet of `bytes` octets that arrived at `now`. A slot out of range is ignored.
     #[inline]
-    pub fn add(&self, urr: &UrrEntry, direction: Direction, bytes: u64, now: Nanos) {
+    pub fn add(&self, urr: &PublishedUrr, direction: Direction, bytes: u64, now: Nanos) {
         let Some(line) = self.line(urr.slot) else { return };
         let moment = line.count(direction, bytes, now);
         let generation = u64::from(urr.generation);
@@ -198,7 +198,7 @@ impl<'a> UsageView<'a> {
     /// True when `mark` was not told yet for the entry's generation by this worker.
     #[inline]
     #[must_use]
-    pub fn is_untold(&self, urr: &UrrEntry, mark: UsageMark) -> bool {
+    pub fn is_untold(&self, urr: &PublishedUrr, mark: UsageMark) -> bool {
         let Some(line) = self.line(urr.slot) else { return false };
         let marks = line.marks.load();
         marks >> MARK_BITS != u64::from(urr.generation) || marks & mark as u64 == 0
@@ -206,7 +206,7 @@ impl<'a> UsageView<'a> {
 
     /// Remembers that `mark` was told.
     #[inline]
-    pub fn tell(&self, urr: &UrrEntry, mark: UsageMark) {
+    pub fn tell(&self, urr: &PublishedUrr, mark: UsageMark) {
         let Some(line) = self.line(urr.slot) else { return };
         let generation = u64::from(urr.generation);
         let marks = line.marks.load();
@@ -243,13 +243,13 @@ impl<'a> UsageView<'a> {
     /// packets close to a limit are looked at one by one. As with [`UsageView::volume`], two workers
     /// that claim at the same moment may claim the same octets.
     #[inline]
-    pub fn arm(&self, urr: &UrrEntry) {
+    pub fn arm(&self, urr: &PublishedUrr) {
         let Some(line) = self.line(urr.slot) else { return };
         let (uplink, downlink) = self.volume(urr.slot);
         let is_reported = urr.report.reached(uplink, downlink);
         let waits_to_tell = urr.report_start && self.is_untold(urr, UsageMark::Start)
             || is_reported && self.is_untold(urr, UsageMark::Report)
-            || urr.quota.reached(uplink, downlink);
+            || urr.quota().reached(uplink, downlink);
         if waits_to_tell {
             line.clear_below.set(0);
             return;
@@ -258,7 +258,7 @@ impl<'a> UsageView<'a> {
             true => u64::MAX,
             false => urr.report.distance(uplink, downlink),
         };
-        let left = report.min(urr.quota.distance(uplink, downlink));
+        let left = report.min(urr.quota().distance(uplink, downlink));
         let claim = match self.table.workers.len() as u64 {
             1 => left,
             workers => {
@@ -270,7 +270,7 @@ impl<'a> UsageView<'a> {
     }
 
     /// Octets that other workers have claimed of the URR and not counted yet.
-    fn claimed_by_others(&self, urr: &UrrEntry) -> u64 {
+    fn claimed_by_others(&self, urr: &PublishedUrr) -> u64 {
         let generation = u64::from(urr.generation);
         let lines = self.table.workers.iter().map(|worker| worker.lines.get(urr.slot.0 as usize));
         let others = lines.enumerate().filter(|(worker, _)| *worker != self.worker);

@@ -71,8 +71,8 @@ fn read(mut reader: Reader, start: &Barrier, stop: &AtomicBool) -> u64 {
             };
             assert_eq!(rules.up_seid.0 >> 32, u64::from(session));
             let n = u32::try_from(rules.up_seid.0 & 0xffff_ffff).unwrap();
-            assert_eq!(rules.qers.len(), usize::try_from(n % 4).unwrap());
-            assert!(rules.qers.iter().all(|qer| qer.id == QerId(n)));
+            assert_eq!(rules.qers().len(), usize::try_from(n % 4).unwrap());
+            assert!(rules.qers().iter().all(|qer| qer.id == QerId(n)));
         }
         views += 1;
     }

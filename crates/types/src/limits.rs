@@ -25,6 +25,10 @@ pub const fn usage_slots_max(sessions_max: usize) -> usize {
     sessions_max.saturating_mul(2).saturating_add(RULES_PER_SESSION_MAX)
 }
 
+/// Shapes of compiled rules of each kind that are remembered, so that sessions share them: those of
+/// a few hundred kinds of sessions towards a few thousand gNBs.
+pub const RULE_SHAPES_MAX: usize = 16_384;
+
 /// Copies of a packet that one FAR may ask for: a lawful interception function or two, and room.
 pub const DUPLICATES_PER_FAR_MAX: usize = 4;
 

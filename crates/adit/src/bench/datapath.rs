@@ -126,7 +126,7 @@ fn measure(
     Ok(figures(&mut cycles, burst))
 }
 
-fn write_packet(
+pub(super) fn write_packet(
     buf: &mut MemBuf,
     direction: Direction,
     session: BenchSession,

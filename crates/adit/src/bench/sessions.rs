@@ -98,8 +98,11 @@ fn store(sessions_max: usize) -> StoreConfig {
     StoreConfig { sessions_max, n3_addresses, provisioning: Provisioning::default(), seed: 1 }
 }
 
-/// A PFCP node and the publisher that carries out its changes; no worker.
-pub fn control_side(sessions_max: usize) -> anyhow::Result<(Node, Publisher)> {
+/// A PFCP node, the publisher that carries out its changes, and a reader for each worker.
+pub fn control_side(
+    sessions_max: usize,
+    workers: usize,
+) -> anyhow::Result<(Node, Publisher, Vec<Reader>)> {
     let node = Node::new(NodeConfig {
         node_id: NodeId::Ipv4(N3_ADDR),
         address: IpAddr::V4(N3_ADDR),
@@ -113,8 +116,8 @@ pub fn control_side(sessions_max: usize) -> anyhow::Result<(Node, Publisher)> {
         paths: adit_n4::PathConfig::OFF,
         store: store(sessions_max),
     });
-    let (publisher, _) = tables(sessions_max, node.store().slot_bits(), 0)?;
-    Ok((node, publisher))
+    let (publisher, readers) = tables(sessions_max, node.store().slot_bits(), workers)?;
+    Ok((node, publisher, readers))
 }
 
 /// Establishes and publishes `count` sessions for `workers` workers.

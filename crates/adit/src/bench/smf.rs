@@ -2,18 +2,26 @@
 
 use std::net::Ipv4Addr;
 
-use adit_pfcp::grouped::{CreateFar, CreatePdr, CreateQer, CreateUrr, ForwardingParameters, Pdi};
+use super::plant::Known;
+use super::sessions::{BenchSession, GNB_ADDR};
+use adit_pfcp::grouped::{
+    CreateFar, CreatePdr, CreateQer, CreateUrr, CreatedPdr, ForwardingParameters, Pdi, UpdateFar,
+    UpdateForwardingParameters,
+};
 use adit_pfcp::ie::{
     ApplyAction, DestinationInterface, FSeid, FTeid, GateStatus, MeasurementMethod, NodeId,
-    OuterHeaderCreation, OuterHeaderRemovalDescription, RecoveryTimeStamp, ReportingTriggers,
-    SourceInterface, UeIpAddress, VolumeThreshold,
+    Nullable, OuterHeaderCreation, OuterHeaderRemovalDescription, RecoveryTimeStamp,
+    ReportingTriggers, SourceInterface, UeIpAddress, VolumeThreshold,
 };
-use adit_pfcp::message::{AssociationSetupRequest, SessionEstablishmentRequest};
+use adit_pfcp::message::{
+    AssociationSetupRequest, SessionDeletionRequest, SessionEstablishmentRequest,
+    SessionModificationRequest,
+};
 use adit_pfcp::{NoRoom, Repeated, encode};
 use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, Seid, Teid, UrrId};
 
 /// Rules of one session, as the report names them.
-pub const RULES_PER_SESSION: &str = "2 PDR, 2 FAR, 1 QER, 1 URR";
+pub const RULES_PER_SESSION: &str = "2 PDR, 2 FAR, 2 QER, 1 URR";
 
 /// Octets that a request of this bench fits in.
 pub const REQUEST_BYTES_MAX: usize = 1500;
@@ -29,10 +37,10 @@ pub fn association_setup(out: &mut [u8]) -> Result<usize, NoRoom> {
 
 /// Encodes the establishment of session `number`, whose UE address and CP SEID follow from it.
 pub fn establishment(out: &mut [u8], sequence: u32, number: u32) -> Result<usize, NoRoom> {
-    let ue_addr = Ipv4Addr::from_bits(Ipv4Addr::new(10, 64, 0, 0).to_bits() + number);
+    let ue_addr = ue_addr(number);
     let ue = |destination| UeIpAddress { v4: Some(ue_addr), destination, ..UeIpAddress::default() };
     let (from_ue, to_ue) = ([ue(false)], [ue(true)]);
-    let (qers, urrs) = ([QerId(1)], [UrrId(1)]);
+    let (qers, urrs) = ([QerId(1), QerId(2)], [UrrId(1)]);
     let uplink = CreatePdr {
         outer_header_removal: Some(OuterHeaderRemovalDescription::GtpuUdpIpv4.into()),
         far_id: Some(FarId(1)),
@@ -62,7 +70,7 @@ pub fn establishment(out: &mut [u8], sequence: u32, number: u32) -> Result<usize
         forwarding_parameters: Some(parameters),
         ..CreateFar::new(id, ApplyAction::FORW)
     };
-    let gnb = OuterHeaderCreation::gtpu_ipv4(Teid(number + 1), Ipv4Addr::new(10, 0, 3, 1));
+    let gnb = OuterHeaderCreation::gtpu_ipv4(Teid(number + 1), GNB_ADDR);
     let fars = [
         far(FarId(1), ForwardingParameters::new(DestinationInterface::Core)),
         far(
@@ -73,9 +81,12 @@ pub fn establishment(out: &mut [u8], sequence: u32, number: u32) -> Result<usize
             },
         ),
     ];
-    let create_qers =
-        [CreateQer { qfi: Qfi::new(9), ..CreateQer::new(QerId(1), GateStatus::OPEN) }];
-    let threshold = VolumeThreshold { total: Some(1 << 30), ..VolumeThreshold::default() };
+    // The session's QER has no QFI, the flow's has.
+    let create_qers = [
+        CreateQer::new(QerId(1), GateStatus::OPEN),
+        CreateQer { qfi: Qfi::new(9), ..CreateQer::new(QerId(2), GateStatus::OPEN) },
+    ];
+    let threshold = VolumeThreshold { total: Some(1 << 50), ..VolumeThreshold::default() };
     let create_urrs = [CreateUrr {
         volume_threshold: Some(threshold),
         ..CreateUrr::new(UrrId(1), MeasurementMethod::VOLUM, ReportingTriggers::VOLTH)
@@ -92,4 +103,52 @@ pub fn establishment(out: &mut [u8], sequence: u32, number: u32) -> Result<usize
         )
     };
     encode(out, Some(Seid(0)), sequence, &request)
+}
+
+/// Encodes a handover of the session's tunnel: another TEID of the gNB.
+pub fn modification(
+    out: &mut [u8],
+    sequence: u32,
+    up_seid: Seid,
+    gnb_teid: Teid,
+) -> Result<usize, NoRoom> {
+    let header = OuterHeaderCreation::gtpu_ipv4(gnb_teid, GNB_ADDR);
+    let parameters = UpdateForwardingParameters {
+        outer_header_creation: Some(Nullable::Value(header)),
+        ..UpdateForwardingParameters::new()
+    };
+    let fars =
+        [UpdateFar { update_forwarding_parameters: Some(parameters), ..UpdateFar::new(FarId(2)) }];
+    let request = SessionModificationRequest {
+        update_fars: Repeated::from(&fars),
+        ..SessionModificationRequest::new()
+    };
+    encode(out, Some(up_seid), sequence, &request)
+}
+
+/// Encodes the deletion of a session.
+pub fn deletion(out: &mut [u8], sequence: u32, up_seid: Seid) -> Result<usize, NoRoom> {
+    encode(out, Some(up_seid), sequence, &SessionDeletionRequest::new())
+}
+
+/// Sequence numbers have 24 bits, and 1 is the association's.
+pub const fn sequence(requests: u32) -> u32 {
+    (requests + 2) & adit_pfcp::SEQUENCE_MAX
+}
+
+/// The TEID that was chosen for a PDR.
+pub fn given_teid(created: &CreatedPdr<'_>) -> Option<Teid> {
+    created.local_f_teids.iter().find_map(|f_teid| match f_teid {
+        FTeid::Given { teid, .. } => Some(teid),
+        FTeid::Choose { .. } => None,
+    })
+}
+
+/// What packets of session `number` need to know.
+pub fn bench_session(number: u32, known: Known) -> BenchSession {
+    BenchSession { teid: known.uplink_teid, ue: ue_addr(number) }
+}
+
+fn ue_addr(number: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(Ipv4Addr::new(10, 64, 0, 0).to_bits() + number)
 }

@@ -13,7 +13,7 @@ use std::hash::DefaultHasher;
 
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::rule::ue_ipv6_key;
-use adit_rules::{DropReason, FarEntry, PuntReason, Redirect};
+use adit_rules::{DropReason, PublishedFar, PuntReason, Redirect};
 use adit_types::{Seid, SessionIndex};
 use adit_wire::checksum::{Sum, pseudo_ipv4, pseudo_ipv6};
 use adit_wire::encapsulate::OUTER_TTL;
@@ -135,7 +135,7 @@ pub(super) fn answer<Io: PacketIo>(
 fn way<'v, B: PacketBuf>(
     env: &Env<'v>,
     buf: &mut B,
-    far: &FarEntry,
+    far: &PublishedFar,
     (session, ip): (SessionIndex, &IpPacket),
 ) -> Option<crate::stage::egress::Way<'v>> {
     let mut found = [SessionIndex::NONE];

@@ -2,7 +2,7 @@
 
 use adit_pktio::PacketBuf;
 use adit_rules::{
-    Candidate, DropReason, FlowKey, FlowSelector, OuterHeaderRemoval, PdrEntry, SessionRules,
+    Candidate, DropReason, FlowKey, FlowSelector, OuterHeaderRemoval, PublishedPdr, PublishedRules,
     SourceInterface,
 };
 use adit_tables::View;
@@ -63,7 +63,7 @@ fn classify<'v, S: Side>(
 /// sends to a UE goes to one of them.
 #[inline]
 fn check_ue<S: Side>(
-    rules: &SessionRules,
+    rules: &PublishedRules,
     direction: Direction,
     ip: &IpPacket,
 ) -> Result<(), DropReason> {
@@ -88,7 +88,7 @@ pub(crate) enum Ingress {
 impl Ingress {
     /// The ingress of a packet of lane `S`.
     #[inline]
-    fn of<S: Side>(rules: &SessionRules, arrival: &Arrival) -> Self {
+    fn of<S: Side>(rules: &PublishedRules, arrival: &Arrival) -> Self {
         match S::IS_TUNNELED {
             true => Self::Tunnel(rules.tunnel_side(arrival.teid)),
             false => Self::DataNetwork,
@@ -119,7 +119,7 @@ impl Ingress {
 /// `PdrUnmatched` without one.
 #[inline]
 pub(crate) fn find_pdr<'v>(
-    rules: &'v SessionRules,
+    rules: &'v PublishedRules,
     packet: &[u8],
     arrival: &Arrival,
     ip: &IpPacket,
@@ -127,7 +127,7 @@ pub(crate) fn find_pdr<'v>(
 ) -> Result<Matched<'v>, DropReason> {
     let direction = ingress.direction();
     let pdrs = rules.pdrs(direction);
-    let has_headers = |pdr: &&PdrEntry| matches_headers(pdr, arrival, ip, ingress);
+    let has_headers = |pdr: &&PublishedPdr| matches_headers(rules, pdr, arrival, ip, ingress);
     let pdr = match rules.matcher(direction) {
         Some(matcher) => {
             let flow = selector(packet, ip);
@@ -154,16 +154,22 @@ pub(crate) fn find_pdr<'v>(
 ///
 /// Spec: TS 29.244 §5.2.1A, §8.2.89: with QFIs, packets without one do not match.
 #[inline]
-fn matches_headers(pdr: &PdrEntry, arrival: &Arrival, ip: &IpPacket, ingress: Ingress) -> bool {
+fn matches_headers(
+    rules: &PublishedRules,
+    pdr: &PublishedPdr,
+    arrival: &Arrival,
+    ip: &IpPacket,
+    ingress: Ingress,
+) -> bool {
     let ue = match ingress.direction() {
         Direction::Uplink => ip.addrs.src(),
         Direction::Downlink => ip.addrs.dst(),
     };
     ingress.is_of(pdr.source)
         && pdr.interfaces.intersects(arrival.interfaces)
-        && pdr.teid.is_none_or(|teid| teid == arrival.teid)
+        && pdr.teid().is_none_or(|teid| teid == arrival.teid)
         && (pdr.qfis.is_empty() || arrival.qfi().is_some_and(|qfi| pdr.qfis.contains(&qfi)))
-        && pdr.matches_ue(ue)
+        && rules.matches_ue(pdr, ue)
 }
 
 /// The packet behind the UDP or IP header that `removal` takes off: its offset in `packet`, of

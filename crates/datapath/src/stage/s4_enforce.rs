@@ -1,6 +1,6 @@
 //! Fourth stage: may the packet pass?
 
-use adit_rules::{ApplyAction, DropReason, FarEntry, Gate};
+use adit_rules::{ApplyAction, DropReason, Gate, PublishedFar};
 use adit_types::Direction;
 
 use crate::columns::{Lane, Matched, Side, Verdict};
@@ -81,7 +81,7 @@ fn measure(
 pub(crate) fn admit(matched: &Matched<'_>, direction: Direction) -> Result<(), DropReason> {
     let rules = matched.rules;
     let is_open = |qer: &u16| {
-        rules.qers.get(usize::from(*qer)).is_some_and(|qer| qer.gate(direction) == Gate::Open)
+        rules.qers().get(usize::from(*qer)).is_some_and(|qer| qer.gate(direction) == Gate::Open)
     };
     if !matched.pdr.qers.iter().all(is_open) {
         return Err(DropReason::GateClosed);
@@ -94,7 +94,7 @@ pub(crate) fn admit(matched: &Matched<'_>, direction: Direction) -> Result<(), D
 /// # Errors
 /// `FarDrop` for DROP and for actions that do not forward.
 #[inline]
-pub(crate) fn admit_far(far: &FarEntry) -> Result<(), DropReason> {
+pub(crate) fn admit_far(far: &PublishedFar) -> Result<(), DropReason> {
     if far.action.intersection(ApplyAction::FATES) == ApplyAction::FORW {
         Ok(())
     } else {

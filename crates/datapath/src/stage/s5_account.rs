@@ -1,7 +1,9 @@
 //! Fifth stage: measure what the session uses, and stop what its quotas do not cover.
 
 use adit_pktio::PacketBuf;
-use adit_rules::{DropReason, FlowSelector, SessionRules, UrrEntry, UsageLimits, WorkerEvent};
+use adit_rules::{
+    DropReason, FlowSelector, PublishedRules, PublishedUrr, UsageLimits, WorkerEvent,
+};
 use adit_tables::{UsageMark, UsageView};
 use adit_types::{Direction, Nanos, PdrId, Seid};
 
@@ -54,21 +56,21 @@ pub(crate) fn s5_account<B: PacketBuf, S: Side>(
 /// The URRs of a PDR.
 #[inline]
 fn urrs<'v>(
-    rules: &'v SessionRules,
+    rules: &'v PublishedRules,
     matched: &Matched<'v>,
-) -> impl Iterator<Item = &'v UrrEntry> + use<'v> {
+) -> impl Iterator<Item = &'v PublishedUrr> + use<'v> {
     matched.pdr.urrs.iter().filter_map(|at| rules.urrs.get(usize::from(*at)))
 }
 
 /// The credit pool of a URR.
 #[inline]
-fn pool<'r>(rules: &'r SessionRules, urr: &UrrEntry) -> Option<&'r UrrEntry> {
+fn pool<'r>(rules: &'r PublishedRules, urr: &PublishedUrr) -> Option<&'r PublishedUrr> {
     rules.urrs.get(usize::from(urr.pool?))
 }
 
 /// True for a packet that the quota action of `urr` spares. Spec: TS 29.244 §7.5.2.4 (QUASF).
 #[cold]
-fn is_exempt(urr: &UrrEntry, direction: Direction, flow: &FlowSelector) -> bool {
+fn is_exempt(urr: &PublishedUrr, direction: Direction, flow: &FlowSelector) -> bool {
     urr.exempt.iter().any(|filter| filter.matches(direction, flow))
 }
 
@@ -173,13 +175,17 @@ impl<'v> Meter<'v> {
 
     /// Whose quota stops a packet of `urr`: its own, or that of its credit pool.
     #[inline]
-    fn exhausted<'r>(&self, rules: &'r SessionRules, urr: &'r UrrEntry) -> Option<&'r UrrEntry> {
-        let is_exhausted = |urr: &&UrrEntry| urr.stopped || self.is_reached(urr, &urr.quota);
+    fn exhausted<'r>(
+        &self,
+        rules: &'r PublishedRules,
+        urr: &'r PublishedUrr,
+    ) -> Option<&'r PublishedUrr> {
+        let is_exhausted = |urr: &&PublishedUrr| urr.stopped || self.is_reached(urr, &urr.quota());
         Some(urr).filter(is_exhausted).or_else(|| pool(rules, urr).filter(is_exhausted))
     }
 
     #[inline]
-    fn is_reached(&self, urr: &UrrEntry, limits: &UsageLimits) -> bool {
+    fn is_reached(&self, urr: &PublishedUrr, limits: &UsageLimits) -> bool {
         if limits.is_none() {
             return false;
         }
@@ -193,8 +199,8 @@ impl<'v> Meter<'v> {
     #[inline]
     fn count(
         &self,
-        rules: &SessionRules,
-        urr: &UrrEntry,
+        rules: &PublishedRules,
+        urr: &PublishedUrr,
         direction: Direction,
         bytes: u64,
         events: &mut Events,
@@ -211,11 +217,11 @@ impl<'v> Meter<'v> {
     }
 
     #[inline]
-    fn tell_limits(&self, urr: &UrrEntry, events: &mut Events, tally: &mut Tally) {
+    fn tell_limits(&self, urr: &PublishedUrr, events: &mut Events, tally: &mut Tally) {
         if self.is_reached(urr, &urr.report) {
             self.tell(urr, UsageMark::Report, events, tally);
         }
-        if self.is_reached(urr, &urr.quota) {
+        if self.is_reached(urr, &urr.quota()) {
             self.tell(urr, UsageMark::Quota, events, tally);
         }
         self.usage.arm(urr);
@@ -223,7 +229,7 @@ impl<'v> Meter<'v> {
 
     /// A packet met a used-up quota. One that was never more than zero is told here.
     #[cold]
-    fn stop(&self, urr: &UrrEntry, events: &mut Events, tally: &mut Tally) {
+    fn stop(&self, urr: &PublishedUrr, events: &mut Events, tally: &mut Tally) {
         if !urr.stopped {
             self.tell(urr, UsageMark::Quota, events, tally);
         }
@@ -231,11 +237,11 @@ impl<'v> Meter<'v> {
 
     /// Tells once per generation; again with the next packet when the ring is full.
     #[inline]
-    fn tell(&self, urr: &UrrEntry, mark: UsageMark, events: &mut Events, tally: &mut Tally) {
+    fn tell(&self, urr: &PublishedUrr, mark: UsageMark, events: &mut Events, tally: &mut Tally) {
         if !self.usage.is_untold(urr, mark) {
             return;
         }
-        let UrrEntry { slot, generation, .. } = *urr;
+        let &PublishedUrr { slot, generation, .. } = urr;
         let (session, pdr) = (self.session, self.pdr);
         let event = match mark {
             UsageMark::Start => {

@@ -96,7 +96,7 @@ pub(crate) fn s6_apply<Io: PacketIo, S: Side>(
 
 /// The interfaces towards the data network of a packet: where an error about it goes to, or counts
 /// as coming from.
-const fn other_side(matched: &Matched<'_>) -> InterfaceSet {
+fn other_side(matched: &Matched<'_>) -> InterfaceSet {
     match matched.direction {
         Direction::Uplink => matched.far.interfaces,
         Direction::Downlink => matched.pdr.interfaces,
@@ -148,7 +148,7 @@ pub(super) fn apply<'v, B: PacketBuf>(
 #[inline]
 fn way_out<'v>(env: &Env<'v>, matched: &Matched<'_>, dst: IpAddr) -> Option<Way<'v>> {
     let far = matched.far;
-    match (far.outer_header_creation, far.destination) {
+    match (far.outer_header_creation(), far.destination) {
         (Some(OuterHeaderCreation::Gtpu(_)), _) => way_to_hop(env, far.next_hop),
         (Some(OuterHeaderCreation::Udp { addr, .. } | OuterHeaderCreation::Ip { addr }), _) => {
             way_by_route(env, InterfaceRole::N6, far.interfaces, addr)
@@ -168,7 +168,7 @@ pub(crate) fn outer_header(
     matched: &Matched<'_>,
     arrived: Option<PduSessionContainer>,
 ) -> Option<Outer> {
-    let header = matched.far.outer_header_creation?;
+    let header = matched.far.outer_header_creation()?;
     let tos = matched.far.transport_level_marking.unwrap_or(0);
     let container = match header {
         OuterHeaderCreation::Gtpu(_) => container(matched, arrived),
@@ -190,7 +190,7 @@ fn container(
 ) -> Option<PduSessionContainer> {
     let arrived = arrived.filter(|_| !matched.pdr.container_deletion);
     let mut qers =
-        matched.pdr.qers.iter().filter_map(|at| matched.rules.qers.get(usize::from(*at)));
+        matched.pdr.qers.iter().filter_map(|at| matched.rules.qers().get(usize::from(*at)));
     let mut marking = || {
         let mark = |qer: &QerEntry| {
             let container = PduSessionContainer::downlink(qer.qfi?, qer.rqi);

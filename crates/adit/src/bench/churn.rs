@@ -1,0 +1,255 @@
+//! `adit bench churn`: does a worker lose packets while sessions come and change?
+//!
+//! A worker forwards at a steady rate on one core, in both directions, while the control thread
+//! establishes or modifies sessions through the node on another. What the worker is late with waits
+//! in a receive ring of the usual length, and is lost beyond that.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use adit_datapath::{Worker, WorkerConfig};
+use adit_pktio::mem::MemBuf;
+use adit_types::limits::{BURST_DEFAULT, COMMAND_RING_LEN, EVENT_RING_LEN};
+use adit_types::{Direction, Nanos, PortId, WorkerId};
+use anyhow::{Context, ensure};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
+
+use super::datapath::write_packet;
+use super::io::BenchIo;
+use super::plant::{Plant, rate};
+use super::sessions::{self, BenchSession};
+use super::smf;
+
+/// Packets that wait for a late worker. Unit: descriptors of the port.
+const RX_RING: u64 = 4096;
+
+/// The share of the rate without losses that packets are offered at.
+const LOAD_PERCENT: u64 = 80;
+
+/// Sessions established in the phase that establishes, per second at most.
+const ESTABLISHMENTS_PER_S_MAX: u64 = 300_000;
+
+/// What is measured.
+pub struct Plan {
+    /// Sessions in place, all of them with traffic.
+    pub resident: u32,
+    /// Modifications per second of sessions with traffic.
+    pub modifications_per_s: u32,
+    /// Of each phase. Unit: seconds.
+    pub seconds: u32,
+}
+
+/// Measures and prints.
+///
+/// # Errors
+/// When a request is refused or a packet is dropped.
+pub fn run(plan: &Plan, json: bool) -> anyhow::Result<()> {
+    let extra = u32::try_from(ESTABLISHMENTS_PER_S_MAX)?.saturating_mul(plan.seconds);
+    let mut plant = Plant::new(plan.resident + extra, 1)?;
+    eprintln!("establishing {} sessions", plan.resident);
+    plant.establish(0, plan.resident)?;
+    let active: Vec<BenchSession> = (0..)
+        .zip(&plant.sessions)
+        .map(|(number, known)| smf::bench_session(number, *known))
+        .collect();
+    let mut lane = Lane::new(&mut plant, active)?;
+    let duration = Duration::from_secs(plan.seconds.into());
+    let wait = |_: &mut Plant| {
+        std::thread::sleep(duration);
+        Ok(0)
+    };
+
+    let free = lane.run(&mut plant, None, wait)?;
+    let pace = free.pkts_per_s() * LOAD_PERCENT / 100;
+    let quiet = lane.run(&mut plant, Some(pace), wait)?;
+    let mut next = plan.resident;
+    let establishing = lane.run(&mut plant, Some(pace), |plant| {
+        let (started, first) = (Instant::now(), next);
+        while started.elapsed() < duration && next < plan.resident + extra {
+            plant.establish(next, 1000.min(plan.resident + extra - next))?;
+            next += 1000;
+        }
+        Ok(next - first)
+    })?;
+    let modifying = lane.run(&mut plant, Some(pace), |plant| modify(plan, plant, duration))?;
+    let document = json!({
+        "bench": "churn",
+        "rules_per_session": smf::RULES_PER_SESSION,
+        "resident_sessions": plan.resident,
+        "offered_pkts_per_s": pace,
+        "rx_ring_pkts": RX_RING,
+        "quiet": quiet.row(),
+        "establishing": establishing.row(),
+        "modifying": modifying.row(),
+    });
+    super::print(&document, json)
+}
+
+/// Modifies sessions at the rate of the plan. Returns how many.
+fn modify(plan: &Plan, plant: &mut Plant, duration: Duration) -> anyhow::Result<u32> {
+    let mut random = SmallRng::seed_from_u64(2);
+    let (started, mut done) = (Instant::now(), 0_u32);
+    while started.elapsed() < duration {
+        let due = started.elapsed().as_secs_f64() * f64::from(plan.modifications_per_s);
+        if f64::from(done) < due {
+            plant.modify_one(random.random_range(0..plan.resident))?;
+            done += 1;
+        } else {
+            plant.poll()?;
+        }
+    }
+    plant.settle()?;
+    Ok(done)
+}
+
+/// The worker with its packets.
+struct Lane {
+    worker: Worker<BenchIo>,
+    io: BenchIo,
+    active: Vec<BenchSession>,
+    random: SmallRng,
+    clock: Instant,
+}
+
+/// What one phase led to.
+struct Phase {
+    changes: u32,
+    elapsed: Duration,
+    offered: u64,
+    forwarded: u64,
+    late_max: u64,
+    /// Of the steps that had packets.
+    cycles: Vec<u64>,
+}
+
+impl Lane {
+    fn new(plant: &mut Plant, active: Vec<BenchSession>) -> anyhow::Result<Self> {
+        let reader = plant.readers.pop().context("one worker")?;
+        // Events and commands of the control thread are no part of this.
+        let (events, _) = rtrb::RingBuffer::new(EVENT_RING_LEN);
+        let (_, commands) = rtrb::RingBuffer::new(COMMAND_RING_LEN);
+        let config = WorkerConfig {
+            id: WorkerId(0),
+            ports: vec![PortId(0), PortId(1)],
+            burst: BURST_DEFAULT,
+            buffer_pkts_max: 512,
+            recovery_time_stamp: None,
+        };
+        let spare = (0..BURST_DEFAULT).map(|_| MemBuf::new()).collect();
+        Ok(Self {
+            worker: Worker::new(config, reader, events, commands),
+            io: BenchIo {
+                rx_port: PortId(0),
+                ready: Vec::new(),
+                sent: spare,
+                macs: sessions::MACS,
+            },
+            active,
+            random: SmallRng::seed_from_u64(1),
+            clock: Instant::now(),
+        })
+    }
+
+    /// Forwards at `pace` packets a second, or as fast as it can, while `changes` runs; it returns
+    /// how many changes it made.
+    fn run(
+        &mut self,
+        plant: &mut Plant,
+        pace: Option<u64>,
+        changes: impl FnOnce(&mut Plant) -> anyhow::Result<u32>,
+    ) -> anyhow::Result<Phase> {
+        let before = plant.publisher.snapshot();
+        let stop = AtomicBool::new(false);
+        let (mut phase, changes, elapsed) = std::thread::scope(|scope| {
+            let lane = scope.spawn(|| self.forward(pace, &stop));
+            let started = Instant::now();
+            let changes = changes(plant);
+            let elapsed = started.elapsed();
+            stop.store(true, Ordering::Relaxed);
+            let phase = lane.join().unwrap_or_else(|_| Err(anyhow::anyhow!("the worker failed")));
+            anyhow::Ok((phase?, changes?, elapsed))
+        })?;
+        let after = plant.publisher.snapshot();
+        ensure!(after.identity_holds(), "the packet identity does not hold");
+        phase.forwarded = after.transmitted_pkts() - before.transmitted_pkts();
+        (phase.changes, phase.elapsed) = (changes, elapsed);
+        Ok(phase)
+    }
+
+    fn forward(&mut self, pace: Option<u64>, stop: &AtomicBool) -> anyhow::Result<Phase> {
+        let burst = BURST_DEFAULT as u64;
+        let (mut offered, mut late_max) = (0, 0);
+        let mut cycles = Vec::new();
+        let started = Instant::now();
+        while !stop.load(Ordering::Relaxed) {
+            let due = match pace {
+                Some(pace) => {
+                    let elapsed_us = u64::try_from(started.elapsed().as_micros())?;
+                    (elapsed_us * pace / 1_000_000).saturating_sub(offered)
+                }
+                None => burst,
+            };
+            let now = Nanos(u64::try_from(self.clock.elapsed().as_nanos())?);
+            if due < burst {
+                // An idle step, as of a worker that polls: it observes publications.
+                self.worker.step(now, &mut self.io);
+                continue;
+            }
+            late_max = late_max.max(due);
+            // What the ring does not hold is lost.
+            offered += due.saturating_sub(RX_RING);
+            self.write_burst()?;
+            let start = adit_dpdk::tsc();
+            let report = self.worker.step(now, &mut self.io);
+            let end = adit_dpdk::tsc();
+            ensure!(report.received == BURST_DEFAULT, "received {}", report.received);
+            ensure!(self.io.sent.len() == BURST_DEFAULT, "a packet was not forwarded");
+            cycles.push(end.wrapping_sub(start));
+            offered += burst;
+        }
+        let elapsed = started.elapsed();
+        cycles.sort_unstable();
+        Ok(Phase { changes: 0, elapsed, offered, forwarded: 0, late_max, cycles })
+    }
+
+    /// A burst of one direction; they alternate at random.
+    fn write_burst(&mut self) -> anyhow::Result<()> {
+        let is_uplink = self.random.random();
+        let direction = if is_uplink { Direction::Uplink } else { Direction::Downlink };
+        self.io.rx_port = PortId(u16::from(!is_uplink));
+        while let Some(mut buf) = self.io.sent.pop() {
+            let session = self.active[self.random.random_range(0..self.active.len())];
+            write_packet(&mut buf, direction, session, sessions::DN_ADDR)?;
+            self.io.ready.push(buf);
+        }
+        Ok(())
+    }
+}
+
+impl Phase {
+    /// Of a phase that offers as fast as it can.
+    fn pkts_per_s(&self) -> u64 {
+        rate(u32::try_from(self.forwarded).unwrap_or(u32::MAX), self.elapsed)
+    }
+
+    fn row(&self) -> Value {
+        #[allow(clippy::cast_precision_loss, reason = "a figure for people")]
+        let per_packet = |cycles: u64| (cycles as f64 / BURST_DEFAULT as f64 * 10.0).round() / 10.0;
+        let at = |share: usize| {
+            let place = (self.cycles.len() * share / 100).min(self.cycles.len().saturating_sub(1));
+            per_packet(self.cycles.get(place).copied().unwrap_or(0))
+        };
+        json!({
+            "changes": self.changes,
+            "changes_per_s": rate(self.changes, self.elapsed),
+            "offered_pkts": self.offered,
+            "forwarded_pkts": self.forwarded,
+            "lost_pkts": self.offered - self.forwarded,
+            "late_pkts_max": self.late_max,
+            "cycles_per_packet_median_burst": at(50),
+            "cycles_per_packet_p99_burst": at(99),
+        })
+    }
+}

@@ -1,0 +1,97 @@
+//! `adit bench memory`: the resident memory of this process with many PFCP sessions, everything
+//! counted.
+//!
+//! Sessions are established through the node, and each has had a packet in both directions, so that
+//! no counter is memory that was never touched.
+
+use adit_datapath::{Worker, WorkerConfig};
+use adit_pktio::mem::MemBuf;
+use adit_types::limits::{BURST_DEFAULT, COMMAND_RING_LEN, EVENT_RING_LEN};
+use adit_types::{Direction, Nanos, PortId, WorkerId};
+use anyhow::{Context, ensure};
+use serde_json::json;
+
+use super::datapath::write_packet;
+use super::io::BenchIo;
+use super::plant::Plant;
+use super::{sessions, smf};
+
+/// Measures with `count` sessions and one worker.
+///
+/// # Errors
+/// When a session is refused or a packet is not forwarded.
+pub fn run(count: u32, json: bool) -> anyhow::Result<()> {
+    let at_start = resident_bytes()?;
+    let mut plant = Plant::new(count, 1)?;
+    let with_tables = resident_bytes()?;
+    eprintln!("establishing {count} sessions");
+    plant.establish(0, count)?;
+    let with_sessions = resident_bytes()?;
+    eprintln!("sending a packet each way for each session");
+    let reader = plant.readers.pop().context("one worker")?;
+    let (events, _event_sink) = rtrb::RingBuffer::new(EVENT_RING_LEN);
+    let (_command_source, commands) = rtrb::RingBuffer::new(COMMAND_RING_LEN);
+    let config = WorkerConfig {
+        id: WorkerId(0),
+        ports: vec![PortId(0), PortId(1)],
+        burst: BURST_DEFAULT,
+        buffer_pkts_max: 512,
+        recovery_time_stamp: None,
+    };
+    let mut worker = Worker::new(config, reader, events, commands);
+    for direction in [Direction::Uplink, Direction::Downlink] {
+        send_to_all(&mut worker, &plant, direction)?;
+    }
+    let with_traffic = resident_bytes()?;
+    let per_session = |bytes: u64| bytes / u64::from(count.max(1));
+    let document = json!({
+        "bench": "memory",
+        "sessions": count,
+        "rules_per_session": smf::RULES_PER_SESSION,
+        "workers": 1,
+        "resident_bytes_at_start": at_start,
+        "resident_bytes_with_tables": with_tables,
+        "resident_bytes_with_sessions": with_sessions,
+        "resident_bytes_after_traffic": with_traffic,
+        "resident_bytes_per_session": per_session(with_sessions),
+        "resident_bytes_per_session_after_traffic": per_session(with_traffic),
+    });
+    super::print(&document, json)?;
+    drop(worker);
+    Ok(())
+}
+
+/// Forwards one packet for each session.
+fn send_to_all(
+    worker: &mut Worker<BenchIo>,
+    plant: &Plant,
+    direction: Direction,
+) -> anyhow::Result<()> {
+    let rx_port = PortId(u16::from(direction == Direction::Downlink));
+    let spare = (0..BURST_DEFAULT).map(|_| MemBuf::new()).collect();
+    let mut io = BenchIo { rx_port, ready: Vec::new(), sent: spare, macs: sessions::MACS };
+    let mut numbers = 0..u32::try_from(plant.sessions.len())?;
+    let mut forwarded = 0;
+    while forwarded < plant.sessions.len() {
+        for number in numbers.by_ref().take(BURST_DEFAULT) {
+            let mut buf = io.sent.pop().context("a spare buffer")?;
+            let session = smf::bench_session(number, plant.sessions[usize::try_from(number)?]);
+            write_packet(&mut buf, direction, session, sessions::DN_ADDR)?;
+            io.ready.push(buf);
+        }
+        let offered = io.ready.len();
+        let report = worker.step(Nanos(u64::from(numbers.start)), &mut io);
+        forwarded += report.received;
+        ensure!(report.received == offered, "{} of {offered} were received", report.received);
+        ensure!(io.sent.len() == BURST_DEFAULT, "a packet was not forwarded");
+    }
+    Ok(())
+}
+
+/// The resident set of this process. Spec: proc_pid_statm(5).
+fn resident_bytes() -> anyhow::Result<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").context("/proc/self/statm")?;
+    let pages = statm.split_ascii_whitespace().nth(1).context("a second field")?;
+    let pages: u64 = pages.parse().context("a number of pages")?;
+    Ok(pages * u64::try_from(rustix::param::page_size())?)
+}

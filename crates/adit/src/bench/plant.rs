@@ -1,0 +1,243 @@
+//! The control side in this process, with the SMF that drives it: what the benches of sessions,
+//! memory and churn share.
+
+use adit_n4::Node;
+use adit_pfcp::{Cause, Datagram, Message};
+use adit_tables::{Publisher, Reader};
+use adit_types::{Nanos, Seid, Teid};
+use anyhow::{Context, bail, ensure};
+
+use super::smf;
+
+/// Changes that may wait for the workers before the next request is handled.
+const UNOBSERVED_MAX: usize = 256;
+
+/// What the control plane knows of an established session.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Known {
+    pub up_seid: Seid,
+    pub uplink_teid: Teid,
+}
+
+/// The node with its publisher. Without workers a delta is observed at once.
+pub struct Plant {
+    pub node: Node,
+    pub publisher: Publisher,
+    /// One for each worker, until they are taken.
+    pub readers: Vec<Reader>,
+    /// By the number of the session.
+    pub sessions: Vec<Known>,
+    requests: u32,
+    accepted: u32,
+    refused: Option<Cause>,
+}
+
+impl Plant {
+    /// An associated node for `sessions_max` sessions, numbered from zero.
+    ///
+    /// # Errors
+    /// When the association is refused.
+    pub fn new(sessions_max: u32, workers: usize) -> anyhow::Result<Self> {
+        let max = usize::try_from(sessions_max)?;
+        let (node, publisher, readers) = super::sessions::control_side(max, workers)?;
+        let mut plant = Self {
+            node,
+            publisher,
+            readers,
+            sessions: Vec::with_capacity(max),
+            requests: 0,
+            accepted: 0,
+            refused: None,
+        };
+        let mut buf = [0; smf::REQUEST_BYTES_MAX];
+        let len = smf::association_setup(&mut buf).context("the request fits its buffer")?;
+        plant.turn(Nanos(1), &buf[..len], |_| {});
+        ensure!(plant.node.associations().count() == 1, "the association was refused");
+        Ok(plant)
+    }
+
+    /// Establishes `count` sessions from number `first` on.
+    ///
+    /// # Errors
+    /// When one is refused.
+    pub fn establish(&mut self, first: u32, count: u32) -> anyhow::Result<()> {
+        let mut buf = [0; smf::REQUEST_BYTES_MAX];
+        for number in first..first + count {
+            let len = smf::establishment(&mut buf, smf::sequence(self.requests), number)
+                .context("the request fits its buffer")?;
+            self.request(&buf[..len])?;
+        }
+        self.settle()
+    }
+
+    /// Hands the tunnels of `count` sessions from number `first` on over to another gNB TEID.
+    ///
+    /// # Errors
+    /// When one is refused.
+    pub fn modify(&mut self, first: u32, count: u32) -> anyhow::Result<()> {
+        for number in first..first + count {
+            self.modify_one(number)?;
+        }
+        self.settle()
+    }
+
+    /// The same for one session; others may still wait for the workers.
+    ///
+    /// # Errors
+    /// As of [`Plant::modify`].
+    pub fn modify_one(&mut self, number: u32) -> anyhow::Result<()> {
+        let mut buf = [0; smf::REQUEST_BYTES_MAX];
+        let known = self.known(number)?;
+        let sequence = smf::sequence(self.requests);
+        let teid = Teid(self.requests | 1 << 31);
+        let len = smf::modification(&mut buf, sequence, known.up_seid, teid)
+            .context("the request fits its buffer")?;
+        self.request(&buf[..len])
+    }
+
+    /// Deletes `count` sessions from number `first` on.
+    ///
+    /// # Errors
+    /// When one is refused.
+    pub fn delete(&mut self, first: u32, count: u32) -> anyhow::Result<()> {
+        let mut buf = [0; smf::REQUEST_BYTES_MAX];
+        for number in first..first + count {
+            let known = self.known(number)?;
+            let len = smf::deletion(&mut buf, smf::sequence(self.requests), known.up_seid)
+                .context("the request fits its buffer")?;
+            self.request(&buf[..len])?;
+        }
+        self.settle()
+    }
+
+    fn known(&self, number: u32) -> anyhow::Result<Known> {
+        let known = self.sessions.get(usize::try_from(number)?);
+        known.copied().context("the session was established")
+    }
+
+    /// Handles one request, and waits while too many changes are on their way to the workers.
+    fn request(&mut self, datagram: &[u8]) -> anyhow::Result<()> {
+        self.requests += 1;
+        let now = self.now();
+        let peer = std::net::SocketAddr::from((smf::CP_ADDR, adit_pfcp::PFCP_PORT));
+        self.node.handle_datagram(now, peer, datagram);
+        self.node.handle_timeout(now);
+        self.carry(now)?;
+        while self.publisher.unobserved() > UNOBSERVED_MAX {
+            self.carry(now)?;
+        }
+        Ok(())
+    }
+
+    /// Carries on with what waits for the workers.
+    ///
+    /// # Errors
+    /// When a request was refused.
+    pub fn poll(&mut self) -> anyhow::Result<()> {
+        self.carry(self.now())
+    }
+
+    /// Waits until every request was answered.
+    ///
+    /// # Errors
+    /// When one was refused.
+    pub fn settle(&mut self) -> anyhow::Result<()> {
+        while self.publisher.unobserved() > 0 {
+            self.carry(self.now())?;
+        }
+        ensure!(
+            self.accepted == self.requests,
+            "{} of {} requests were accepted",
+            self.accepted,
+            self.requests
+        );
+        Ok(())
+    }
+
+    /// Twenty microseconds of virtual time per request, so that answered requests expire.
+    const fn now(&self) -> Nanos {
+        Nanos(1 + 20_000 * self.requests as u64)
+    }
+
+    /// Carries changes to the workers and answers back.
+    fn carry(&mut self, now: Nanos) -> anyhow::Result<()> {
+        while let Some((id, delta)) = self.node.poll_delta() {
+            self.publisher.apply(id, delta);
+        }
+        while let Some(id) = self.publisher.poll_observed() {
+            self.node.handle_published(now, id);
+        }
+        while let Some(datagram) = self.node.poll_transmit() {
+            self.hear(&datagram.bytes);
+        }
+        match self.refused {
+            Some(cause) => bail!("a request was refused with Cause {cause}"),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes notice of a response.
+    fn hear(&mut self, response: &[u8]) {
+        let Some(Ok(raw)) = Datagram::new(response).next() else { return };
+        let cause = match Message::decode(&raw) {
+            Ok(Message::SessionEstablishmentResponse(response)) => {
+                let teid = response.created_pdrs.iter().find_map(|pdr| smf::given_teid(&pdr));
+                let known = response.up_f_seid.map(|up| up.seid).zip(teid);
+                let number = raw.header.seid.and_then(|seid| usize::try_from(seid.0 - 1).ok());
+                if let (Some((up_seid, uplink_teid)), Some(number)) = (known, number) {
+                    let len = self.sessions.len().max(number + 1);
+                    self.sessions.resize(len, Known::default());
+                    self.sessions[number] = Known { up_seid, uplink_teid };
+                }
+                response.cause
+            }
+            Ok(Message::SessionModificationResponse(response)) => response.cause,
+            Ok(Message::SessionDeletionResponse(response)) => response.cause,
+            _ => return,
+        };
+        match cause.is_accepted() {
+            true => self.accepted += 1,
+            false => self.refused = Some(cause),
+        }
+    }
+
+    /// One turn of the control thread with one datagram.
+    pub fn turn(&mut self, now: Nanos, datagram: &[u8], mut sent: impl FnMut(&[u8])) {
+        let Self { node, publisher, .. } = self;
+        let peer = std::net::SocketAddr::from((smf::CP_ADDR, adit_pfcp::PFCP_PORT));
+        node.handle_datagram(now, peer, datagram);
+        node.handle_timeout(now);
+        while let Some((id, delta)) = node.poll_delta() {
+            publisher.apply(id, delta);
+        }
+        while let Some(id) = publisher.poll_observed() {
+            node.handle_published(now, id);
+        }
+        while let Some(datagram) = node.poll_transmit() {
+            sent(&datagram.bytes);
+        }
+    }
+}
+
+/// The Cause of an establishment that was not accepted.
+pub fn refusal(response: &[u8]) -> Option<Cause> {
+    let raw = Datagram::new(response).next()?.ok()?;
+    match Message::decode(&raw) {
+        Ok(Message::SessionEstablishmentResponse(response)) => {
+            (!response.cause.is_accepted()).then_some(response.cause)
+        }
+        _ => None,
+    }
+}
+
+/// Things per second.
+pub fn rate(count: u32, elapsed: std::time::Duration) -> u64 {
+    let per_s = f64::from(count) / elapsed.as_secs_f64().max(1e-9);
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a rate of at most 10^9, and positive"
+    )]
+    let rounded = per_s.round() as u64;
+    rounded
+}

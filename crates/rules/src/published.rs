@@ -1,0 +1,463 @@
+//! Rules as workers look at them: compact, and shared between sessions where they are alike.
+//!
+//! Of millions of sessions most differ in their identifiers, addresses and counters only. What they
+//! have in common is kept once, as a *shape*; a session keeps the rest. A rule dereferences to its
+//! shape, so that it reads like the entry that it was made of. Immutable once published.
+
+use core::net::IpAddr;
+use core::ops::Deref;
+use std::sync::Arc;
+
+use adit_types::limits::{DUPLICATES_PER_FAR_MAX, QERS_PER_PDR_MAX, URRS_PER_PDR_MAX};
+use adit_types::{
+    Direction, FarId, InterfaceSet, IpPrefix, NextHopIndex, PdrId, Precedence, Qfi, Seid, Teid,
+    UrrId, UsageSlot,
+};
+use arrayvec::ArrayVec;
+
+use crate::delta::DeltaId;
+use crate::forwarding::{Redirect, Steering};
+use crate::matcher::{Matcher, Matchers};
+use crate::rule::{
+    ApplyAction, DestinationInterface, FarEntry, GtpuTunnel, OuterHeaderCreation,
+    OuterHeaderRemoval, PdrEntry, QerEntry, SessionRules, SourceInterface, UeAddresses,
+    any_contains,
+};
+use crate::sdf::SdfFilter;
+use crate::sdf_set::SdfSet;
+use crate::shapes::Shapes;
+use crate::usage::{PoolMembers, UrrEntry, UsageLimits};
+
+/// Everything that a worker needs to treat packets of one PFCP session: [`SessionRules`] in few
+/// octets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublishedRules {
+    /// As of [`SessionRules::up_seid`].
+    pub up_seid: Seid,
+    /// As of [`SessionRules::generation`].
+    pub generation: DeltaId,
+    /// As of [`SessionRules::buffer_epoch`].
+    pub buffer_epoch: u32,
+    /// PDRs of uplink among `pdrs`, which they lead.
+    uplink_count: u16,
+    /// Addresses of [`SessionRules::ue`], which lead those that PDRs name.
+    ue_count: u16,
+    /// The UE's addresses, most often all of them.
+    ue: UeAddresses,
+    pdrs: Box<[PublishedPdr]>,
+    /// FARs, in the order that [`PdrShape::far`] counts.
+    pub fars: Box<[PublishedFar]>,
+    /// URRs, in the order that [`PdrShape::urrs`] counts.
+    pub urrs: Box<[PublishedUrr]>,
+    qers: Arc<QerList>,
+    matchers: Option<Box<Matchers>>,
+    rare: Option<Box<Rare>>,
+}
+
+/// What few sessions have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Rare {
+    /// The UE's addresses beyond the first ones.
+    further_ues: Vec<UeAddresses>,
+    /// As of [`SessionRules::ue_networks`].
+    ue_networks: Vec<IpPrefix>,
+    /// As of [`SessionRules::tunnel_sides`].
+    tunnel_sides: Vec<(Teid, SourceInterface)>,
+}
+
+/// The QERs of a session.
+///
+/// PERF: shapes begin at a cache line, away from the count of their users, which changes whenever a
+/// session comes or goes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[repr(align(64))]
+pub(crate) struct QerList(pub Vec<QerEntry>);
+
+/// A PDR of one session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublishedPdr {
+    shape: Arc<PdrShape>,
+    /// The local tunnel, or zero, which never names one.
+    teid: Teid,
+    /// As of [`PdrEntry::id`].
+    pub id: PdrId,
+    /// Which of the UE's addresses, counted from one; zero is none.
+    ue: u16,
+}
+
+/// The part of a [`PdrEntry`] that sessions have in common.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[repr(align(64))]
+#[allow(missing_docs, reason = "as of the fields of the entry")]
+pub struct PdrShape {
+    pub precedence: Precedence,
+    pub source: SourceInterface,
+    pub interfaces: InterfaceSet,
+    pub qfis: Vec<Qfi>,
+    pub ue_networks: Vec<IpPrefix>,
+    pub sdf: SdfSet,
+    pub outer_header_removal: Option<OuterHeaderRemoval>,
+    pub container_deletion: bool,
+    pub far: u16,
+    pub qers: ArrayVec<u16, QERS_PER_PDR_MAX>,
+    pub urrs: ArrayVec<u16, { URRS_PER_PDR_MAX + 1 }>,
+}
+
+/// A FAR of one session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublishedFar {
+    shape: Arc<FarShape>,
+    /// As of [`FarEntry::id`].
+    pub id: FarId,
+    /// TEID of the far end, if the FAR creates a GTP-U header.
+    teid: Teid,
+    /// As of [`FarEntry::next_hop`].
+    pub next_hop: NextHopIndex,
+}
+
+/// The part of a [`FarEntry`] that sessions have in common.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[repr(align(64))]
+#[allow(missing_docs, reason = "as of the fields of the entry")]
+pub struct FarShape {
+    pub action: ApplyAction,
+    pub destination: DestinationInterface,
+    pub interfaces: InterfaceSet,
+    /// Without the TEID of a tunnel.
+    outer_header: Option<OuterHeaderCreation>,
+    pub transport_level_marking: Option<u8>,
+    pub buffer_pkts_max: u16,
+    pub steering: Option<Box<Steering>>,
+    pub dscp: Option<u8>,
+    pub redirect: Option<Box<Redirect>>,
+    pub duplicates: ArrayVec<u16, DUPLICATES_PER_FAR_MAX>,
+}
+
+/// A URR of one session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublishedUrr {
+    shape: Arc<UrrShape>,
+    /// As of [`UrrEntry::id`].
+    pub id: UrrId,
+    /// As of [`UrrEntry::slot`].
+    pub slot: UsageSlot,
+    /// As of [`UrrEntry::generation`].
+    pub generation: u32,
+    /// As of [`UrrEntry::report`].
+    pub report: UsageLimits,
+    /// Absent without a limit.
+    quota: Option<Box<UsageLimits>>,
+}
+
+/// The part of a [`UrrEntry`] that sessions have in common, most often.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[repr(align(64))]
+#[allow(missing_docs, reason = "as of the fields of the entry")]
+pub struct UrrShape {
+    pub report_dropped: (u64, u64),
+    pub stopped: bool,
+    pub quota_far: Option<u16>,
+    pub exempt: Vec<SdfFilter>,
+    pub pool: Option<u16>,
+    pub members: PoolMembers,
+    pub report_start: bool,
+    pub before_qos: bool,
+}
+
+impl Deref for PublishedPdr {
+    type Target = PdrShape;
+
+    #[inline]
+    fn deref(&self) -> &PdrShape {
+        &self.shape
+    }
+}
+
+impl Deref for PublishedFar {
+    type Target = FarShape;
+
+    #[inline]
+    fn deref(&self) -> &FarShape {
+        &self.shape
+    }
+}
+
+impl Deref for PublishedUrr {
+    type Target = UrrShape;
+
+    #[inline]
+    fn deref(&self) -> &UrrShape {
+        &self.shape
+    }
+}
+
+impl PublishedRules {
+    /// The compact form of `rules`. Looks for its shapes among `shapes`, and leaves new ones there.
+    #[must_use]
+    pub fn new(rules: SessionRules, shapes: &mut Shapes) -> Self {
+        let SessionRules {
+            up_seid,
+            generation,
+            buffer_epoch,
+            ue: mut ues,
+            ue_networks,
+            tunnel_sides,
+            uplink,
+            downlink,
+            matchers,
+            fars,
+            qers,
+            urrs,
+        } = rules;
+        let Ok(uplink_count) = u16::try_from(uplink.len()) else {
+            unreachable!("RULES_PER_SESSION_MAX and the alternatives of each PDR fit 16 bits")
+        };
+        let Ok(ue_count) = u16::try_from(ues.len()) else {
+            unreachable!("no more UE addresses than alternatives of all PDRs")
+        };
+        let pdrs = uplink.into_iter().chain(downlink);
+        let pdrs = pdrs.map(|pdr| published_pdr(pdr, &mut ues, shapes)).collect();
+        let mut ues = ues.into_iter();
+        let ue = ues.next().unwrap_or_default();
+        let rare = Rare { further_ues: ues.collect(), ue_networks, tunnel_sides };
+        let Rare { further_ues, ue_networks, tunnel_sides } = &rare;
+        let is_usual = further_ues.is_empty() && ue_networks.is_empty() && tunnel_sides.is_empty();
+        Self {
+            up_seid,
+            generation,
+            buffer_epoch,
+            uplink_count,
+            ue_count,
+            ue,
+            pdrs,
+            fars: fars.into_iter().map(|far| published_far(far, shapes)).collect(),
+            urrs: urrs.into_iter().map(|urr| published_urr(urr, shapes)).collect(),
+            qers: shapes.qers.share(QerList(qers)),
+            matchers,
+            rare: (!is_usual).then(|| Box::new(rare)),
+        }
+    }
+
+    /// PDRs of `direction`, by ascending precedence.
+    #[inline]
+    #[must_use]
+    pub fn pdrs(&self, direction: Direction) -> &[PublishedPdr] {
+        let (uplink, downlink) = self.pdrs.split_at(usize::from(self.uplink_count));
+        match direction {
+            Direction::Uplink => uplink,
+            Direction::Downlink => downlink,
+        }
+    }
+
+    /// As of [`SessionRules::matcher`].
+    #[inline]
+    #[must_use]
+    pub fn matcher(&self, direction: Direction) -> Option<&Matcher> {
+        self.matchers.as_ref()?.get(direction)
+    }
+
+    /// PDRs of both directions.
+    #[inline]
+    #[must_use]
+    pub fn all_pdrs(&self) -> &[PublishedPdr] {
+        &self.pdrs
+    }
+
+    /// QERs, in the order that [`PdrShape::qers`] counts.
+    #[inline]
+    #[must_use]
+    pub fn qers(&self) -> &[QerEntry] {
+        &self.qers.0
+    }
+
+    /// As of [`SessionRules::tunnel_side`].
+    #[inline]
+    #[must_use]
+    pub fn tunnel_side(&self, teid: Teid) -> SourceInterface {
+        let sides = self.rare.as_ref().map_or(&[][..], |rare| &rare.tunnel_sides);
+        let side = sides.iter().find(|(known, _)| *known == teid);
+        side.map_or(SourceInterface::Access, |(_, side)| *side)
+    }
+
+    /// As of [`SessionRules::allows_ue`].
+    #[inline]
+    #[must_use]
+    pub fn allows_ue(&self, addr: IpAddr) -> bool {
+        let further = self.rare.as_ref().map_or(&[][..], |rare| &rare.further_ues);
+        let networks = self.rare.as_ref().map_or(&[][..], |rare| &rare.ue_networks);
+        let ues = core::iter::once(&self.ue).chain(further);
+        ues.take(usize::from(self.ue_count)).any(|ue| ue.contains(addr))
+            || any_contains(networks, addr)
+            || self.ue_count == 0 && networks.is_empty()
+    }
+
+    /// As of [`PdrEntry::matches_ue`].
+    #[inline]
+    #[must_use]
+    pub fn matches_ue(&self, pdr: &PublishedPdr, addr: IpAddr) -> bool {
+        let ue = match pdr.ue {
+            0 => UeAddresses::default(),
+            1 => self.ue,
+            further => {
+                let rare = self.rare.as_ref();
+                let ue = rare.and_then(|rare| rare.further_ues.get(usize::from(further) - 2));
+                ue.copied().unwrap_or_default()
+            }
+        };
+        match pdr.ue_networks.is_empty() {
+            true => ue.matches(addr),
+            false => ue.contains(addr) || any_contains(&pdr.ue_networks, addr),
+        }
+    }
+}
+
+impl PublishedPdr {
+    /// As of [`PdrEntry::teid`].
+    #[inline]
+    #[must_use]
+    pub fn teid(&self) -> Option<Teid> {
+        Some(self.teid).filter(|teid| teid.0 != 0)
+    }
+}
+
+impl PublishedFar {
+    /// As of [`FarEntry::outer_header_creation`].
+    #[inline]
+    #[must_use]
+    pub fn outer_header_creation(&self) -> Option<OuterHeaderCreation> {
+        self.shape.outer_header.map(|outer| with_teid(outer, self.teid))
+    }
+
+    /// As of [`FarEntry::buffers`].
+    #[inline]
+    #[must_use]
+    pub fn buffers(&self) -> bool {
+        self.action.contains(ApplyAction::BUFF)
+    }
+}
+
+impl PublishedUrr {
+    /// As of [`UrrEntry::quota`].
+    #[inline]
+    #[must_use]
+    pub fn quota(&self) -> UsageLimits {
+        self.quota.as_deref().copied().unwrap_or(UsageLimits::NONE)
+    }
+}
+
+/// The same header, with this TEID if it has one.
+#[inline]
+const fn with_teid(outer: OuterHeaderCreation, teid: Teid) -> OuterHeaderCreation {
+    match outer {
+        OuterHeaderCreation::Gtpu(GtpuTunnel { teid: _, addr }) => {
+            OuterHeaderCreation::Gtpu(GtpuTunnel { teid, addr })
+        }
+        OuterHeaderCreation::Udp { .. } | OuterHeaderCreation::Ip { .. } => outer,
+    }
+}
+
+/// `ues` are those that rules name so far.
+fn published_pdr(pdr: PdrEntry, ues: &mut Vec<UeAddresses>, shapes: &mut Shapes) -> PublishedPdr {
+    let PdrEntry {
+        id,
+        precedence,
+        source,
+        interfaces,
+        teid,
+        qfis,
+        ue,
+        ue_networks,
+        sdf,
+        outer_header_removal,
+        container_deletion,
+        far,
+        qers,
+        urrs,
+    } = pdr;
+    let ue = match ues.iter().position(|known| *known == ue) {
+        _ if ue.is_empty() => 0,
+        Some(at) => at + 1,
+        None => {
+            ues.push(ue);
+            ues.len()
+        }
+    };
+    let Ok(ue) = u16::try_from(ue) else {
+        unreachable!("no more UE addresses than alternatives of all PDRs")
+    };
+    let shape = shapes.pdrs.share(PdrShape {
+        precedence,
+        source,
+        interfaces,
+        qfis,
+        ue_networks,
+        sdf,
+        outer_header_removal,
+        container_deletion,
+        far,
+        qers,
+        urrs,
+    });
+    PublishedPdr { shape, teid: teid.unwrap_or(Teid(0)), id, ue }
+}
+
+fn published_far(far: FarEntry, shapes: &mut Shapes) -> PublishedFar {
+    let FarEntry {
+        id,
+        action,
+        destination,
+        interfaces,
+        outer_header_creation,
+        transport_level_marking,
+        next_hop,
+        buffer_pkts_max,
+        steering,
+        dscp,
+        redirect,
+        duplicates,
+    } = far;
+    let tunnel = outer_header_creation.and_then(|outer| outer.tunnel());
+    let shape = shapes.fars.share(FarShape {
+        action,
+        destination,
+        interfaces,
+        outer_header: outer_header_creation.map(|outer| with_teid(outer, Teid(0))),
+        transport_level_marking,
+        buffer_pkts_max,
+        steering,
+        dscp,
+        redirect,
+        duplicates,
+    });
+    PublishedFar { shape, id, teid: tunnel.map_or(Teid(0), |tunnel| tunnel.teid), next_hop }
+}
+
+fn published_urr(urr: UrrEntry, shapes: &mut Shapes) -> PublishedUrr {
+    let UrrEntry {
+        id,
+        slot,
+        generation,
+        report,
+        quota,
+        report_dropped,
+        stopped,
+        quota_far,
+        exempt,
+        pool,
+        members,
+        report_start,
+        before_qos,
+    } = urr;
+    let shape = shapes.urrs.share(UrrShape {
+        report_dropped,
+        stopped,
+        quota_far,
+        exempt,
+        pool,
+        members,
+        report_start,
+        before_qos,
+    });
+    let quota = (!quota.is_none()).then(|| Box::new(quota));
+    PublishedUrr { shape, id, slot, generation, report, quota }
+}

@@ -1,0 +1,61 @@
+//! What rules of many sessions have in common, kept once.
+
+use core::hash::Hash;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use adit_types::limits::RULE_SHAPES_MAX;
+
+use crate::published::{FarShape, PdrShape, QerList, UrrShape};
+
+/// The shapes that published rules were given last. Belongs to the publisher.
+#[derive(Debug, Default)]
+pub struct Shapes {
+    pub(crate) pdrs: Known<PdrShape>,
+    pub(crate) fars: Known<FarShape>,
+    pub(crate) qers: Known<QerList>,
+    pub(crate) urrs: Known<UrrShape>,
+}
+
+/// Shapes of one kind. When it is full of shapes that nobody else has, it starts again.
+#[derive(Debug)]
+pub(crate) struct Known<T>(HashSet<Arc<T>>);
+
+impl<T> Default for Known<T> {
+    fn default() -> Self {
+        Self(HashSet::new())
+    }
+}
+
+impl<T: Hash + Eq> Known<T> {
+    /// The shape that equals `shape`. Rules that have it keep it, however long it is known here.
+    pub fn share(&mut self, shape: T) -> Arc<T> {
+        if let Some(known) = self.0.get(&shape) {
+            return Arc::clone(known);
+        }
+        if self.0.len() >= RULE_SHAPES_MAX {
+            self.0.clear();
+        }
+        let shape = Arc::new(shape);
+        self.0.insert(Arc::clone(&shape));
+        shape
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_shapes_are_one_and_the_set_is_bounded() {
+        let mut known = Known::default();
+        let (first, again) = (known.share(7), known.share(7));
+        assert!(Arc::ptr_eq(&first, &again));
+        for other in 100..100 + RULE_SHAPES_MAX {
+            known.share(other);
+        }
+        assert!(known.0.len() <= RULE_SHAPES_MAX);
+        assert_eq!(*first, 7, "who has a shape keeps it");
+        assert_eq!(*known.share(7), 7);
+    }
+}
