@@ -22,6 +22,11 @@ use clap::Parser;
 
 use cli::{Bench, Cli, Command};
 
+/// Sessions are many small allocations of a few sizes, made and freed between short-lived ones:
+/// an allocator that keeps sizes apart does not leave holes.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     match dispatch(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,

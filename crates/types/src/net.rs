@@ -150,8 +150,9 @@ impl core::error::Error for PrefixError {}
 macro_rules! prefix {
     ($name:ident, $addr:ty, $bits:ty, $width:literal, $doc:literal) => {
         #[doc = $doc]
-        /// Host bits are zero by construction.
+        /// Host bits are zero by construction. Packed, because rules of millions of sessions have some.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(C, packed(4))]
         pub struct $name {
             bits: $bits,
             len: u8,
