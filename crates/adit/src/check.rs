@@ -5,7 +5,7 @@ use std::path::Path;
 use adit_types::InterfaceRole;
 use serde_json::{Value, json};
 
-use crate::config::Config;
+use crate::config::{self, Config, Poll};
 use crate::wiring;
 
 /// Checks the file at `path`.
@@ -44,14 +44,34 @@ fn derived(config: &Config) -> Value {
     });
     let pool_mib =
         (u64::from(config.dpdk.mempool_mbufs) * (u64::from(config.dpdk.mbuf_bytes) + 384)) >> 20;
+    let polls = config.datapath.poll.iter().map(|poll| match poll {
+        Poll::Busy => "busy",
+        Poll::Adaptive => "adaptive",
+    });
+    let polls: Vec<_> = polls.collect();
+    let queues: Vec<_> = config.ports.iter().map(|port| queues(config, port)).collect();
     json!({
         "eal_arguments": eal,
         "mempool_mib": pool_mib,
         "worker_cores": config.datapath.workers,
+        "poll": polls.join(" "),
+        "queues": queues.join("; "),
         "main_core": config.datapath.main_core,
         "n4": config.n4.listen.to_string(),
         "sessions_max": config.sessions_max,
         "interfaces": interfaces.collect::<Vec<_>>().join("; "),
         "admin_socket": config.admin_socket.display().to_string(),
     })
+}
+
+/// What becomes of a port's queues.
+fn queues(config: &Config, port: &config::Port) -> String {
+    let workers = config.datapath.workers.len();
+    let name = &port.name;
+    match port.rx_queues.map(usize::from) {
+        None if workers == 1 => format!("{name} has 1 for its worker"),
+        None => format!("{name} has up to {workers}, one for each worker"),
+        Some(queues) if queues == workers => format!("{name} has {queues}, one for each worker"),
+        Some(queues) => format!("{name} has {queues}; other workers' packets are handed to them"),
+    }
 }

@@ -130,6 +130,18 @@ pub enum Bench {
         #[arg(long)]
         json: bool,
     },
+    /// What an idle worker takes of its core, and how late the first packet after a silence leaves.
+    Poll {
+        /// CPU core of the worker.
+        #[arg(long, value_name = "CORE", default_value_t = 1)]
+        core: u16,
+        /// Packets measured for each way to wait.
+        #[arg(long, value_name = "COUNT", default_value = "500", value_parser = parse_count)]
+        packets: usize,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Decoding time and sessions per second, in process and over a loopback socket.
     N4 {
         /// Sessions in place before the measurement.

@@ -19,6 +19,7 @@ use tracing::{debug, error, info, warn};
 use crate::admin::Query;
 use crate::clock::Clock;
 use crate::config;
+use crate::poll::Doorbell;
 use crate::saturation::Saturation;
 use crate::snapshot;
 
@@ -42,6 +43,8 @@ pub struct ControlParts {
     pub socket: UdpSocket,
     pub events: Vec<rtrb::Consumer<WorkerEvent>>,
     pub commands: Vec<rtrb::Producer<WorkerCommand>>,
+    /// What wakes each worker, by worker.
+    pub bells: Vec<Doorbell>,
     /// How saturated each worker is.
     pub saturations: Vec<Saturation>,
     /// Names of the interfaces, by `InterfaceId`.
@@ -155,8 +158,9 @@ impl Control {
     fn publish(&mut self, now: Nanos) {
         while let Some((id, delta)) = self.parts.node.poll_delta() {
             while let Some(command) = self.parts.node.poll_command_before(id) {
-                for ring in &mut self.parts.commands {
+                for (ring, bell) in self.parts.commands.iter_mut().zip(&self.parts.bells) {
                     self.commands_lost += u64::from(ring.push(command).is_err());
+                    bell.ring();
                 }
             }
             self.parts.publisher.apply(id, delta);
@@ -180,6 +184,7 @@ impl Control {
     fn send_command(&mut self, command: WorkerCommand) {
         let sent = self.parts.commands.first_mut().is_some_and(|ring| ring.push(command).is_ok());
         self.commands_lost += u64::from(!sent);
+        self.parts.bells.iter().take(1).for_each(Doorbell::ring);
     }
 
     fn transmit(&mut self) {

@@ -60,6 +60,9 @@ fn dispatch(cli: Cli) -> anyhow::Result<()> {
         Command::Bench { bench: Bench::Memory { sessions, json } } => {
             bench::memory::run(sessions, json)
         }
+        Command::Bench { bench: Bench::Poll { core, packets, json } } => {
+            bench::poll::run(core, packets, json)
+        }
         Command::Bench { bench: Bench::N4 { resident, sessions, json } } => {
             bench::n4::run(resident, sessions, json)
         }

@@ -14,7 +14,7 @@ use adit_n4::Node;
 use adit_rules::{WorkerCommand, WorkerEvent};
 use adit_tables::Reader;
 use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN, HANDOFF_RING_LEN};
-use adit_types::{MacAddr, PortId, WorkerId};
+use adit_types::{MacAddr, WorkerId};
 use anyhow::{Context, bail};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -24,9 +24,10 @@ use tracing::{info, warn};
 
 use crate::admin::{self, Server};
 use crate::clock::{Clock, NTP_UNIX_OFFSET_S};
-use crate::config::Config;
+use crate::config::{Config, Poll};
 use crate::control::{Control, ControlParts};
 use crate::gate::Gate;
+use crate::poll::{Doorbell, Pause, Sleeper};
 use crate::saturation::{Meter, Saturation};
 use crate::{show, snapshot, wiring};
 
@@ -160,31 +161,48 @@ fn mempool(eal: &Eal, config: &Config) -> anyhow::Result<Mempool> {
     )
 }
 
-/// Opens every port with one queue pair per worker; returns the ports and each worker's share.
+/// Opens every port with a transmit queue for each worker and as many receive queues as the port
+/// has, at most one for each; returns the ports and each worker's share. Where queues are fewer than
+/// workers, each port goes on with the worker behind the last one that got a queue.
 fn open_ports(
     eal: &Eal,
     config: &Config,
     pool: &Mempool,
 ) -> anyhow::Result<(Vec<Port>, Vec<WorkerIo>)> {
-    let queues = u16::try_from(config.datapath.workers.len()).context("too many workers")?;
-    let mut shares: Vec<Vec<WorkerPort>> = (0..queues).map(|_| Vec::new()).collect();
+    let workers = u16::try_from(config.datapath.workers.len()).context("too many workers")?;
+    let mut shares: Vec<Vec<WorkerPort>> = (0..workers).map(|_| Vec::new()).collect();
     let mut ports = Vec::new();
+    let mut next = 0;
     for port in &config.ports {
         let wanted = PortConfig {
             device: &port.device,
-            rx_queues: queues,
-            tx_queues: queues,
+            rx_queues: port.rx_queues.unwrap_or(workers),
+            tx_queues: workers,
             rx_descriptors: config.dpdk.rx_descriptors,
             tx_descriptors: config.dpdk.tx_descriptors,
             mtu_bytes: port.mtu_bytes,
             promiscuous: false,
             mempool: pool,
         };
-        let (opened, rx, tx) = Port::open(eal, &wanted)
-            .with_context(|| format!("port \"{}\" ({})", port.name, port.device))?;
-        let info = opened.info();
-        info!(port = port.name, device = %port.device, mac = %info.mac, "port started");
-        for (share, (rx, tx)) in shares.iter_mut().zip(rx.into_iter().zip(tx)) {
+        let opened = Port::open(eal, &wanted);
+        let (opened, rx, tx) =
+            opened.with_context(|| format!("port \"{}\" ({})", port.name, port.device))?;
+        let (info, rx_queues) = (opened.info(), rx.len());
+        if port.rx_queues.is_some_and(|queues| usize::from(queues) > rx_queues) {
+            bail!(
+                "port \"{}\" ({}) offers {rx_queues} receive queues; lower its rx_queues, and its \
+                 packets are handed to the other workers",
+                port.name,
+                port.device
+            );
+        }
+        info!(port = port.name, device = %port.device, mac = %info.mac, rx_queues, "port started");
+        let mut queues: Vec<_> = shares.iter().map(|_| None).collect();
+        for rx in rx {
+            queues[next % shares.len()] = Some(rx);
+            next += 1;
+        }
+        for (share, (rx, tx)) in shares.iter_mut().zip(queues.into_iter().zip(tx)) {
             share.push(WorkerPort { rx, tx, info });
         }
         ports.push(opened);
@@ -201,6 +219,8 @@ struct WorkerParts {
     events: rtrb::Producer<WorkerEvent>,
     commands: rtrb::Consumer<WorkerCommand>,
     handoff: Handoff<Mbuf>,
+    /// The bells of all workers, by worker.
+    bells: Vec<Doorbell>,
     recovery_time_stamp: u32,
     saturation: Saturation,
 }
@@ -227,6 +247,7 @@ fn assemble(
     let mut events = Vec::new();
     let mut commands = Vec::new();
     let mut saturations = Vec::new();
+    let bells = readers.iter().map(|_| Doorbell::new()).collect::<Result<Vec<_>, _>>()?;
     let handoffs = connect(readers.len(), HANDOFF_RING_LEN);
     let readers = readers.into_iter().zip(handoffs);
     for ((id, core), (reader, handoff)) in (0..).zip(&config.datapath.workers).zip(readers) {
@@ -243,6 +264,7 @@ fn assemble(
             events: event_sender,
             commands: command_receiver,
             handoff,
+            bells: bells.clone(),
             recovery_time_stamp,
             saturation: saturation.clone(),
         });
@@ -257,6 +279,7 @@ fn assemble(
         socket,
         events,
         commands,
+        bells,
         saturations,
         names,
         ports,
@@ -279,16 +302,17 @@ fn start_worker(
     parts: WorkerParts,
     mut io: WorkerIo,
 ) -> anyhow::Result<WorkerThread> {
-    let ports = (0..config.ports.len()).filter_map(|port| u16::try_from(port).ok().map(PortId));
     let worker_config = WorkerConfig {
         id: parts.id,
-        ports: ports.collect(),
+        ports: io.receiving().collect(),
         burst: config.datapath.burst_pkts,
         buffer_pkts_max: config.buffer_pkts_per_worker(),
         recovery_time_stamp: Some(parts.recovery_time_stamp),
     };
     // A worker that shares its core with the control thread must leave it time.
     let shares_core = parts.core == config.datapath.main_core;
+    let at = usize::from(parts.id.0);
+    let poll = config.datapath.poll.get(at).copied().unwrap_or(Poll::Busy);
     let (eal, stop, inside) = (eal.clone(), Arc::clone(stop), gate.enter());
     spawn(&format!("adit-worker-{}", parts.id), move || {
         adit_dpdk::pin_current_thread(parts.core)?;
@@ -297,12 +321,19 @@ fn start_worker(
         let mut meter = Meter::new(parts.saturation);
         let worker = Worker::new(worker_config, parts.reader, parts.events, parts.commands);
         let mut worker = worker.with_handoff(parts.handoff);
+        let mut pause = match (poll, parts.bells.get(at)) {
+            (Poll::Adaptive, Some(bell)) => {
+                Pause::Adaptive(Sleeper::new(bell.clone(), io.sockets()))
+            }
+            _ => Pause::Busy { shares_core },
+        };
         while !stop.load(Ordering::Relaxed) {
             let report = worker.step(clock.now(), &mut io);
             meter.turn(report.received >= burst);
-            if report.idle && shares_core {
-                std::thread::yield_now();
+            if !report.given.is_empty() {
+                report.given.iter().filter_map(|to| parts.bells.get(to)).for_each(Doorbell::ring);
             }
+            meter.rest(pause.turn(report.idle, || clock.now(), || worker.rest()));
         }
         // Whoever still takes steps may hand packets over.
         inside.leave_together();

@@ -6,8 +6,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use adit_types::Nanos;
+
 /// Turns between two readings: some hundredths of a second.
 const TURNS: u32 = 1 << 16;
+
+/// How long a turn without packets takes, roughly.
+const IDLE_TURN: Nanos = Nanos(128);
 
 /// What the control thread reads. Unit: per cent.
 #[derive(Debug, Clone, Default)]
@@ -37,6 +42,20 @@ impl Meter {
     pub fn turn(&mut self, is_full: bool) {
         self.turns += 1;
         self.full += u32::from(is_full);
+        self.tell();
+    }
+
+    /// Counts a sleep as the turns that it took the place of.
+    #[inline]
+    pub fn rest(&mut self, span: Nanos) {
+        if span > Nanos(0) {
+            let turns = u32::try_from(span.0 / IDLE_TURN.0).unwrap_or(TURNS);
+            self.turns += turns.min(TURNS - self.turns);
+            self.tell();
+        }
+    }
+
+    fn tell(&mut self) {
         if self.turns == TURNS {
             let percent = u8::try_from(self.full * 100 / TURNS).unwrap_or(100);
             self.gauge.0.store(percent, Ordering::Relaxed);
@@ -62,5 +81,8 @@ mod tests {
         assert_eq!(gauge.percent(), 100);
         (0..TURNS).for_each(|_| meter.turn(false));
         assert_eq!(gauge.percent(), 0);
+        (0..TURNS).for_each(|_| meter.turn(true));
+        meter.rest(Nanos::from_secs(1));
+        assert_eq!(gauge.percent(), 0, "a long sleep is a reading of its own");
     }
 }

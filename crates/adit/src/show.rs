@@ -38,6 +38,7 @@ pub fn render(topic: Topic, document: &Value) -> String {
                 "driver",
                 "mac",
                 "mtu_bytes",
+                "rx_queues",
                 "link",
                 "rx_pkts",
                 "tx_pkts",

@@ -285,6 +285,7 @@ fn ports(control: &Control) -> Value {
             "mtu_bytes": port.info().mtu_bytes,
             "link": details.as_ref().map(|d| if d.link_up { "up" } else { "down" }),
             "link_speed_mbps": details.as_ref().and_then(|details| details.link_speed_mbps),
+            "rx_queues": port.rx_queues(),
             "rx_queues_max": details.as_ref().map(|details| details.rx_queues_max),
             "rx_pkts": stats.ipackets,
             "rx_bytes": stats.ibytes,

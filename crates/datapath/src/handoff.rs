@@ -37,7 +37,36 @@ pub struct Handoff<B> {
     /// By worker; `None` at our own place.
     towards: Vec<Option<Towards<B>>>,
     from: Vec<Consumer<Parcel<B>>>,
+    /// Workers that were given packets since [`Handoff::take_given`].
+    given: WorkerSet,
 }
+
+/// A set of workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WorkerSet(u64);
+
+impl WorkerSet {
+    /// No worker.
+    pub const NONE: Self = Self(0);
+
+    fn insert(&mut self, worker: usize) {
+        self.0 |= 1 << (worker % adit_types::limits::WORKERS_MAX);
+    }
+
+    /// True without workers.
+    #[inline]
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The workers' numbers.
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        (0..adit_types::limits::WORKERS_MAX).filter(move |worker| self.0 >> worker & 1 != 0)
+    }
+}
+
+const _: () = assert!(adit_types::limits::WORKERS_MAX <= 64);
 
 impl<B> core::fmt::Debug for Handoff<B> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -68,7 +97,8 @@ pub fn connect<B>(workers: usize, ring_len: usize) -> Vec<Handoff<B>> {
 
 impl<B> Handoff<B> {
     fn new(id: u8, owners: Owners) -> Self {
-        Self { id: WorkerId(id), owners, towards: Vec::new(), from: Vec::new() }
+        let (towards, from) = (Vec::new(), Vec::new());
+        Self { id: WorkerId(id), owners, towards, from, given: WorkerSet::NONE }
     }
 
     /// The ends of a worker that has no other.
@@ -114,6 +144,7 @@ impl<B: PacketBuf> Handoff<B> {
             towards.flush(tally);
         }
         towards.staged.push(Parcel { buf, port });
+        self.given.insert(owner);
     }
 
     /// Puts what is staged into the rings. To be called before the step ends.
@@ -127,6 +158,12 @@ impl<B: PacketBuf> Handoff<B> {
                 towards.flush(tally);
             }
         }
+    }
+
+    /// Who was given packets since the last call: whoever sleeps among them must be told.
+    #[inline]
+    pub(crate) fn take_given(&mut self) -> WorkerSet {
+        core::mem::take(&mut self.given)
     }
 
     /// Workers that packets may come from.

@@ -26,5 +26,5 @@ mod stage;
 mod tally;
 mod worker;
 
-pub use handoff::{Handoff, connect};
+pub use handoff::{Handoff, WorkerSet, connect};
 pub use worker::{StepReport, Worker, WorkerConfig};

@@ -13,7 +13,7 @@ use rtrb::{Consumer, Producer};
 
 use crate::buffering::{self, Buffering};
 use crate::columns::{Lane, Lanes, Side};
-use crate::handoff::{Handoff, steer_lane};
+use crate::handoff::{Handoff, WorkerSet, steer_lane};
 use crate::interfaces::Interfaces;
 use crate::outbound::Outbound;
 use crate::slow::{self, Limits};
@@ -50,6 +50,8 @@ pub struct StepReport {
     pub received: usize,
     /// Nothing was received, commanded or waiting: the caller may pause.
     pub idle: bool,
+    /// Other workers that were handed packets: whoever pauses among them must be woken.
+    pub given: WorkerSet,
 }
 
 /// One worker of the packet path: run-to-completion from receive to transmit.
@@ -116,7 +118,6 @@ impl<Io: PacketIo> Worker<Io> {
     /// Threads: a burst boundary of the tables: nothing seen in the last step is used any more.
     pub fn step(&mut self, now: Nanos, io: &mut Io) -> StepReport {
         let Self { config, reader, interfaces, limits, rx, out } = self;
-        debug_assert_eq!(reader.workers(), out.handoff.workers(), "workers must be connected");
         let recovery_time_stamp = config.recovery_time_stamp;
         let env = Env { view: reader.observe(), interfaces, now, recovery_time_stamp };
         let waiting = out.waiting();
@@ -150,7 +151,13 @@ impl<Io: PacketIo> Worker<Io> {
         if !idle {
             finish(&env, waiting, out);
         }
-        StepReport { received, idle }
+        StepReport { received, idle, given: out.handoff.take_given() }
+    }
+
+    /// Tells the tables not to wait for this worker until its next step. For a worker that pauses
+    /// longer than a publication may take.
+    pub fn rest(&mut self) {
+        self.reader.go_offline();
     }
 
     /// Ends the worker: everything that waits becomes a counted drop, so that the identity closes,

@@ -4,6 +4,7 @@ mod attach;
 mod error;
 mod ffi;
 mod frame;
+mod wait;
 
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -27,7 +28,7 @@ pub use error::PortError;
 pub struct PortConfig<'a> {
     /// The device; a virtual one is made now.
     pub device: &'a Device,
-    /// Receive queues, one for each worker.
+    /// Receive queues at most; a device that offers fewer gets as many as it offers.
     pub rx_queues: u16,
     /// Transmit queues, one for each worker.
     pub tx_queues: u16,
@@ -89,6 +90,7 @@ pub struct PortStats {
 pub struct Port {
     running: Arc<Running>,
     info: PortInfo,
+    rx_queues: u16,
     not_sync: PhantomData<Cell<u8>>,
 }
 
@@ -129,16 +131,21 @@ impl Port {
         eal: &Eal,
         config: &PortConfig<'_>,
     ) -> Result<(Self, Vec<RxQueue>, Vec<TxQueue>), PortError> {
+        let before = wait::descriptors();
         let (opened, log) = log::capture(|| Self::start(eal, config));
-        let running = Arc::new(opened.map_err(|error| error.with_log(&log))?);
+        let (running, rx_queues) = opened.map_err(|error| error.with_log(&log))?;
+        let running = Arc::new(running);
         log::pass_on(&log);
         let info = Self::fixed_info(config, &running)?;
-        let rx = (0..config.rx_queues).map(|queue| RxQueue::new(&running, queue)).collect();
+        let mut sockets = wait::sockets(config.device, &before, rx_queues).into_iter();
+        let rx = (0..rx_queues).map(|queue| RxQueue::new(&running, queue, sockets.next()));
+        let rx = rx.collect();
         let tx = (0..config.tx_queues).map(|queue| TxQueue::new(&running, queue)).collect();
-        Ok((Self { running, info, not_sync: PhantomData }, rx, tx))
+        Ok((Self { running, info, rx_queues, not_sync: PhantomData }, rx, tx))
     }
 
-    fn start(eal: &Eal, config: &PortConfig<'_>) -> Result<Running, PortError> {
+    /// Starts a port, and tells how many receive queues it has.
+    fn start(eal: &Eal, config: &PortConfig<'_>) -> Result<(Running, u16), PortError> {
         let attached = Attached::attach(eal, config.device)?;
         let id = attached.id();
         let fail = |operation| {
@@ -151,6 +158,8 @@ impl Port {
         };
         let offer = ffi::dev_info(id).map_err(fail("query"))?;
         check_offer(config, &offer)?;
+        let rx_queues = config.rx_queues.min(offer.max_rx_queues);
+        let config = &PortConfig { rx_queues, ..*config };
         ffi::configure(id, config, &offer).map_err(fail("configure"))?;
         let (rx_descriptors, tx_descriptors) =
             ffi::adjust_descriptors(id, config.rx_descriptors, config.tx_descriptors)
@@ -169,7 +178,7 @@ impl Port {
         if promiscuous {
             ffi::promiscuous(id).map_err(fail("set promiscuous mode of"))?;
         }
-        Ok(running)
+        Ok((running, rx_queues))
     }
 
     fn fixed_info(config: &PortConfig<'_>, running: &Running) -> Result<PortInfo, PortError> {
@@ -195,6 +204,12 @@ impl Port {
     #[must_use]
     pub fn info(&self) -> PortInfo {
         self.info
+    }
+
+    /// Receive queues in use.
+    #[must_use]
+    pub fn rx_queues(&self) -> u16 {
+        self.rx_queues
     }
 
     /// The ethdev number, DPDK's own index of the port.
@@ -242,12 +257,10 @@ impl Port {
 /// Refuses what the device does not offer, before anything is set up.
 fn check_offer(config: &PortConfig<'_>, offer: &sys::rte_eth_dev_info) -> Result<(), PortError> {
     let device = || config.device.to_string();
-    if config.rx_queues > offer.max_rx_queues || config.tx_queues > offer.max_tx_queues {
+    if config.tx_queues > offer.max_tx_queues {
         return Err(PortError::TooFewQueues {
             device: device(),
-            rx_wanted: config.rx_queues,
             tx_wanted: config.tx_queues,
-            rx_max: offer.max_rx_queues,
             tx_max: offer.max_tx_queues,
         });
     }

@@ -2,6 +2,7 @@
 
 use core::cell::Cell;
 use core::marker::PhantomData;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use adit_dpdk_sys as sys;
@@ -19,6 +20,7 @@ pub struct RxQueue {
     port: Arc<Running>,
     port_id: u16,
     queue: u16,
+    socket: Option<OwnedFd>,
     not_sync: PhantomData<Cell<u8>>,
 }
 
@@ -35,8 +37,15 @@ pub struct TxQueue {
 
 impl RxQueue {
     /// The caller makes one handle for each queue number that was set up on `port`.
-    pub(crate) fn new(port: &Arc<Running>, queue: u16) -> Self {
-        Self { port: Arc::clone(port), port_id: port.id(), queue, not_sync: PhantomData }
+    pub(crate) fn new(port: &Arc<Running>, queue: u16, socket: Option<OwnedFd>) -> Self {
+        Self { port: Arc::clone(port), port_id: port.id(), queue, socket, not_sync: PhantomData }
+    }
+
+    /// A descriptor that is readable while the queue has packets: that of the socket, for drivers
+    /// of kernel interfaces (`net_af_packet`, `net_af_xdp`). Others have none.
+    #[must_use]
+    pub fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.socket.as_ref().map(AsFd::as_fd)
     }
 
     /// Appends at most `limit` received packets to `burst`; returns how many.

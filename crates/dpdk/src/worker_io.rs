@@ -1,5 +1,7 @@
 //! The ports of one worker as the datapath sees them.
 
+use std::os::fd::OwnedFd;
+
 use adit_pktio::{Burst, PacketIo, PortInfo};
 use adit_types::PortId;
 
@@ -10,8 +12,9 @@ use crate::queue::{RxQueue, TxQueue};
 /// One worker's share of a port.
 #[derive(Debug)]
 pub struct WorkerPort {
-    /// The queue that only this worker receives from.
-    pub rx: RxQueue,
+    /// The queue that only this worker receives from; `None` where the port has fewer than there are
+    /// workers.
+    pub rx: Option<RxQueue>,
     /// The queue that only this worker sends on.
     pub tx: TxQueue,
     /// What is fixed about the port; see [`crate::Port::info`].
@@ -35,6 +38,20 @@ impl WorkerIo {
         Self { ports, pool }
     }
 
+    /// The ports that this worker receives from.
+    pub fn receiving(&self) -> impl Iterator<Item = PortId> + '_ {
+        let ports = (0..).zip(&self.ports);
+        ports.filter(|(_, port)| port.rx.is_some()).map(|(id, _)| PortId(id))
+    }
+
+    /// Descriptors that are readable while one of the worker's queues has packets, duplicated;
+    /// `None` when there is a queue without one.
+    #[must_use]
+    pub fn sockets(&self) -> Option<Vec<OwnedFd>> {
+        let queues = self.ports.iter().filter_map(|port| port.rx.as_ref());
+        queues.map(|rx| rx.socket()?.try_clone_to_owned().ok()).collect()
+    }
+
     /// How many ports there are; a [`PortId`] at or above this is a programmer's error.
     #[must_use]
     pub fn port_count(&self) -> usize {
@@ -47,7 +64,10 @@ impl PacketIo for WorkerIo {
 
     #[inline]
     fn rx_burst(&mut self, port: PortId, limit: usize, burst: &mut Burst<Mbuf>) -> usize {
-        self.ports[usize::from(port.0)].rx.rx_burst(limit, burst)
+        match &mut self.ports[usize::from(port.0)].rx {
+            Some(rx) => rx.rx_burst(limit, burst),
+            None => 0,
+        }
     }
 
     #[inline]

@@ -148,8 +148,8 @@ fn bad_ports_are_refused(eal: &Eal, pool: &Mempool) {
     let error = open("net_null0,nonsense=1", |_| ());
     assert!(matches!(error, PortError::Attach { .. }), "{error}");
 
-    let error = open("net_ring0", |config| config.rx_queues = 17);
-    assert!(matches!(error, PortError::TooFewQueues { rx_wanted: 17, .. }), "{error}");
+    let error = open("net_ring0", |config| config.tx_queues = 17);
+    assert!(matches!(error, PortError::TooFewQueues { tx_wanted: 17, .. }), "{error}");
 
     let error = open("net_null0", |config| config.mtu_bytes = 3000);
     assert!(matches!(error, PortError::DataRoom { need_bytes: 3154, .. }), "{error}");
@@ -164,7 +164,7 @@ fn ports_carry_packets(eal: &Eal, pool: &Mempool) {
         let (port, mut rx, mut tx) = Port::open(eal, &port_config(&device, pool)).unwrap();
         assert_eq!((rx.len(), tx.len()), (1, 1));
         let info = port.info();
-        (port, WorkerPort { rx: rx.remove(0), tx: tx.remove(0), info })
+        (port, WorkerPort { rx: Some(rx.remove(0)), tx: tx.remove(0), info })
     };
     let (ring, ring_queues) = open("net_ring0");
     let (null, null_queues) = open("net_null0,size=100");

@@ -84,7 +84,6 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
             tables: Arc::clone(&tables),
             rules,
             counters: Arc::new(WorkerCounters::default()),
-            workers,
             usage: std::sync::Arc::clone(&usage),
         })
         .collect();

@@ -42,7 +42,6 @@ pub(crate) struct Tables {
 #[derive(Debug)]
 pub struct Reader {
     pub(crate) worker: WorkerId,
-    pub(crate) workers: usize,
     pub(crate) tables: Arc<Tables>,
     pub(crate) rules: ReadHandle<PublishedRules>,
     pub(crate) counters: Arc<WorkerCounters>,
@@ -54,12 +53,6 @@ impl Reader {
     #[must_use]
     pub const fn worker(&self) -> WorkerId {
         self.worker
-    }
-
-    /// How many workers look at the tables.
-    #[must_use]
-    pub const fn workers(&self) -> usize {
-        self.workers
     }
 
     /// Opens a view: the burst boundary.

@@ -13,6 +13,12 @@ impl Nanos {
     /// The latest representable point: "never".
     pub const NEVER: Self = Self(u64::MAX);
 
+    /// A span of whole microseconds. Saturates.
+    #[must_use]
+    pub const fn from_micros(us: u64) -> Self {
+        Self(us.saturating_mul(1000))
+    }
+
     /// A span of whole milliseconds. Saturates.
     #[must_use]
     pub const fn from_millis(ms: u64) -> Self {

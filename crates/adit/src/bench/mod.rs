@@ -6,6 +6,7 @@ mod io;
 pub mod memory;
 pub mod n4;
 mod plant;
+pub mod poll;
 mod sessions;
 mod smf;
 

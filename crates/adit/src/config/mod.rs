@@ -82,8 +82,19 @@ pub struct Gtpu {
 pub struct Datapath {
     /// CPU core of each worker, by `WorkerId`.
     pub workers: Vec<u16>,
+    /// What each worker does without packets, by `WorkerId`.
+    pub poll: Vec<Poll>,
     pub main_core: u16,
     pub burst_pkts: usize,
+}
+
+/// What a worker does while there are no packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Poll {
+    /// It asks its ports again and again.
+    Busy,
+    /// It sleeps after a while.
+    Adaptive,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,6 +112,8 @@ pub struct Dpdk {
 pub struct Port {
     pub name: String,
     pub device: Device,
+    /// Receive queues, at most one for each worker; `None`: as many as the device offers.
+    pub rx_queues: Option<u16>,
     pub mtu_bytes: u16,
 }
 

@@ -13,7 +13,9 @@ use adit_types::{InterfaceRole, Ipv4Prefix, Ipv6Prefix, Nanos, PortId, VlanId};
 use toml::de::DeTable;
 
 use super::section::{Document, Section};
-use super::{Config, Datapath, Dpdk, Gtpu, Interface, IpNet, N4, NodeId, Port, Problem, Route};
+use super::{
+    Config, Datapath, Dpdk, Gtpu, Interface, IpNet, N4, NodeId, Poll, Port, Problem, Route,
+};
 use super::{predefined, provisioning};
 
 /// Packets that wait in FARs that buffer, unless the file says otherwise; never more than half of
@@ -52,7 +54,7 @@ fn read(document: &Document<'_>, table: &DeTable<'_>) -> Config {
         sessions.problem("buffer_pkts_max", what);
     }
     sessions.finish();
-    let (port_names, ports) = read_ports(&mut root);
+    let (port_names, ports) = read_ports(&mut root, datapath.workers.len());
     let interfaces = read_interfaces(&mut root, &port_names);
     let routes = read_routes(&mut root, &interfaces);
     let ue_pools = provisioning::read_ue_pools(&mut root, &interfaces);
@@ -180,8 +182,10 @@ fn read_datapath(mut datapath: Section<'_, '_>) -> Datapath {
         datapath.problem("workers", "names a CPU core twice; each worker needs one of its own");
     }
     let burst_pkts = datapath.integer("burst_pkts", 1..=BURST_MAX, Some(BURST_DEFAULT));
+    let kinds = [("busy", Poll::Busy), ("adaptive", Poll::Adaptive)];
+    let poll = datapath.choice_each("poll", &kinds, Poll::Busy, workers.len());
     datapath.finish();
-    Datapath { workers, main_core, burst_pkts }
+    Datapath { workers, poll, main_core, burst_pkts }
 }
 
 fn read_dpdk(mut dpdk: Section<'_, '_>) -> Dpdk {
@@ -206,7 +210,7 @@ fn read_dpdk(mut dpdk: Section<'_, '_>) -> Dpdk {
 }
 
 /// The names of all ports, and the ports that have a device.
-fn read_ports(root: &mut Section<'_, '_>) -> (Vec<String>, Vec<Port>) {
+fn read_ports(root: &mut Section<'_, '_>, workers: usize) -> (Vec<String>, Vec<Port>) {
     let sections = root.tables("port");
     if sections.is_empty() || sections.len() > PORTS_MAX {
         root.problem("port", format!("write 1 to {PORTS_MAX} ports, each as [[port]]"));
@@ -226,11 +230,38 @@ fn read_ports(root: &mut Section<'_, '_>) -> (Vec<String>, Vec<Port>) {
             section.problem("device", what);
         }
         let mtu_bytes = section.integer("mtu_bytes", 1280..=9600, Some(1500));
+        let workers = u16::try_from(workers).unwrap_or(u16::MAX).max(1);
+        let rx_queues = section.integer_optional("rx_queues", 1..=workers);
+        if let Some((offered, argument)) = device.as_ref().and_then(queues_of_arguments) {
+            // The kernel spreads packets over all sockets that the driver opens.
+            if offered != workers {
+                let what = format!(
+                    "has {offered} queue pairs, and each of {workers} workers needs one that no \
+                     other has; write {argument}={workers} into it, or change datapath.workers"
+                );
+                section.problem("device", what);
+            } else if rx_queues.is_some_and(|queues| queues != workers) {
+                let what =
+                    format!("takes {workers}: packets come on all queue pairs of this device");
+                section.problem("rx_queues", what);
+            }
+        }
         section.finish();
         port_names.push(name.clone());
-        ports.extend(device.map(|device| Port { name, device, mtu_bytes }));
+        ports.extend(device.map(|device| Port { name, device, rx_queues, mtu_bytes }));
     }
     (port_names, ports)
+}
+
+/// How many queue pairs the arguments of a device ask for, and by which argument, where a driver
+/// makes no more than that.
+fn queues_of_arguments(device: &Device) -> Option<(u16, &'static str)> {
+    let argument = match device {
+        _ if device.is_driver("net_af_packet") => "qpairs",
+        _ if device.is_driver("net_af_xdp") => "queue_count",
+        _ => return None,
+    };
+    Some((device.argument(argument).map_or(Some(1), |text| text.parse().ok())?, argument))
 }
 
 /// The section's `name`, which no other section of its kind may have.

@@ -211,6 +211,33 @@ impl<'d, 'i> Section<'d, 'i> {
         found
     }
 
+    /// A name from a fixed set for each of `count` things: one for all, or a list with one for each.
+    pub fn choice_each<T: Copy>(
+        &mut self,
+        key: &'static str,
+        choices: &[(&str, T)],
+        default: T,
+        count: usize,
+    ) -> Vec<T> {
+        if !self.value(key).is_some_and(|value| matches!(value.get_ref(), DeValue::Array(_))) {
+            let one = self.choice(key, choices, Some(default)).unwrap_or(default);
+            return vec![one; count];
+        }
+        let items = self.list(key, true);
+        let named = |item: &&Spanned<DeValue<'_>>| {
+            let text = item.get_ref().as_str();
+            choices.iter().find(|(name, _)| text == Some(name)).map(|(_, value)| *value)
+        };
+        let found: Vec<T> = items.iter().filter_map(named).collect();
+        if found.len() != count || items.len() != count {
+            let names: Vec<_> = choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
+            let names = names.join(" or ");
+            self.problem(key, format!("takes {names}, or a list of {count} of them"));
+            return vec![default; count];
+        }
+        found
+    }
+
     /// Notes a problem with `key` of this table.
     pub fn problem(&self, key: &str, what: impl Into<String>) {
         let offset = self

@@ -277,3 +277,36 @@ fn forwarding_policy_is_read_and_must_lead_somewhere() {
         assert_eq!(paths(&changed(from, to)), [format!("forwarding_policy[0].{key}")], "{to}");
     }
 }
+
+#[test]
+fn workers_poll_as_they_are_told_one_by_one_or_all() {
+    let poll = |text: &str| {
+        let text = EXAMPLE
+            .replacen("workers = [1]", &format!("workers = [1, 2]\npoll = {text}"), 1)
+            .replacen("poll = \"busy\"", "", 1)
+            .replace(",iface=n", ",qpairs=2,iface=n");
+        Config::parse(&text).map(|config| config.datapath.poll)
+    };
+    assert_eq!(Config::parse(EXAMPLE).unwrap().datapath.poll, [Poll::Busy]);
+    assert_eq!(poll("\"adaptive\"").unwrap(), [Poll::Adaptive; 2]);
+    assert_eq!(poll("[\"busy\", \"adaptive\"]").unwrap(), [Poll::Busy, Poll::Adaptive]);
+    for wrong in ["\"lazy\"", "[\"busy\"]", "[\"busy\", 1]", "1"] {
+        assert_eq!(paths(&poll(wrong).unwrap_err()), ["datapath.poll"], "{wrong}");
+    }
+}
+
+#[test]
+fn queues_that_do_not_fit_the_workers_say_what_to_write() {
+    let two = EXAMPLE.replacen("workers = [1]", "workers = [1, 2]", 1);
+    let problems = Config::parse(&two).unwrap_err();
+    assert_eq!(paths(&problems), ["port[0].device", "port[1].device"]);
+    assert!(problems[0].what.contains("write qpairs=2"), "{}", problems[0].what);
+    let paired = two.replace(",iface=n", ",qpairs=2,iface=n");
+    assert_eq!(Config::parse(&paired).unwrap().ports[0].rx_queues, None);
+    let fewer = paired.replacen("name = \"core\"", "name = \"core\"\nrx_queues = 1", 1);
+    assert_eq!(paths(&Config::parse(&fewer).unwrap_err()), ["port[1].rx_queues"]);
+    let memif = fewer.replacen("net_af_packet1,qpairs=2,iface=n6", "net_memif0", 1);
+    assert_eq!(Config::parse(&memif).unwrap().ports[1].rx_queues, Some(1));
+    let more = memif.replacen("\nrx_queues = 1", "\nrx_queues = 3", 1);
+    assert_eq!(paths(&Config::parse(&more).unwrap_err()), ["port[1].rx_queues"]);
+}

@@ -84,7 +84,7 @@ fn needs_interface(device: &Device) -> bool {
 }
 
 /// The address family of the sockets that the driver will open.
-fn family(device: &Device) -> Option<i32> {
+pub(super) fn family(device: &Device) -> Option<i32> {
     let families = [("net_af_packet", libc::AF_PACKET), ("net_af_xdp", libc::AF_XDP)];
     families.iter().find(|(driver, _)| device.is_driver(driver)).map(|(_, family)| *family)
 }

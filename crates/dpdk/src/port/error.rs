@@ -45,20 +45,16 @@ pub enum PortError {
         /// The driver's own log lines.
         log: String,
     },
-    /// The device has fewer queues than there are workers.
+    /// The device has fewer transmit queues than there are workers.
     #[error(
-        "device {device} offers {rx_max} receive and {tx_max} transmit queues, and {rx_wanted} and \
-         {tx_wanted} are wanted; lower the number of workers or give the device more queues"
+        "device {device} offers {tx_max} transmit queues, and each of {tx_wanted} workers needs one; \
+         lower the number of workers or give the device more queues"
     )]
     TooFewQueues {
         /// The device.
         device: String,
-        /// Wanted receive queues.
-        rx_wanted: u16,
         /// Wanted transmit queues.
         tx_wanted: u16,
-        /// Offered receive queues.
-        rx_max: u16,
         /// Offered transmit queues.
         tx_max: u16,
     },

@@ -115,7 +115,7 @@ impl Bench {
         let info = port.info();
         let queues = rx.into_iter().next().zip(tx.into_iter().next());
         let (rx, tx) = queues.context("a port without queues")?;
-        Ok((port, WorkerPort { rx, tx, info }))
+        Ok((port, WorkerPort { rx: Some(rx), tx, info }))
     }
 
     /// The pool, for [`adit_dpdk::WorkerIo`].

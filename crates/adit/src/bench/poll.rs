@@ -1,0 +1,249 @@
+//! `adit bench poll`: what an idle worker takes of its core, and how soon the first packet after a
+//! silence leaves, for each way to wait.
+//!
+//! A worker runs on a core of its own over a port in memory. Another thread waits for a random time,
+//! puts one packet into the port, and reads how long it took until the worker sent it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use adit_datapath::{Worker, WorkerConfig};
+use adit_pktio::mem::MemBuf;
+use adit_pktio::{Burst, PacketIo, PortInfo};
+use adit_tables::Reader;
+use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN};
+use adit_types::{Direction, Nanos, PortId, WorkerId};
+use anyhow::{Context, ensure};
+use comfy_table::{Table, presets};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
+
+use super::datapath::write_packet;
+use super::sessions::{self, BenchSession, DN_ADDR};
+use crate::poll::{Doorbell, Pause, Sleeper, thread_time};
+
+/// How long the worker idles while its share of the core is measured.
+const IDLE: Duration = Duration::from_secs(2);
+
+/// The silence before a packet: long enough to sleep. Unit: microseconds.
+const SILENCE_US: core::ops::Range<u64> = 2000..6000;
+
+/// A packet that takes longer is lost.
+const LOST: Nanos = Nanos::from_secs(1);
+
+/// Time since the bench began, for both threads.
+#[derive(Debug, Clone, Copy)]
+struct Clock(Instant);
+
+impl Clock {
+    fn now(self) -> Nanos {
+        Nanos(u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+/// How a worker waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Busy,
+    /// The port wakes the worker, as sockets do.
+    Woken,
+    /// The port cannot.
+    Naps,
+}
+
+/// A port in memory that another thread puts packets into; tells when they leave.
+struct RingIo {
+    rx: rtrb::Consumer<MemBuf>,
+    left_at: Arc<AtomicU64>,
+    clock: Clock,
+}
+
+impl PacketIo for RingIo {
+    type Buf = MemBuf;
+
+    fn rx_burst(&mut self, _port: PortId, limit: usize, burst: &mut Burst<MemBuf>) -> usize {
+        let count = limit.min(self.rx.slots()).min(burst.remaining_capacity());
+        burst.extend(self.rx.read_chunk(count).into_iter().flatten());
+        count
+    }
+
+    fn tx_burst(&mut self, _port: PortId, burst: &mut Burst<MemBuf>) -> usize {
+        self.left_at.store(self.clock.now().0, Ordering::Release);
+        burst.drain(..).count()
+    }
+
+    fn alloc(&mut self) -> Option<MemBuf> {
+        None
+    }
+
+    fn port_info(&self, port: PortId) -> PortInfo {
+        let mac = sessions::MACS[usize::from(port.0)];
+        PortInfo { mac, mtu_bytes: 1500, rx_ipv4_checksum: true }
+    }
+}
+
+/// Measures every way to wait on `core`, with `packets` packets each, and prints the result.
+///
+/// # Errors
+/// When the core cannot be had, or a packet does not leave.
+pub fn run(core: u16, packets: usize, json: bool) -> anyhow::Result<()> {
+    let clock = Clock(Instant::now());
+    let mut rows = Vec::new();
+    for way in [Way::Busy, Way::Woken, Way::Naps] {
+        rows.push(measure(way, core, packets, clock)?);
+    }
+    if json {
+        let document = json!({ "bench": "poll", "core": core, "packets": packets, "rows": rows });
+        println!("{}", serde_json::to_string_pretty(&document)?);
+        return Ok(());
+    }
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    let columns = ["poll", "idle_share_percent", "first_packet_us_median", "first_packet_us_p99"];
+    table.set_header(columns.map(|column| column.replace('_', " ")));
+    for row in &rows {
+        table.add_row(columns.map(|column| row[column].to_string()));
+    }
+    println!("{table}");
+    Ok(())
+}
+
+/// What the worker's thread and the one that asks share.
+#[derive(Debug, Default)]
+struct Shared {
+    stop: AtomicBool,
+    /// The time that the worker's thread has run, told while this is set. Unit: nanoseconds.
+    spent: AtomicU64,
+    /// When the worker told. Unit: nanoseconds.
+    told_at: AtomicU64,
+}
+
+fn measure(way: Way, core: u16, packets: usize, clock: Clock) -> anyhow::Result<Value> {
+    let mut resident = sessions::establish(1, 1)?;
+    let reader = resident.readers.pop().context("one reader")?;
+    let session = *resident.sessions.first().context("one session")?;
+    let (packet_source, rx) = rtrb::RingBuffer::new(64);
+    let left_at = Arc::new(AtomicU64::new(0));
+    let io = RingIo { rx, left_at: Arc::clone(&left_at), clock };
+    let bell = Doorbell::new()?;
+    let shared = Shared::default();
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| work(way, core, reader, io, bell.clone(), clock, &shared));
+        let asked = ask(way, packets, session, packet_source, &left_at, &bell, clock, &shared);
+        shared.stop.store(true, Ordering::Relaxed);
+        bell.ring();
+        let ended = worker.join();
+        ended.map_err(|_| anyhow::anyhow!("the worker stopped by a fault"))??;
+        asked
+    })
+}
+
+/// The worker's thread.
+fn work(
+    way: Way,
+    core: u16,
+    reader: Reader,
+    mut io: RingIo,
+    bell: Doorbell,
+    clock: Clock,
+    shared: &Shared,
+) -> anyhow::Result<()> {
+    adit_dpdk::pin_current_thread(core)?;
+    let (events, _event_sink) = rtrb::RingBuffer::new(EVENT_RING_LEN);
+    let (_command_source, commands) = rtrb::RingBuffer::new(COMMAND_RING_LEN);
+    let config = WorkerConfig {
+        id: WorkerId(0),
+        ports: vec![PortId(1)],
+        burst: 32,
+        buffer_pkts_max: 0,
+        recovery_time_stamp: None,
+    };
+    let mut worker = Worker::new(config, reader, events, commands);
+    let mut pause = match way {
+        Way::Busy => Pause::Busy { shares_core: false },
+        Way::Woken => Pause::Adaptive(Sleeper::new(bell, Some(Vec::new()))),
+        Way::Naps => Pause::Adaptive(Sleeper::new(bell, None)),
+    };
+    let mut turns = 0_u32;
+    while !shared.stop.load(Ordering::Relaxed) {
+        let report = worker.step(clock.now(), &mut io);
+        let slept = pause.turn(report.idle, || clock.now(), || worker.rest());
+        turns = turns.wrapping_add(1);
+        // Asked for its time now and then, a busy worker is not slowed down.
+        if slept > Nanos(0) || turns.is_multiple_of(4096) {
+            shared.spent.store(thread_time(), Ordering::Relaxed);
+            shared.told_at.store(clock.now().0, Ordering::Release);
+        }
+    }
+    worker.drain(&mut io);
+    Ok(())
+}
+
+/// What the worker told last: when, and how long it had run. Unit: nanoseconds.
+fn told(shared: &Shared) -> (u64, u64) {
+    loop {
+        let at = shared.told_at.load(Ordering::Acquire);
+        let spent = shared.spent.load(Ordering::Acquire);
+        if shared.told_at.load(Ordering::Acquire) == at {
+            return (at, spent);
+        }
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "what two threads share")]
+fn ask(
+    way: Way,
+    packets: usize,
+    session: BenchSession,
+    mut port: rtrb::Producer<MemBuf>,
+    left_at: &AtomicU64,
+    bell: &Doorbell,
+    clock: Clock,
+    shared: &Shared,
+) -> anyhow::Result<Value> {
+    std::thread::sleep(Duration::from_millis(200));
+    let (from, before) = told(shared);
+    std::thread::sleep(IDLE);
+    let (to, after) = told(shared);
+    let mut random = SmallRng::seed_from_u64(1);
+    let mut latencies = Vec::with_capacity(packets);
+    for _ in 0..packets {
+        std::thread::sleep(Duration::from_micros(random.random_range(SILENCE_US)));
+        let mut buf = MemBuf::new();
+        write_packet(&mut buf, Direction::Downlink, session, DN_ADDR)?;
+        left_at.store(0, Ordering::Release);
+        let put_at = clock.now();
+        ensure!(port.push(buf).is_ok(), "the port is full");
+        if way == Way::Woken {
+            bell.ring();
+        }
+        let left = loop {
+            match left_at.load(Ordering::Acquire) {
+                0 => ensure!(clock.now().since(put_at) < LOST, "a packet did not leave"),
+                left => break Nanos(left),
+            }
+            core::hint::spin_loop();
+        };
+        latencies.push(left.since(put_at).0);
+    }
+    latencies.sort_unstable();
+    #[allow(clippy::cast_precision_loss, reason = "a figure for people")]
+    let us = |share: usize| {
+        let at = (latencies.len() * share / 100).min(latencies.len().saturating_sub(1));
+        (latencies.get(at).copied().unwrap_or(0) as f64 / 100.0).round() / 10.0
+    };
+    #[allow(clippy::cast_precision_loss, reason = "a figure for people")]
+    let share = after.saturating_sub(before) as f64 * 100.0 / to.saturating_sub(from).max(1) as f64;
+    Ok(json!({
+        "poll": match way {
+            Way::Busy => "busy",
+            Way::Woken => "adaptive, woken by the port",
+            Way::Naps => "adaptive, naps",
+        },
+        "idle_share_percent": (share * 10.0).round() / 10.0,
+        "first_packet_us_median": us(50),
+        "first_packet_us_p99": us(99),
+    }))
+}

@@ -1,0 +1,280 @@
+//! What a worker does without packets: it asks its ports again and again, or it sleeps.
+//!
+//! A worker that sleeps wakes up when one of its ports has packets, when another worker hands it some
+//! or the control thread a command, which ring its [`Doorbell`], and after a while. Where a driver
+//! has nothing to wait for (memif, NICs without interrupts), the while is a nap: as short as keeps
+//! the worker at [`SHARE`] of its core, by what its last naps cost. It is offline for publication
+//! while it sleeps, so that no answer to the control plane waits for it.
+
+use std::io;
+use std::num::NonZeroU64;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+
+use adit_types::Nanos;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::time::{ClockId, clock_gettime};
+
+/// A worker that finds nothing for this long goes to sleep: longer than a sleep and a wake-up cost,
+/// shorter than people wait for.
+const AWAKE: Nanos = Nanos::from_micros(50);
+
+/// The longest sleep of a worker whose ports can all wake it. Bounds how late the end of adit and
+/// what waits too long in a FAR that buffers are seen.
+const SLEEP_MAX: Nanos = Nanos::from_millis(20);
+
+/// Naps are this many times as long as they cost, so that they take a twenty-fifth of a core.
+const SHARE: u64 = 24;
+
+/// Bounds of a nap: one that is shorter is not worth its cost anywhere; in one that is longer, the
+/// queues of a port fill up at rates that are common.
+const NAP_MIN: Nanos = Nanos::from_micros(20);
+const NAP_MAX: Nanos = Nanos::from_millis(1);
+
+/// What a nap costs before one was taken.
+const NAP_COST: Nanos = Nanos::from_micros(2);
+
+/// Wakes one worker up.
+#[derive(Debug, Clone)]
+pub struct Doorbell(Arc<Bell>);
+
+#[derive(Debug)]
+struct Bell {
+    is_asleep: AtomicBool,
+    event: OwnedFd,
+}
+
+impl Doorbell {
+    /// # Errors
+    /// The kernel's, when there are no descriptors left.
+    pub fn new() -> io::Result<Self> {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self(Arc::new(Bell { is_asleep: AtomicBool::new(false), event })))
+    }
+
+    /// To be called after something was put where the worker looks for it.
+    ///
+    /// Cost: a fence and a load; a system call only if the worker sleeps or is about to.
+    pub fn ring(&self) {
+        // Pairs with the one in `doze`: either we see that it is about to sleep, or its last look
+        // sees what was put there.
+        fence(Ordering::SeqCst);
+        let Bell { is_asleep, event } = &*self.0;
+        if is_asleep.load(Ordering::Relaxed) && is_asleep.swap(false, Ordering::AcqRel) {
+            // The counter is full only if the worker has been told often enough.
+            let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// From now on the bell is rung. One more look must follow before the sleep.
+    fn doze(&self) {
+        self.0.is_asleep.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    fn wake(&self) {
+        if !self.0.is_asleep.swap(false, Ordering::AcqRel) {
+            // Rung, perhaps; nothing to read is as good.
+            let _ = rustix::io::read(&self.0.event, &mut [0; 8]);
+        }
+    }
+}
+
+/// What a worker does without packets.
+#[derive(Debug)]
+pub enum Pause {
+    /// It looks again, after others on its core had their turn if it shares one.
+    Busy {
+        /// Another thread runs on the core.
+        shares_core: bool,
+    },
+    /// It sleeps.
+    Adaptive(Sleeper),
+}
+
+impl Pause {
+    /// To be called after every step; `rest` must make the worker offline for publication. Tells how
+    /// long the worker slept.
+    #[inline]
+    pub fn turn(&mut self, is_idle: bool, now: impl Fn() -> Nanos, rest: impl FnOnce()) -> Nanos {
+        match self {
+            Self::Busy { shares_core } => {
+                if is_idle && *shares_core {
+                    std::thread::yield_now();
+                }
+                Nanos(0)
+            }
+            Self::Adaptive(sleeper) => sleeper.turn(is_idle, now, rest),
+        }
+    }
+}
+
+/// Puts a worker to sleep.
+#[derive(Debug)]
+pub struct Sleeper {
+    bell: Doorbell,
+    /// Readable while ports have packets.
+    ports: Vec<OwnedFd>,
+    /// `None` when every port wakes the worker.
+    nap: Option<Nap>,
+    idle_since: Option<Nanos>,
+    is_dozing: bool,
+}
+
+impl Sleeper {
+    /// For the thread that it puts to sleep, of which it sets the timer slack. `ports` become
+    /// readable with packets; `None` when one of the worker's ports has no such descriptor.
+    pub fn new(bell: Doorbell, ports: Option<Vec<OwnedFd>>) -> Self {
+        let nap = ports.is_none().then(Nap::new);
+        // Without it sleeps last 50 microseconds longer; refused, they do.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        let ports = ports.unwrap_or_default();
+        Self { bell, ports, nap, idle_since: None, is_dozing: false }
+    }
+
+    fn turn(&mut self, is_idle: bool, now: impl Fn() -> Nanos, rest: impl FnOnce()) -> Nanos {
+        if !is_idle {
+            if core::mem::take(&mut self.is_dozing) {
+                self.bell.wake();
+            }
+            self.idle_since = None;
+            return Nanos(0);
+        }
+        if self.is_dozing {
+            let began = now();
+            rest();
+            self.sleep();
+            self.is_dozing = false;
+            return now().since(began);
+        }
+        let now = now();
+        let since = *self.idle_since.get_or_insert_with(|| {
+            self.nap.iter_mut().for_each(Nap::begin);
+            now
+        });
+        if now.since(since) >= AWAKE {
+            self.is_dozing = true;
+            self.bell.doze();
+        }
+        Nanos(0)
+    }
+
+    fn sleep(&mut self) {
+        let span = self.nap.as_mut().map_or(SLEEP_MAX, Nap::span);
+        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::try_from(span.0).unwrap_or(0) };
+        let descriptors = self.ports.iter().map(AsFd::as_fd).chain([self.bell.0.event.as_fd()]);
+        let mut sources: Vec<_> =
+            descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        // An interruption is as good as a timeout.
+        let _ = poll(&mut sources, Some(&timeout));
+        self.bell.wake();
+    }
+}
+
+/// How long naps are.
+#[derive(Debug)]
+struct Nap {
+    /// What one costs, by the last of them.
+    cost: u64,
+    /// The thread's time when the last one began. Unit: nanoseconds.
+    spent: Option<u64>,
+}
+
+impl Nap {
+    const fn new() -> Self {
+        Self { cost: NAP_COST.0, spent: None }
+    }
+
+    /// What was spent before now was spent on packets.
+    const fn begin(&mut self) {
+        self.spent = None;
+    }
+
+    /// How long the next one is.
+    fn span(&mut self) -> Nanos {
+        let spent = thread_time();
+        if let Some(before) = self.spent.replace(spent) {
+            let cost = spent.saturating_sub(before);
+            self.cost = (7 * self.cost + cost) / 8;
+        }
+        Nanos(self.cost * SHARE).clamp(NAP_MIN, NAP_MAX)
+    }
+}
+
+/// The time that the calling thread has run. Unit: nanoseconds.
+pub fn thread_time() -> u64 {
+    let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::ThreadCPUTime);
+    let (s, ns) = (u64::try_from(tv_sec).unwrap_or(0), u64::try_from(tv_nsec).unwrap_or(0));
+    s * 1_000_000_000 + ns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::cell::Cell;
+
+    fn has_rung(bell: &Doorbell) -> bool {
+        rustix::io::read(&bell.0.event, &mut [0; 8]).is_ok()
+    }
+
+    #[test]
+    fn bell_rings_once_and_only_for_a_worker_that_may_sleep() {
+        let bell = Doorbell::new().unwrap();
+        bell.ring();
+        assert!(!has_rung(&bell), "the worker is awake");
+        bell.doze();
+        bell.ring();
+        bell.ring();
+        assert!(has_rung(&bell) && !has_rung(&bell));
+        bell.doze();
+        bell.wake();
+        bell.ring();
+        assert!(!has_rung(&bell), "it is awake again");
+    }
+
+    #[test]
+    fn worker_looks_once_more_before_it_sleeps_and_rests_only_then() {
+        let bell = Doorbell::new().unwrap();
+        let mut pause = Pause::Adaptive(Sleeper::new(bell.clone(), Some(Vec::new())));
+        let (clock, rests) = (Cell::new(Nanos(0)), Cell::new(0));
+        let mut turn = |is_idle: bool, at: Nanos| {
+            clock.set(at);
+            pause.turn(is_idle, || clock.get(), || rests.set(rests.get() + 1));
+            rests.get()
+        };
+        let late = Nanos(AWAKE.0 + 1);
+        assert_eq!(turn(true, Nanos(1)), 0, "just idle");
+        assert_eq!(turn(true, late), 0, "it says that it will sleep");
+        assert_eq!(turn(false, late), 0, "the last look found something");
+        bell.ring();
+        assert!(!has_rung(&bell));
+        let next = Nanos(2 * late.0);
+        assert_eq!(turn(true, late), 0, "idle anew");
+        assert_eq!(turn(true, next), 0);
+        bell.ring();
+        assert_eq!(turn(true, next), 1, "a bell that was rung ends the sleep");
+        assert!(!has_rung(&bell), "and is heard");
+        assert_eq!(turn(true, next), 1, "idle still: it may sleep again after one more look");
+        assert_eq!(turn(true, next), 2);
+    }
+
+    #[test]
+    fn readable_port_ends_the_sleep() {
+        let port = Doorbell::new().unwrap();
+        port.doze();
+        port.ring();
+        let readable = port.0.event.try_clone().unwrap();
+        let mut sleeper = Sleeper::new(Doorbell::new().unwrap(), Some(vec![readable]));
+        sleeper.sleep();
+        assert!(has_rung(&port), "the port is left to the driver");
+    }
+
+    #[test]
+    fn nap_stays_within_its_bounds_whatever_it_costs() {
+        for cost in [0, 2_000, 17_000, u64::MAX / SHARE] {
+            let mut nap = Nap { cost, spent: None };
+            assert!((NAP_MIN..=NAP_MAX).contains(&nap.span()), "{cost}");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What a thread can wait on for packets: the sockets that drivers of kernel interfaces open.
+//!
+//! DPDK does not tell them. They are the sockets of the driver's address family that are new when
+//! the port has started; a socket is readable while its queue has packets.
+
+use core::mem::size_of;
+use std::collections::BTreeSet;
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+
+use super::attach::family;
+use crate::device::Device;
+
+/// The descriptors of the process.
+pub(super) fn descriptors() -> BTreeSet<RawFd> {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return BTreeSet::new() };
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Handles on the sockets of the receive queues of `device`, in the order of the queues. `before` are
+/// the descriptors from before it was attached. Empty when they cannot be told apart for certain.
+pub(super) fn sockets(device: &Device, before: &BTreeSet<RawFd>, queues: u16) -> Vec<OwnedFd> {
+    let Some(family) = family(device) else { return Vec::new() };
+    let is_its = |fd: &RawFd| !before.contains(fd) && domain(*fd) == Some(family);
+    let mut sockets: Vec<RawFd> = descriptors().into_iter().filter(is_its).collect();
+    if sockets.len() != usize::from(queues) {
+        return Vec::new();
+    }
+    if family == libc::AF_XDP {
+        sockets.sort_by_key(|fd| xdp_queue(*fd));
+    }
+    let handles: Vec<OwnedFd> = sockets.into_iter().filter_map(duplicate).collect();
+    if handles.len() == usize::from(queues) { handles } else { Vec::new() }
+}
+
+/// Another descriptor of the same socket.
+fn duplicate(fd: RawFd) -> Option<OwnedFd> {
+    // SAFETY: the descriptor is open: the driver holds it as long as the port runs.
+    unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned().ok()
+}
+
+/// The address family of a socket; `None` for what is no socket.
+fn domain(fd: RawFd) -> Option<i32> {
+    let mut domain = 0_i32;
+    let mut len = libc::socklen_t::try_from(size_of::<i32>()).ok()?;
+    // SAFETY: writes at most `len` octets to a number of that size; any descriptor may be asked.
+    let code = unsafe {
+        libc::getsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_DOMAIN,
+            (&raw mut domain).cast(),
+            &raw mut len,
+        )
+    };
+    (code == 0).then_some(domain)
+}
+
+/// The queue of the interface that an AF_XDP socket is bound to.
+fn xdp_queue(fd: RawFd) -> Option<u32> {
+    let mut address = libc::sockaddr_xdp {
+        sxdp_family: 0,
+        sxdp_flags: 0,
+        sxdp_ifindex: 0,
+        sxdp_queue_id: 0,
+        sxdp_shared_umem_fd: 0,
+    };
+    let mut len = libc::socklen_t::try_from(size_of::<libc::sockaddr_xdp>()).ok()?;
+    // SAFETY: writes at most `len` octets to a structure of that size; any descriptor may be asked.
+    let code = unsafe { libc::getsockname(fd, (&raw mut address).cast(), &raw mut len) };
+    (code == 0).then_some(address.sxdp_queue_id)
+}
