@@ -9,6 +9,7 @@ mod clock;
 mod config;
 mod control;
 mod gate;
+mod poll;
 mod run;
 mod saturation;
 mod show;
