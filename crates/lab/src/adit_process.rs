@@ -1,6 +1,7 @@
 //! The `adit` under test: its configuration, its process, and what `adit show` answers.
 
 use std::fs;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
 
+use crate::adit_config::AditConfig;
 use crate::demo::topology::{
     ADIT_N3, ADIT_N3_V6, ADIT_N4, ADIT_N6, ADIT_N6_V6, DN, DN_V6, Topology,
 };
@@ -198,75 +200,31 @@ pub fn find_binary(given: Option<&Path>) -> Result<PathBuf> {
 }
 
 fn configuration(device: Device, cores: Cores, ipv6: bool, socket: &Path) -> String {
-    let (access, core) = (device.argument(0, "n3"), device.argument(1, "n6"));
-    let v6_address = |addr| if ipv6 { format!(", \"{addr}/64\"") } else { String::new() };
-    let (n3_v6, n6_v6) = (v6_address(ADIT_N3_V6), v6_address(ADIT_N6_V6));
-    let v6_route = if ipv6 {
-        format!("\n[[route]]\ninterface = \"n6\"\nprefix = \"::/0\"\nnext_hop = \"{DN_V6}\"\n")
-    } else {
-        String::new()
+    let addresses = |v4: Ipv4Addr, v6: Ipv6Addr| {
+        let v6 = ipv6.then(|| format!("{v6}/64"));
+        std::iter::once(format!("{v4}/24")).chain(v6).collect()
     };
-    let Cores { main, worker } = cores;
-    let socket = socket.display();
-    format!(
-        r#"[node]
-id = "{ADIT_N4}"
-
-[n4]
-listen = "{ADIT_N4}:8805"
-connect = []
-heartbeat_interval_ms = {HEARTBEAT_INTERVAL_MS}
-t1_ms = 1000
-n1_retries = 3
-
-[sessions]
-sessions_max = 1024
-
-[datapath]
-workers = [{worker}]
-main_core = {main}
-burst_pkts = 32
-
-[dpdk]
-hugepages = "auto"
-memory_mib = 256
-mempool_mbufs = 16384
-mbuf_bytes = 2048
-rx_descriptors = 1024
-tx_descriptors = 1024
-eal_extra_args = []
-
-[[port]]
-name = "access"
-device = "{access}"
-mtu_bytes = 1500
-
-[[port]]
-name = "core"
-device = "{core}"
-mtu_bytes = 1500
-
-[[interface]]
-name = "n3"
-role = "n3"
-port = "access"
-addresses = ["{ADIT_N3}/24"{n3_v6}]
-
-[[interface]]
-name = "n6"
-role = "n6"
-port = "core"
-addresses = ["{ADIT_N6}/24"{n6_v6}]
-
-[[route]]
-interface = "n6"
-prefix = "0.0.0.0/0"
-next_hop = "{DN}"
-{v6_route}
-[admin]
-socket = "{socket}"
-"#
-    )
+    let mut routes = vec![("0.0.0.0/0", DN.to_string())];
+    if ipv6 {
+        routes.push(("::/0", DN_V6.to_string()));
+    }
+    AditConfig {
+        n4: ADIT_N4,
+        n4_port: 8805,
+        heartbeat_ms: HEARTBEAT_INTERVAL_MS,
+        t1_ms: 1000,
+        unlimited_requests: false,
+        sessions_max: 1024,
+        main_core: cores.main,
+        worker: cores.worker,
+        devices: [device.argument(0, "n3"), device.argument(1, "n6")],
+        mtu_bytes: [1500; 2],
+        n3: addresses(ADIT_N3, ADIT_N3_V6),
+        n6: addresses(ADIT_N6, ADIT_N6_V6),
+        routes,
+        socket,
+    }
+    .text()
 }
 
 #[cfg(test)]

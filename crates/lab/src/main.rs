@@ -2,7 +2,9 @@
 //! checks what it sees. It shares no code with the planes of adit but the codecs.
 #![deny(unsafe_code)]
 
+mod adit_config;
 mod adit_process;
+mod answer;
 mod control;
 mod demo;
 mod engine;
@@ -50,6 +52,10 @@ enum Command {
     Saturate(Box<measure::saturate::SaturateArguments>),
     /// Measure the distribution of the latency of a target at given rates.
     Latency(Box<measure::latency::LatencyArguments>),
+    /// Establish more and more sessions with traffic until the target gives way.
+    Ramp(Box<measure::ramp::RampArguments>),
+    /// Keep a load for a time beside changing sessions, and look for leaks and drifts.
+    Soak(Box<measure::soak::SoakArguments>),
     /// Run experiments from files, and write one report of them.
     Run(experiment::RunArguments),
     /// Make a page of reports in JSON.
@@ -120,6 +126,8 @@ fn main() -> ExitCode {
         Command::Throughput(arguments) => measure::throughput::run(arguments, &stop),
         Command::Saturate(arguments) => measure::saturate::run(arguments, &stop),
         Command::Latency(arguments) => measure::latency::run(arguments, &stop),
+        Command::Ramp(arguments) => measure::ramp::run(arguments, &stop),
+        Command::Soak(arguments) => measure::soak::run(arguments, &stop),
         Command::Run(arguments) => experiment::run(arguments, &stop),
         Command::Report(arguments) => experiment::render(arguments),
         Command::Compare(arguments) => measure::compare::run(arguments),

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use adit_pfcp::grouped::{
     CreateFar, CreatePdr, CreateQer, CreatedPdr, ForwardingParameters, Pdi, UpdateFar,
@@ -33,6 +33,7 @@ use adit_pfcp::{
 use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, Seid, Teid};
 use anyhow::{Context, Result, anyhow, bail};
 
+use crate::answer::{accepted, recovery_time_stamp};
 use crate::inbox::{Inbox, Usage};
 use crate::stop::{POLL, Stop};
 
@@ -43,8 +44,6 @@ const N1: u32 = 5;
 const IDLE: Duration = Duration::from_millis(100);
 /// Octets of a message that the SMF sends at most.
 const MESSAGE_BYTES: usize = 2048;
-/// Seconds from 1900-01-01 to 1970-01-01.
-const NTP_OFFSET_S: u64 = 2_208_988_800;
 
 const UPLINK_PDR: PdrId = PdrId(1);
 const DOWNLINK_PDR: PdrId = PdrId(2);
@@ -123,7 +122,7 @@ impl Smf {
             peer,
             waiting: Mutex::default(),
             sequence: AtomicU32::new(1),
-            started: now(),
+            started: recovery_time_stamp(),
             heartbeats_answered: AtomicU64::new(0),
             up_seids: Mutex::default(),
             node_id: address,
@@ -148,7 +147,7 @@ impl Smf {
         let response = self.request(None, &request, sendings, watch)?;
         match message(&response)? {
             Message::AssociationSetupResponse(response) => {
-                accepted("Association Setup", response.cause, None)
+                accepted("adit", "Association Setup", response.cause, None)
             }
             other => Err(unexpected(&other)),
         }
@@ -323,7 +322,7 @@ impl Smf {
         match message(&response)? {
             Message::SessionModificationResponse(response) => {
                 let offending = response.offending_ie.map(|ie| ie.0);
-                accepted("Session Modification", response.cause, offending)
+                accepted("adit", "Session Modification", response.cause, offending)
             }
             other => Err(unexpected(&other)),
         }
@@ -342,7 +341,7 @@ impl Smf {
         match message(&response)? {
             Message::PfdManagementResponse(response) => {
                 let offending = response.offending_ie.map(|ie| ie.0);
-                accepted("PFD Management", response.cause, offending)
+                accepted("adit", "PFD Management", response.cause, offending)
             }
             other => Err(unexpected(&other)),
         }
@@ -362,7 +361,7 @@ impl Smf {
         match message(&response)? {
             Message::SessionDeletionResponse(response) => {
                 let offending = response.offending_ie.map(|ie| ie.0);
-                accepted("Session Deletion", response.cause, offending)?;
+                accepted("adit", "Session Deletion", response.cause, offending)?;
                 Ok(response.usage_reports.iter().map(|report| Usage::of(&report)).collect())
             }
             other => Err(unexpected(&other)),
@@ -494,7 +493,7 @@ fn message(datagram: &[u8]) -> Result<Message<'_>> {
 
 fn established(response: &SessionEstablishmentResponse<'_>) -> Result<Established> {
     let offending = response.offending_ie.map(|ie| ie.0);
-    accepted("Session Establishment", response.cause, offending)?;
+    accepted("adit", "Session Establishment", response.cause, offending)?;
     let up_f_seid = response.up_f_seid.context("adit accepted without an F-SEID")?;
     let teid_of = |pdr: &CreatedPdr<'_>| match pdr.local_f_teids.first() {
         Some(FTeid::Given { teid, .. }) if teid.0 != 0 => Some(teid),
@@ -513,23 +512,8 @@ fn established(response: &SessionEstablishmentResponse<'_>) -> Result<Establishe
     })
 }
 
-fn accepted(request: &str, cause: Cause, offending_ie: Option<u16>) -> Result<()> {
-    if cause == Cause::RequestAccepted {
-        return Ok(());
-    }
-    let offending = offending_ie.map_or(String::new(), |ie| format!(", offending IE {ie}"));
-    bail!("adit answered a PFCP {request} Request with \"{cause}\"{offending}")
-}
-
 fn unexpected(message: &Message<'_>) -> anyhow::Error {
     anyhow!("adit answered with an unexpected {}", message.message_type())
-}
-
-fn now() -> RecoveryTimeStamp {
-    let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_secs());
-    // The field holds the low 32 bits; the next era begins in 2036.
-    let era_s = (unix_s + NTP_OFFSET_S) & u64::from(u32::MAX);
-    RecoveryTimeStamp(u32::try_from(era_s).unwrap_or(u32::MAX))
 }
 
 #[cfg(test)]
@@ -623,7 +607,7 @@ mod tests {
 
     #[test]
     fn refusal_names_cause_and_offending_ie() {
-        let error = accepted("Session Establishment", Cause::MandatoryIeMissing, Some(60));
+        let error = accepted("adit", "Session Establishment", Cause::MandatoryIeMissing, Some(60));
         let text = error.unwrap_err().to_string();
         assert!(text.ends_with("with \"Mandatory IE missing\", offending IE 60"), "{text}");
         let response = SessionEstablishmentResponse::new(NodeId::Ipv4(CP), Cause::RequestAccepted);

@@ -155,6 +155,17 @@ impl<I: PacketIo, C: Clock> Engine<I, C> {
 
     /// Runs one trial. Ends early when `stop` is raised; the outcome says so.
     pub fn run(&mut self, config: &TrialConfig, live: &Live, stop: &Stop) -> TrialOutcome {
+        self.run_beside(config, live, stop, &mut || {})
+    }
+
+    /// Runs one trial; `beside` is called every few hundred microseconds and must not wait.
+    pub fn run_beside(
+        &mut self,
+        config: &TrialConfig,
+        live: &Live,
+        stop: &Stop,
+        beside: &mut dyn FnMut(),
+    ) -> TrialOutcome {
         self.trial = self.trial % 127 + 1;
         self.discard_received();
         let hz = self.clock.hz();
@@ -200,6 +211,9 @@ impl<I: PacketIo, C: Clock> Engine<I, C> {
                 }
             }
             self.receive(&ports, &mut streams, &mut run);
+            if turn.is_multiple_of(BESIDE_TURNS) {
+                beside();
+            }
             if turn.is_multiple_of(LIVE_TURNS) {
                 publish(live, &streams);
             }
@@ -288,6 +302,8 @@ impl<I: PacketIo, C: Clock> Engine<I, C> {
 const START_DELAY_NS: u64 = 100_000;
 /// Bursts that are thrown away at most before a trial.
 const DISCARD_BURSTS_MAX: usize = 1 << 12;
+/// Turns of the loop between two calls of what runs beside.
+const BESIDE_TURNS: u64 = 1 << 8;
 /// Turns of the loop between two looks of the outside.
 const LIVE_TURNS: u64 = 1 << 10;
 

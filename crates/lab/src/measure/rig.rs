@@ -1,5 +1,7 @@
 //! The rig of a measurement: tester, target and sessions, ready for trials.
 
+mod change;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,7 +17,8 @@ use super::report::{Recorder, TrialReport};
 use super::selftest;
 use super::target::{Kind, Running, TargetArguments};
 use super::traffic::{Direction, Size};
-use crate::control::{Control, ProcedureReport};
+use crate::control::churn::Churn;
+use crate::control::{Control, ProcedureReport, Sessions};
 use crate::engine::clock::TscClock;
 use crate::engine::frame::Template;
 use crate::engine::neighbor::{Addresses, Neighbors};
@@ -73,13 +76,15 @@ pub struct Rig {
     bench: Bench,
     arguments: TargetArguments,
     next_hops: [MacAddr; 2],
-    teids: Vec<u32>,
+    sessions: Sessions,
     burst: usize,
     /// How the sessions were established.
     pub established: Option<ProcedureReport>,
     /// The tester's own ceiling. Unit: packets per second.
     pub ceiling: Option<TrialReport>,
     live: Live,
+    /// Changes of sessions beside the trials.
+    churn: Option<Churn>,
     cpu: Option<std::collections::BTreeMap<u16, u64>>,
     /// What all trials sent and received.
     pub totals: Totals,
@@ -140,11 +145,15 @@ impl Rig {
             bench,
             arguments: arguments.clone(),
             next_hops: [MacAddr([2, 0, 0, 0, 0, 2]); 2],
-            teids: vec![1; usize::try_from(arguments.sessions).unwrap_or(1)],
+            sessions: Sessions {
+                uplink_teids: vec![1; usize::try_from(arguments.sessions).unwrap_or(1)],
+                up_seids: Vec::new(),
+            },
             burst: 32,
             established: None,
             ceiling,
             live: Live::default(),
+            churn: None,
             cpu: None,
             totals: Totals::default(),
         };
@@ -160,8 +169,8 @@ impl Rig {
     /// link-layer addresses meanwhile.
     fn establish(&mut self, stop: &Stop) -> Result<()> {
         let arguments = &self.arguments;
-        let mut control = Control::bind(arguments.smf, arguments.n4, arguments.window)?;
-        let config = arguments.sessions_config(GNB_TEID);
+        let mut control = arguments.control()?;
+        let config = arguments.sessions_config(GNB_TEID)?;
         let target = &mut self.target;
         eprintln!("establishing {} sessions with {}", config.count, arguments.n4);
         let (sessions, report) = serve_while(&self.bench, &mut self.engine, || {
@@ -173,7 +182,7 @@ impl Rig {
             control.establish(&config, &mut watch)
         })?;
         control.answer_in_background()?;
-        self.teids = sessions.uplink_teids;
+        self.sessions = sessions;
         self.established = Some(report);
         self.control = Some(control);
         Ok(())
@@ -204,7 +213,9 @@ impl Rig {
             let case = Case {
                 direction,
                 size: "128".parse().map_err(|error: String| anyhow!(error))?,
-                active: self.arguments.sessions.min(1000),
+                active: u32::try_from(self.sessions.uplink_teids.len())
+                    .unwrap_or(u32::MAX)
+                    .min(1000),
                 order: Order::Sequential,
             };
             self.set_case(&case)?;
@@ -232,11 +243,12 @@ impl Rig {
     pub fn set_case(&mut self, case: &Case) -> Result<()> {
         let arguments = &self.arguments;
         let active = usize::try_from(case.active).unwrap_or(usize::MAX);
-        let teids = self.teids.get(..active).ok_or_else(|| {
+        let all = &self.sessions.uplink_teids;
+        let teids = all.get(..active).ok_or_else(|| {
             environment(format!(
                 "{} active sessions are more than there are ({}, --sessions)",
                 case.active,
-                self.teids.len()
+                all.len()
             ))
         })?;
         let plan: Arc<[_]> = draw(&PlanConfig {
@@ -296,7 +308,21 @@ impl Rig {
         let pps = if let Rate::Pps(pps) = rate { pps } else { 0 };
         self.live.rate_pps.store(pps, Ordering::Relaxed);
         let (engine, live) = (&mut self.engine, &self.live);
-        let outcome = self.bench.on_tester(live, what, || Ok(engine.run(&config, live, stop)))?;
+        let outcome = match &mut self.churn {
+            None => self.bench.on_tester(live, what, || Ok(engine.run(&config, live, stop)))?,
+            Some(churn) => {
+                let control = self.control.as_mut().context("this target has no sessions")?;
+                self.bench.on_tester(live, what, || {
+                    let mut failure = None;
+                    let outcome = engine.run_beside(&config, live, stop, &mut || {
+                        if failure.is_none() {
+                            failure = churn.step(control).err();
+                        }
+                    });
+                    failure.map_or(Ok(outcome), Err)
+                })?
+            }
+        };
         self.totals.sent += outcome.sum(|stream| stream.sending.sent);
         self.totals.received += outcome.sum(|stream| {
             let arrivals = &stream.arrivals;

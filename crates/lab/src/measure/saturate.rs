@@ -218,13 +218,13 @@ impl Side {
         let mut target = Running::start(&options, bench, core)?;
         let memifs = vec![accept(&n3, &mut target, stop)?, accept(&n6, &mut target, stop)?];
         let mut ports = Ports { memifs, macs: TESTER_MACS.to_vec() };
-        let mut control = Control::bind(options.smf, options.n4, options.window)?;
+        let mut control = options.control()?;
         eprintln!("establishing {} sessions", options.sessions);
         let mut neighbors = Neighbors::new(addresses(&options));
         let established = serve_while(bench, &mut ports, &mut neighbors, || {
             let mut watch = || stop.check().and_then(|()| target.check());
             control.associate(ASSOCIATION_TIMEOUT, &mut watch)?;
-            control.establish(&options.sessions_config(GNB_TEID), &mut watch)
+            control.establish(&options.sessions_config(GNB_TEID)?, &mut watch)
         })?;
         let (sessions, established) = established;
         control.answer_in_background()?;
@@ -272,7 +272,7 @@ fn stream(
         seed: if uplink { 1 } else { 2 },
     });
     let len = template.frame_len();
-    let has_qfi = options.profile().qfi.is_some();
+    let has_qfi = options.profile()?.qfi.is_some();
     let len_back = match (uplink, has_qfi) {
         (true, _) => len - form.tunnel.map_or(0, |tunnel| tunnel_len(tunnel.psc.is_some())),
         (false, qfi) => len + tunnel_len(qfi),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,8 +17,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::bench::{Bench, memif_socket};
+use crate::adit_config::AditConfig;
 use crate::adit_process::find_binary;
-use crate::control::{Profile, SessionsConfig, Teids};
+use crate::control::{Control, Profile, SessionsConfig, Teids};
 use crate::engine::frame::{Endpoints, Form, Inner, Tunnel};
 use crate::process::{Process, Program, is_installed};
 use crate::stop::{Stop, environment};
@@ -171,13 +172,25 @@ pub struct TargetArguments {
     /// Send uplink packets without PDU Session Container.
     #[arg(long)]
     pub no_psc: bool,
+    /// File with the rules of each session, instead of --rules.
+    #[arg(long, value_name = "FILE")]
+    pub rule_profile: Option<PathBuf>,
+    /// Node ID of the tester where it is not its PFCP address: an address or a name.
+    #[arg(long, value_name = "ADDRESS|NAME")]
+    pub node_id: Option<String>,
     /// PFCP requests in flight.
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub window: usize,
+    /// PFCP requests per second; by default as fast as the window allows.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub request_rate: Option<u64>,
     /// PFCP sessions.
     #[arg(long, value_name = "N", default_value_t = 1000,
         value_parser = clap::value_parser!(u32).range(1..=16_000_000))]
     pub sessions: u32,
+    /// Sessions from the start, where a measurement adds the others.
+    #[arg(skip)]
+    pub first_sessions: Option<u32>,
     /// What the UEs' packets look like.
     #[arg(long, value_enum, default_value_t = Inner::Udp4)]
     pub inner: Inner,
@@ -214,10 +227,15 @@ impl TargetArguments {
     }
 
     /// The rules of each session.
-    #[must_use]
-    pub fn profile(&self) -> Profile {
-        let qfi = self.qfi().filter(|_| self.rules != Rules::Plain);
-        Profile { qfi, urr: self.rules == Rules::Usage }
+    ///
+    /// # Errors
+    /// The file of the profile cannot be read.
+    pub fn profile(&self) -> Result<Profile> {
+        if let Some(path) = &self.rule_profile {
+            return Profile::read(path);
+        }
+        let qfi = Some(self.qfi).filter(|_| self.rules != Rules::Plain);
+        Ok(Profile { qfi, urrs: u8::from(self.rules == Rules::Usage), ..Profile::default() })
     }
 
     /// Who chooses uplink TEIDs.
@@ -231,20 +249,30 @@ impl TargetArguments {
         }
     }
 
-    /// What is wanted of the sessions.
-    #[must_use]
-    pub fn sessions_config(&self, gnb_teid: u32) -> SessionsConfig {
-        SessionsConfig {
-            count: self.sessions,
+    /// The tester's side of N4, not associated yet.
+    ///
+    /// # Errors
+    /// Its address or Node ID cannot be used.
+    pub fn control(&self) -> Result<Control> {
+        Control::bind(self.smf, self.n4, self.node_id.as_deref(), self.window, self.request_rate)
+    }
+
+    /// What is wanted of the sessions that are there from the start.
+    ///
+    /// # Errors
+    /// The rule profile cannot be read.
+    pub fn sessions_config(&self, gnb_teid: u32) -> Result<SessionsConfig> {
+        Ok(SessionsConfig {
+            count: self.first_sessions.unwrap_or(self.sessions),
             endpoints: self.endpoints(),
             ipv6: self.inner.is_ipv6(),
             gnbs: self.gnb_addresses(),
             gnb_teid,
             upf: self.upf_n3,
             teids: self.teid_choice(),
-            profile: self.profile(),
+            profile: self.profile()?,
             network_instances: [self.access_instance.clone(), self.core_instance.clone()],
-        }
+        })
     }
 
     /// Frames of one direction, between these hardware addresses.
@@ -387,6 +415,15 @@ impl Running {
         pid.map_or_else(BTreeMap::new, cpu_by_core)
     }
 
+    /// Memory of the process, where it was started here. Unit: KiB.
+    #[must_use]
+    pub fn memory_kib(&self) -> Option<u64> {
+        let pid = self.process.as_ref()?.id();
+        let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        line.split_whitespace().next()?.parse().ok()
+    }
+
     /// What the target itself counted, as far as it tells; ends a testpmd, which tells only then.
     pub fn counters(&mut self, stop: &Stop) -> Option<Value> {
         match self.kind {
@@ -485,86 +522,35 @@ fn adit_configuration(
     core: u16,
     dir: &Path,
 ) -> String {
-    let TargetArguments { upf_n3, upf_n6, dn, n4, sessions, .. } = arguments;
-    let node = n4.ip();
+    let TargetArguments { upf_n3, upf_n6, dn, dn6, n4, sessions, .. } = arguments;
     let device = |index: u32, name: &str| {
         format!("net_memif{index},role=client,id=0,socket={}", memif_socket(name))
     };
-    let (n3, n6) = (device(0, "n3"), device(1, "n6"));
-    let socket = dir.join("admin.sock");
-    let socket = socket.display();
-    let sessions_max = sessions.saturating_add(16);
-    let (v6_address, v6_route) = if arguments.inner.is_ipv6() {
+    let mut n6 = vec![format!("{upf_n6}/24")];
+    let mut routes = vec![("0.0.0.0/0", dn.to_string())];
+    if arguments.inner.is_ipv6() {
         // Another address of the data network's /64.
-        let own = Ipv6Addr::from_bits(arguments.dn6.to_bits() ^ 3);
-        let route = format!(
-            "\n[[route]]\ninterface = \"n6\"\nprefix = \"::/0\"\nnext_hop = \"{}\"\n",
-            arguments.dn6
-        );
-        (format!(", \"{own}/64\""), route)
-    } else {
-        Default::default()
-    };
-    format!(
-        r#"[node]
-id = "{node}"
-
-[n4]
-listen = "{n4}"
-connect = []
-heartbeat_interval_ms = 10000
-t1_ms = 3000
-n1_retries = 3
-peer_requests_per_s_max = 0
-
-[sessions]
-sessions_max = {sessions_max}
-
-[datapath]
-workers = [{core}]
-main_core = {main_core}
-burst_pkts = 32
-
-[dpdk]
-hugepages = "auto"
-memory_mib = 256
-mempool_mbufs = 16384
-mbuf_bytes = 2048
-rx_descriptors = 1024
-tx_descriptors = 1024
-eal_extra_args = []
-
-[[port]]
-name = "access"
-device = "{n3}"
-mtu_bytes = 1600
-
-[[port]]
-name = "core"
-device = "{n6}"
-mtu_bytes = 1500
-
-[[interface]]
-name = "n3"
-role = "n3"
-port = "access"
-addresses = ["{upf_n3}/24"]
-
-[[interface]]
-name = "n6"
-role = "n6"
-port = "core"
-addresses = ["{upf_n6}/24"{v6_address}]
-
-[[route]]
-interface = "n6"
-prefix = "0.0.0.0/0"
-next_hop = "{dn}"
-{v6_route}
-[admin]
-socket = "{socket}"
-"#
-    )
+        n6.push(format!("{}/64", Ipv6Addr::from_bits(dn6.to_bits() ^ 3)));
+        routes.push(("::/0", dn6.to_string()));
+    }
+    let node = if let IpAddr::V4(node) = n4.ip() { node } else { Ipv4Addr::LOCALHOST };
+    AditConfig {
+        n4: node,
+        n4_port: n4.port(),
+        heartbeat_ms: 10_000,
+        t1_ms: 3000,
+        unlimited_requests: true,
+        sessions_max: sessions.saturating_add(16),
+        main_core: usize::from(main_core),
+        worker: usize::from(core),
+        devices: [device(0, "n3"), device(1, "n6")],
+        mtu_bytes: [1600, 1500],
+        n3: vec![format!("{upf_n3}/24")],
+        n6,
+        routes,
+        socket: &dir.join("admin.sock"),
+    }
+    .text()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod axis;
 mod bars;
+mod course;
 mod latency;
 mod selftest;
 mod svg;
@@ -85,6 +86,14 @@ fn body(out: &mut String, measurement: &MeasurementReport, references: &[Referen
         },
         Some("latency") => match read(measurement) {
             Some(report) => latency::body(out, &report, references),
+            None => unreadable(out),
+        },
+        Some("ramp") => match read(measurement) {
+            Some(report) => course::ramp(out, &report),
+            None => unreadable(out),
+        },
+        Some("soak") => match read(measurement) {
+            Some(report) => course::soak(out, &report),
             None => unreadable(out),
         },
         Some("selftest") => match read(measurement) {

@@ -88,6 +88,29 @@ fn page_stands_alone_and_shows_figures_beside_those_from_elsewhere() {
 }
 
 #[test]
+fn ramps_and_soaks_have_their_plots_and_limits() {
+    let round = |sessions: u64, limit: Value| {
+        json!({"sessions": sessions, "established_per_s": 1000, "failed": 0, "drop_ppm": 3,
+            "cpu_percent": 100, "memory_kib": 1024, "limit": limit, "back_off": false,
+            "trial": trial(1000, 3000)})
+    };
+    let mut ramp = header("ramp");
+    ramp["rate_pps"] = json!(1000);
+    ramp["rounds"] = json!([round(100, Value::Null), round(110, json!("2001 ppm lost"))]);
+    let page = render(&report(ramp, Vec::new()));
+    assert!(page.contains("2001 ppm lost") && page.contains("Sessions round by round"), "{page}");
+    let mut soak = header("soak");
+    soak["churn"] = json!("handover");
+    soak["churned"] = Value::Null;
+    soak["findings"] = json!(["memory grew"]);
+    soak["intervals"] = json!([
+        {"trial": trial(1000, 0), "memory_kib": 1000}, {"trial": trial(1000, 0), "memory_kib": 2000}
+    ]);
+    let page = render(&report(soak, Vec::new()));
+    assert!(page.contains("memory grew") && page.contains("Memory of the target"), "{page}");
+}
+
+#[test]
 fn page_of_failed_or_missing_measurements_says_so() {
     let mut report = report(throughput(), Vec::new());
     report.complete = false;

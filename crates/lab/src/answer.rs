@@ -1,0 +1,31 @@
+//! What both SMFs of the lab need of PFCP: when they started, and whether an answer accepts.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use adit_pfcp::Cause;
+use adit_pfcp::ie::RecoveryTimeStamp;
+use anyhow::{Result, bail};
+
+/// Seconds from 1900-01-01 to 1970-01-01.
+const NTP_OFFSET_S: u64 = 2_208_988_800;
+
+/// A Recovery Time Stamp of now.
+#[must_use]
+pub fn recovery_time_stamp() -> RecoveryTimeStamp {
+    let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_secs());
+    // The field holds the low 32 bits; the next era begins in 2036.
+    let era_s = (unix_s + NTP_OFFSET_S) & u64::from(u32::MAX);
+    RecoveryTimeStamp(u32::try_from(era_s).unwrap_or(u32::MAX))
+}
+
+/// Whether `peer` accepted a request.
+///
+/// # Errors
+/// It did not; the text has Cause and offending IE.
+pub fn accepted(peer: &str, request: &str, cause: Cause, offending_ie: Option<u16>) -> Result<()> {
+    if cause == Cause::RequestAccepted {
+        return Ok(());
+    }
+    let offending = offending_ie.map_or(String::new(), |ie| format!(", offending IE {ie}"));
+    bail!("{peer} refused a PFCP {request} Request with \"{cause}\"{offending}")
+}

@@ -1,0 +1,224 @@
+//! Changes of sessions beside traffic: handovers, idle and active UEs, sessions that come and go.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use adit_pfcp::Message;
+use anyhow::Result;
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use super::exchange::{Exchange, Procedure};
+use super::session::{Change, deleted, deletion, modification, modified};
+use super::{Control, Identity, ProcedureReport, Sessions, SessionsConfig};
+
+/// What changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pattern {
+    /// The downlink tunnel goes to the next gNB.
+    Handover,
+    /// Downlink packets are buffered, and forwarded again after a time.
+    Idle,
+    /// Sessions without traffic are deleted and established again.
+    Recreate,
+}
+
+/// Sessions that change one after the other, at a rate. Each has one request in flight at most.
+#[derive(Debug)]
+pub struct Churn {
+    exchange: Exchange,
+    work: Work,
+}
+
+/// One change of one session.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    session: u32,
+    /// It undoes the first.
+    is_second: bool,
+}
+
+#[derive(Debug)]
+struct Work {
+    pattern: Pattern,
+    config: SessionsConfig,
+    identity: Identity,
+    sessions: Sessions,
+    /// First session that changes.
+    first: u32,
+    /// Which of those that change are away from their first state, or lost.
+    away: Vec<bool>,
+    away_count: u32,
+    cursor: usize,
+    /// Changed once, and when the second change is due.
+    waiting: VecDeque<(Instant, u32)>,
+    idle: Duration,
+    /// Requests that are not answered, by index.
+    open: HashMap<u32, Step>,
+    /// How often each session was changed; gNBs are taken in turn.
+    moves: Vec<u32>,
+    /// No further first change.
+    closing: bool,
+}
+
+impl Churn {
+    /// `rate` requests per second over the `count` sessions from `first` on; an idle UE becomes
+    /// active after `idle`.
+    #[must_use]
+    pub fn new(
+        pattern: Pattern,
+        config: SessionsConfig,
+        control: &Control,
+        sessions: Sessions,
+        (first, count): (u32, u32),
+        rate: u64,
+        idle: Duration,
+    ) -> Self {
+        let count = usize::try_from(count.max(1)).unwrap_or(usize::MAX);
+        let work = Work {
+            pattern,
+            config,
+            identity: control.identity.clone(),
+            sessions,
+            first,
+            away: vec![false; count],
+            away_count: 0,
+            cursor: 0,
+            waiting: VecDeque::new(),
+            idle,
+            open: HashMap::new(),
+            moves: vec![0; count],
+            closing: false,
+        };
+        Self { exchange: Exchange::new(0..u32::MAX, Some(rate), true), work }
+    }
+
+    /// Does what is due; never waits when the socket does not.
+    ///
+    /// # Errors
+    /// A request stayed unanswered.
+    pub fn step(&mut self, control: &mut Control) -> Result<()> {
+        control.step(&mut self.exchange, &mut self.work)
+    }
+
+    /// What happened until now.
+    #[cfg(test)]
+    #[must_use]
+    pub fn report(&self) -> ProcedureReport {
+        self.exchange.report()
+    }
+
+    /// Brings every session back to its first state, and tells what happened.
+    ///
+    /// # Errors
+    /// Those of `watch`; a request stayed unanswered.
+    pub fn finish(
+        mut self,
+        control: &mut Control,
+        mut watch: impl FnMut() -> Result<()>,
+    ) -> Result<(ProcedureReport, Sessions)> {
+        let report = self.exchange.report();
+        self.work.closing = true;
+        while self.work.away_count > 0 {
+            watch()?;
+            control.step(&mut self.exchange, &mut self.work)?;
+        }
+        let whole = self.exchange.report();
+        let report = ProcedureReport {
+            failed: whole.failed,
+            first_failure: whole.first_failure,
+            retransmissions: whole.retransmissions,
+            ..report
+        };
+        Ok((report, self.work.sessions))
+    }
+}
+
+impl Work {
+    /// What to do next, if anything.
+    fn choose(&mut self) -> Option<Step> {
+        let due = |(due, _): &(Instant, u32)| self.closing || *due <= Instant::now();
+        if self.waiting.front().is_some_and(due) {
+            let (_, session) = self.waiting.pop_front()?;
+            return Some(Step { session, is_second: true });
+        }
+        if self.closing {
+            return None;
+        }
+        for _ in 0..self.away.len() {
+            let at = self.cursor;
+            self.cursor = (at + 1) % self.away.len();
+            if let Some(away) = self.away.get_mut(at).filter(|away| !**away) {
+                *away = true;
+                self.away_count += 1;
+                let session = self.first + u32::try_from(at).unwrap_or(u32::MAX);
+                return Some(Step { session, is_second: false });
+            }
+        }
+        None
+    }
+
+    fn place(&self, session: u32) -> usize {
+        usize::try_from(session - self.first).unwrap_or(usize::MAX)
+    }
+
+    fn write(&mut self, step: Step, sequence: u32, out: &mut [u8]) -> Result<usize> {
+        let Step { session, is_second } = step;
+        let at = usize::try_from(session).unwrap_or(usize::MAX);
+        let seid = self.sessions.up_seids.get(at).copied().unwrap_or(0);
+        let change = match (self.pattern, is_second) {
+            (Pattern::Handover, _) => {
+                let place = self.place(session);
+                let moves = self.moves.get_mut(place).map_or(0, |moves| {
+                    *moves = moves.wrapping_add(1);
+                    *moves
+                });
+                Change::Move(moves)
+            }
+            (Pattern::Idle, false) => Change::Idle,
+            (Pattern::Idle, true) => Change::Active,
+            (Pattern::Recreate, false) => return deletion(seid, sequence, out),
+            (Pattern::Recreate, true) => {
+                return self.config.establishment(&self.identity, session, sequence, out);
+            }
+        };
+        modification(&self.config, seid, session, change, sequence, out)
+    }
+
+    fn look(&mut self, step: Step, message: &Message<'_>) -> Result<()> {
+        match (self.pattern, step.is_second) {
+            (Pattern::Recreate, false) => deleted(step.session, message),
+            (Pattern::Recreate, true) => {
+                self.config.established(step.session, message, &mut self.sessions)
+            }
+            _ => modified(step.session, message),
+        }
+    }
+}
+
+impl Procedure for Work {
+    fn encode(&mut self, index: u32, sequence: u32, out: &mut [u8]) -> Result<usize> {
+        let Some(step) = self.choose() else { return Ok(0) };
+        self.open.insert(index, step);
+        self.write(step, sequence, out)
+    }
+
+    fn answered(&mut self, index: u32, message: &Message<'_>) -> Result<()> {
+        let Some(step) = self.open.remove(&index) else { return Ok(()) };
+        let result = self.look(step, message);
+        let has_second = self.pattern != Pattern::Handover && !step.is_second;
+        if has_second && result.is_ok() {
+            self.waiting.push_back((Instant::now() + self.idle, step.session));
+            return result;
+        }
+        // A session that was not established again stays away, and is not waited for.
+        let is_lost = self.pattern == Pattern::Recreate && step.is_second && result.is_err();
+        let place = self.place(step.session);
+        if let Some(away) = self.away.get_mut(place) {
+            *away = is_lost;
+        }
+        self.away_count -= 1;
+        result
+    }
+}

@@ -1,0 +1,341 @@
+//! The requests for one session, and what their answers give.
+
+use std::net::Ipv4Addr;
+
+use adit_pfcp::grouped::{
+    CreateFar, CreatePdr, CreateQer, CreateUrr, ForwardingParameters, Pdi, UpdateFar,
+    UpdateForwardingParameters,
+};
+use adit_pfcp::ie::{
+    ApplyAction, DestinationInterface, FSeid, FTeid, FTeidAddress, GateStatus, Mbr,
+    MeasurementMethod, NetworkInstance, Nullable, OuterHeaderCreation,
+    OuterHeaderRemovalDescription, PdnType, ReportingTriggers, SdfFilter, SourceInterface,
+    UeIpAddress, VolumeThreshold,
+};
+use adit_pfcp::message::{
+    SessionDeletionRequest, SessionEstablishmentRequest, SessionModificationRequest,
+};
+use adit_pfcp::{Message, encode};
+use adit_types::{BitRate, FarId, PdrId, Precedence, QerId, Seid, Teid, UrrId};
+use anyhow::{Context, Result, bail};
+
+use super::exchange::Procedure;
+use super::{Identity, Profile, Sessions, SessionsConfig, Teids};
+use crate::answer::accepted;
+use crate::engine::frame::PROBE_PORT;
+
+/// A volume threshold that nobody reaches: the URR measures and never reports.
+const NEVER_BYTES: u64 = 1 << 60;
+const UPLINK_FAR: FarId = FarId(1);
+const DOWNLINK_FAR: FarId = FarId(2);
+/// PDRs of the uplink have odd identifiers, those of the downlink even ones.
+const UPLINK_PDR: PdrId = PdrId(1);
+const DOWNLINK_PDR: PdrId = PdrId(2);
+/// Precedence of the PDRs for all traffic; those with filters go before.
+const PRECEDENCE: u32 = 255;
+
+/// Establishes sessions.
+#[derive(Debug)]
+pub struct Establishment<'c> {
+    /// What is wanted.
+    pub config: &'c SessionsConfig,
+    /// Who we are.
+    pub identity: &'c Identity,
+    /// What the UPF gave.
+    pub sessions: &'c mut Sessions,
+}
+
+/// The rules of one session as IEs borrow them.
+struct Rules {
+    qer_ids: Vec<QerId>,
+    urr_ids: Vec<UrrId>,
+    qers: Vec<CreateQer<'static>>,
+    urrs: Vec<CreateUrr<'static>>,
+    /// Flow descriptions; both directions use the same, written for the downlink.
+    flows: Vec<String>,
+}
+
+impl Rules {
+    fn of(profile: &Profile) -> Self {
+        let mut qers = Vec::new();
+        if let Some(qfi) = profile.qfi() {
+            qers.push(CreateQer { qfi: Some(qfi), ..CreateQer::new(QerId(1), GateStatus::OPEN) });
+        }
+        let rate = profile.mbr_kbps.map(BitRate::from_kbps).map(|rate| Mbr::new(rate, rate));
+        for id in (2..).take(usize::from(profile.rate_qers)) {
+            qers.push(CreateQer { mbr: rate, ..CreateQer::new(QerId(id), GateStatus::OPEN) });
+        }
+        let total = Some(profile.urr_threshold_bytes.unwrap_or(NEVER_BYTES));
+        let threshold = VolumeThreshold { total, ..VolumeThreshold::default() };
+        let urr = |id| CreateUrr {
+            volume_threshold: Some(threshold),
+            ..CreateUrr::new(UrrId(id), MeasurementMethod::VOLUM, ReportingTriggers::VOLTH)
+        };
+        let urrs: Vec<_> = (1..).take(usize::from(profile.urrs)).map(urr).collect();
+        let flow = |at: u8| {
+            let is_last = at + 1 == profile.flows;
+            let port =
+                if is_last && profile.match_flow { PROBE_PORT } else { 1000 + u16::from(at) };
+            format!("permit out ip from any {port} to assigned")
+        };
+        Self {
+            qer_ids: qers.iter().map(|qer| qer.qer_id).collect(),
+            urr_ids: urrs.iter().map(|urr| urr.urr_id).collect(),
+            qers,
+            urrs,
+            flows: (0..profile.flows).map(flow).collect(),
+        }
+    }
+}
+
+impl SessionsConfig {
+    /// gNB address of a session that has moved `moves` times.
+    fn gnb(&self, index: u32, moves: u32) -> Ipv4Addr {
+        let gnbs = self.gnbs.len().max(1);
+        let at = usize::try_from(index.wrapping_add(moves)).unwrap_or_default() % gnbs;
+        self.gnbs.get(at).copied().unwrap_or(Ipv4Addr::UNSPECIFIED)
+    }
+
+    fn downlink_tunnel(&self, index: u32, moves: u32) -> OuterHeaderCreation {
+        let teid = Teid(self.gnb_teid.wrapping_add(index));
+        OuterHeaderCreation::gtpu_ipv4(teid, self.gnb(index, moves))
+    }
+
+    /// Octets of an establishment.
+    pub(super) fn establishment(
+        &self,
+        identity: &Identity,
+        index: u32,
+        sequence: u32,
+        out: &mut [u8],
+    ) -> Result<usize> {
+        let rules = Rules::of(&self.profile);
+        let ue = |destination| {
+            let v4 = (!self.ipv6).then(|| self.endpoints.ue_v4(index));
+            let v6 = self.ipv6.then(|| self.endpoints.ue_v6(index));
+            UeIpAddress { v4, v6, destination, ..UeIpAddress::default() }
+        };
+        let (from_ue, to_ue) = ([ue(false)], [ue(true)]);
+        let f_teid = match self.teids {
+            Teids::Given(first) => FTeid::Given {
+                teid: Teid(first.wrapping_add(index)),
+                addr: FTeidAddress::V4(self.upf),
+            },
+            // One F-TEID for all uplink PDRs of the session.
+            Teids::Chosen => FTeid::Choose {
+                v4: true,
+                v6: false,
+                choose_id: (!rules.flows.is_empty()).then(Default::default),
+            },
+        };
+        let [access, core] = &self.network_instances;
+        let access = access.as_deref().map(|name| NetworkInstance(name.as_bytes()));
+        let core = core.as_deref().map(|name| NetworkInstance(name.as_bytes()));
+        let filters: Vec<[SdfFilter<'_>; 1]> =
+            rules.flows.iter().map(|flow| [SdfFilter::from_flow_description(flow)]).collect();
+        let uplink = |id, precedence, filters| CreatePdr {
+            outer_header_removal: Some(OuterHeaderRemovalDescription::GtpuUdpIpv4.into()),
+            far_id: Some(UPLINK_FAR),
+            qer_ids: (&*rules.qer_ids).into(),
+            urr_ids: (&*rules.urr_ids).into(),
+            ..CreatePdr::new(
+                id,
+                Precedence(precedence),
+                Pdi {
+                    local_f_teid: Some(f_teid),
+                    network_instance: access,
+                    ue_ip_addresses: (&from_ue).into(),
+                    sdf_filters: filters,
+                    ..Pdi::new(SourceInterface::Access)
+                },
+            )
+        };
+        let downlink = |id, precedence, filters| CreatePdr {
+            far_id: Some(DOWNLINK_FAR),
+            qer_ids: (&*rules.qer_ids).into(),
+            urr_ids: (&*rules.urr_ids).into(),
+            ..CreatePdr::new(
+                id,
+                Precedence(precedence),
+                Pdi {
+                    network_instance: core,
+                    ue_ip_addresses: (&to_ue).into(),
+                    sdf_filters: filters,
+                    ..Pdi::new(SourceInterface::Core)
+                },
+            )
+        };
+        let mut pdrs = vec![
+            uplink(UPLINK_PDR, PRECEDENCE, Default::default()),
+            downlink(DOWNLINK_PDR, PRECEDENCE, Default::default()),
+        ];
+        for (filters, at) in filters.iter().zip(1u16..) {
+            let precedence = u32::from(at);
+            pdrs.push(uplink(PdrId(2 * at + 1), precedence, filters.into()));
+            pdrs.push(downlink(PdrId(2 * at + 2), precedence, filters.into()));
+        }
+        let to_access = ForwardingParameters {
+            network_instance: access,
+            outer_header_creation: Some(self.downlink_tunnel(index, 0)),
+            ..ForwardingParameters::new(DestinationInterface::Access)
+        };
+        let to_core = ForwardingParameters {
+            network_instance: core,
+            ..ForwardingParameters::new(DestinationInterface::Core)
+        };
+        let forward = |id, parameters| CreateFar {
+            forwarding_parameters: Some(parameters),
+            ..CreateFar::new(id, ApplyAction::FORW)
+        };
+        let fars = [forward(UPLINK_FAR, to_core), forward(DOWNLINK_FAR, to_access)];
+        let pdn_type = if self.ipv6 { PdnType::Ipv6 } else { PdnType::Ipv4 };
+        let cp_f_seid = FSeid::new(Seid(u64::from(index) + 1), identity.address);
+        let request = SessionEstablishmentRequest {
+            pdn_type: Some(pdn_type),
+            create_qers: (&*rules.qers).into(),
+            create_urrs: (&*rules.urrs).into(),
+            ..SessionEstablishmentRequest::new(
+                identity.node_id(),
+                cp_f_seid,
+                (&*pdrs).into(),
+                (&fars).into(),
+            )
+        };
+        encode(out, Some(Seid(0)), sequence, &request).context("encode an establishment")
+    }
+
+    /// Notes what the UPF gave for a session.
+    pub(super) fn established(
+        &self,
+        index: u32,
+        message: &Message<'_>,
+        sessions: &mut Sessions,
+    ) -> Result<()> {
+        let Message::SessionEstablishmentResponse(response) = message else {
+            bail!("the UPF answered an establishment with {}", message.message_type())
+        };
+        let offending = response.offending_ie.map(|ie| ie.0);
+        accepted("the UPF", "Session Establishment", response.cause, offending)
+            .with_context(|| format!("session {index}"))?;
+        let up_f_seid = response.up_f_seid.context("the UPF accepted without an F-SEID")?;
+        let teid = match self.teids {
+            Teids::Given(first) => first.wrapping_add(index),
+            Teids::Chosen => {
+                let mut created = response.created_pdrs.iter().flat_map(|pdr| pdr.local_f_teids);
+                match created.next() {
+                    Some(FTeid::Given { teid, .. }) => teid.0,
+                    _ => bail!("the UPF accepted without the F-TEID that it had to choose"),
+                }
+            }
+        };
+        let at = usize::try_from(index).unwrap_or(usize::MAX);
+        if let Some(slot) = sessions.up_seids.get_mut(at) {
+            *slot = up_f_seid.seid.0;
+        }
+        if let Some(slot) = sessions.uplink_teids.get_mut(at) {
+            *slot = teid;
+        }
+        Ok(())
+    }
+}
+
+impl Procedure for Establishment<'_> {
+    fn encode(&mut self, index: u32, sequence: u32, out: &mut [u8]) -> Result<usize> {
+        self.config.establishment(self.identity, index, sequence, out)
+    }
+
+    fn answered(&mut self, index: u32, message: &Message<'_>) -> Result<()> {
+        self.config.established(index, message, self.sessions)
+    }
+}
+
+/// What a modification changes in the downlink FAR of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// The tunnel: the UE has moved this often.
+    Move(u32),
+    /// Packets are buffered: the UE is idle.
+    Idle,
+    /// Packets are forwarded.
+    Active,
+}
+
+/// Octets of a modification.
+pub fn modification(
+    config: &SessionsConfig,
+    up_seid: u64,
+    index: u32,
+    change: Change,
+    sequence: u32,
+    out: &mut [u8],
+) -> Result<usize> {
+    let far = match change {
+        Change::Move(moves) => {
+            let creation = config.downlink_tunnel(index, moves);
+            UpdateFar {
+                update_forwarding_parameters: Some(UpdateForwardingParameters {
+                    outer_header_creation: Some(Nullable::Value(creation)),
+                    ..UpdateForwardingParameters::new()
+                }),
+                ..UpdateFar::new(DOWNLINK_FAR)
+            }
+        }
+        Change::Idle => UpdateFar {
+            apply_action: Some(ApplyAction::BUFF | ApplyAction::NOCP),
+            ..UpdateFar::new(DOWNLINK_FAR)
+        },
+        Change::Active => {
+            UpdateFar { apply_action: Some(ApplyAction::FORW), ..UpdateFar::new(DOWNLINK_FAR) }
+        }
+    };
+    let fars = [far];
+    let request = SessionModificationRequest {
+        update_fars: (&fars).into(),
+        ..SessionModificationRequest::new()
+    };
+    encode(out, Some(Seid(up_seid)), sequence, &request).context("encode a modification")
+}
+
+/// Looks at the answer to a modification.
+pub fn modified(index: u32, message: &Message<'_>) -> Result<()> {
+    let Message::SessionModificationResponse(response) = message else {
+        bail!("the UPF answered a modification with {}", message.message_type())
+    };
+    let offending = response.offending_ie.map(|ie| ie.0);
+    accepted("the UPF", "Session Modification", response.cause, offending)
+        .with_context(|| format!("session {index}"))
+}
+
+/// Deletes sessions.
+#[derive(Debug)]
+pub struct Deletion<'s> {
+    /// The UPF's SEIDs.
+    pub up_seids: &'s [u64],
+}
+
+/// Octets of a deletion.
+pub fn deletion(up_seid: u64, sequence: u32, out: &mut [u8]) -> Result<usize> {
+    let request = SessionDeletionRequest::new();
+    encode(out, Some(Seid(up_seid)), sequence, &request).context("encode a deletion")
+}
+
+/// Looks at the answer to a deletion.
+pub fn deleted(index: u32, message: &Message<'_>) -> Result<()> {
+    let Message::SessionDeletionResponse(response) = message else {
+        bail!("the UPF answered a deletion with {}", message.message_type())
+    };
+    let offending = response.offending_ie.map(|ie| ie.0);
+    accepted("the UPF", "Session Deletion", response.cause, offending)
+        .with_context(|| format!("session {index}"))
+}
+
+impl Procedure for Deletion<'_> {
+    fn encode(&mut self, index: u32, sequence: u32, out: &mut [u8]) -> Result<usize> {
+        let at = usize::try_from(index).unwrap_or(usize::MAX);
+        deletion(self.up_seids.get(at).copied().unwrap_or(0), sequence, out)
+    }
+
+    fn answered(&mut self, index: u32, message: &Message<'_>) -> Result<()> {
+        deleted(index, message)
+    }
+}

@@ -1,0 +1,258 @@
+//! The control engine against a small UPF that loses requests.
+
+use std::collections::HashMap;
+
+use adit_pfcp::ie::{ApplyAction, FSeid, Nullable};
+use adit_pfcp::message::{
+    AssociationSetupResponse, SessionDeletionResponse, SessionEstablishmentResponse,
+    SessionModificationResponse,
+};
+
+use super::churn::{Churn, Pattern};
+use super::*;
+
+const UPF: Ipv4Addr = Ipv4Addr::LOCALHOST;
+
+fn config(count: u32, profile: Profile) -> SessionsConfig {
+    SessionsConfig {
+        count,
+        endpoints: Endpoints {
+            ue_v4: Ipv4Addr::new(10, 0, 0, 1),
+            ue_v6: std::net::Ipv6Addr::UNSPECIFIED,
+            server_v4: Ipv4Addr::new(198, 51, 100, 1),
+            server_v6: std::net::Ipv6Addr::UNSPECIFIED,
+        },
+        ipv6: false,
+        gnbs: vec![Ipv4Addr::new(10, 0, 3, 1), Ipv4Addr::new(10, 0, 3, 2)],
+        gnb_teid: 0x100,
+        upf: UPF,
+        teids: Teids::Given(0x5000),
+        profile,
+        network_instances: [None, Some("internet".to_owned())],
+    }
+}
+
+fn plain(count: u32) -> SessionsConfig {
+    config(count, Profile { qfi: Some(9), urrs: 1, ..Profile::default() })
+}
+
+/// What the UPF knows of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Known {
+    rules: [usize; 3],
+    action: ApplyAction,
+    modifications: u32,
+    gnb: Option<Ipv4Addr>,
+}
+
+#[derive(Debug, Default)]
+struct Upf {
+    node_id: String,
+    refused: Option<u64>,
+    sessions: HashMap<u64, Known>,
+    deletions: u32,
+}
+
+impl Upf {
+    fn answer(&mut self, raw: &RawMessage<'_>, out: &mut [u8]) -> usize {
+        let (sequence, node_id) = (raw.header.sequence, NodeId::Ipv4(UPF));
+        let seid = raw.header.seid.map_or(0, |seid| seid.0.saturating_sub(1000));
+        match Message::decode(raw).unwrap() {
+            Message::AssociationSetupRequest(request) => {
+                self.node_id = request.node_id.to_string();
+                let cause = Cause::RequestAccepted;
+                let body = AssociationSetupResponse::new(node_id, cause, recovery_time_stamp());
+                encode(out, None, sequence, &body).unwrap()
+            }
+            Message::SessionEstablishmentRequest(request) => {
+                let seid = request.cp_f_seid.seid.0;
+                let rules = [
+                    request.create_pdrs.len(),
+                    request.create_qers.len(),
+                    request.create_urrs.len(),
+                ];
+                let action = ApplyAction::FORW;
+                let known = Known { rules, action, modifications: 0, gnb: None };
+                let cause = if self.refused == Some(seid) {
+                    Cause::NoResourcesAvailable
+                } else {
+                    assert_eq!(self.sessions.insert(seid, known), None);
+                    Cause::RequestAccepted
+                };
+                let body = SessionEstablishmentResponse {
+                    up_f_seid: Some(FSeid::new(Seid(seid + 1000), UPF.into())),
+                    ..SessionEstablishmentResponse::new(node_id, cause)
+                };
+                encode(out, Some(Seid(seid)), sequence, &body).unwrap()
+            }
+            Message::SessionModificationRequest(request) => {
+                let known = self.sessions.get_mut(&seid).unwrap();
+                known.modifications += 1;
+                for far in request.update_fars.iter() {
+                    known.action = far.apply_action.unwrap_or(known.action);
+                    let parameters = far.update_forwarding_parameters.as_ref();
+                    let creation = parameters.and_then(|new| new.outer_header_creation);
+                    if let Some(Nullable::Value(creation)) = creation {
+                        known.gnb = creation.v4;
+                    }
+                }
+                let body = SessionModificationResponse::new(Cause::RequestAccepted);
+                encode(out, Some(Seid(seid)), sequence, &body).unwrap()
+            }
+            Message::SessionDeletionRequest(_) => {
+                assert!(self.sessions.remove(&seid).is_some(), "{seid}");
+                self.deletions += 1;
+                let body = SessionDeletionResponse::new(Cause::RequestAccepted);
+                encode(out, Some(Seid(seid)), sequence, &body).unwrap()
+            }
+            other => panic!("{}", other.message_type()),
+        }
+    }
+
+    /// Serves until `stop`; every 41st request is lost, and answers come from a cache when it is
+    /// asked again.
+    fn serve(mut self, socket: &UdpSocket, stop: &Stop) -> Self {
+        let mut buffer = vec![0; MESSAGE_BYTES];
+        let mut count = 0u32;
+        while !stop.is_raised() {
+            let Ok((len, from)) = socket.recv_from(&mut buffer) else { continue };
+            count += 1;
+            if count.is_multiple_of(41) {
+                continue;
+            }
+            let raw = Datagram::new(&buffer[..len]).next().unwrap().unwrap();
+            let mut out = [0; 2048];
+            let len = self.answer(&raw, &mut out);
+            socket.send_to(&out[..len], from).unwrap();
+        }
+        self
+    }
+}
+
+fn with_upf<T>(
+    refused: Option<u64>,
+    node_id: Option<&str>,
+    rate: Option<u64>,
+    work: impl FnOnce(&mut Control) -> T,
+) -> (T, Upf) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
+    let peer = socket.local_addr().unwrap();
+    let stop = Stop::default();
+    let ends = stop.clone();
+    let upf = Upf { refused, ..Upf::default() };
+    let server = thread::spawn(move || upf.serve(&socket, &ends));
+    let local = "127.0.0.1:0".parse().unwrap();
+    let mut control = Control::bind(local, peer, node_id, 16, rate).unwrap();
+    control.associate(Duration::from_secs(10), || Ok(())).unwrap();
+    let result = work(&mut control);
+    stop.raise();
+    (result, server.join().unwrap())
+}
+
+#[test]
+fn sessions_are_established_and_deleted_though_requests_are_lost() {
+    let ((sessions, established, deleted), upf) = with_upf(None, None, None, |control| {
+        let (sessions, established) = control.establish(&plain(100), || Ok(())).unwrap();
+        control.answer_in_background().unwrap();
+        (sessions, established, control.delete(|| Ok(())).unwrap())
+    });
+    assert_eq!((sessions.uplink_teids[99], sessions.up_seids[99]), (0x5000 + 99, 1100));
+    assert_eq!((established.count, deleted.count, upf.sessions.len()), (100, 100, 0));
+    assert!(established.retransmissions > 0);
+}
+
+#[test]
+fn refusal_ends_the_procedure_and_names_session_and_cause_unless_it_is_counted() {
+    let (error, _) =
+        with_upf(Some(41), None, None, |control| control.establish(&plain(100), || Ok(())));
+    let text = format!("{:#}", error.unwrap_err());
+    assert!(text.starts_with("session 40: the UPF refused a PFCP Session Est"), "{text}");
+    let (report, upf) = with_upf(Some(41), None, None, |control| {
+        let mut sessions = Sessions::default();
+        control.establish_more(&plain(60), 0..60, &mut sessions, true, || Ok(())).unwrap()
+    });
+    assert_eq!((report.count, report.failed, upf.sessions.len()), (60, 1, 59));
+    assert!(report.first_failure.unwrap().starts_with("session 40: "));
+}
+
+#[test]
+fn node_id_is_the_address_or_what_was_asked_for() {
+    for (wanted, seen) in [
+        (None, "127.0.0.1"),
+        (Some("2001:db8::7"), "2001:db8::7"),
+        (Some("smf1.example.org"), "smf1.example.org"),
+    ] {
+        let ((), upf) = with_upf(None, wanted, None, |_| ());
+        assert_eq!(upf.node_id, seen);
+    }
+    let error = Identity::new(UPF.into(), Some("a..b")).unwrap_err().to_string();
+    assert_eq!(error, "--node-id a..b: neither an address nor a name");
+}
+
+#[test]
+fn rate_of_requests_is_kept() {
+    let (report, _) = with_upf(None, None, Some(500), |control| {
+        control.establish(&plain(30), || Ok(())).unwrap().1
+    });
+    // The first is due at once.
+    assert!(report.duration_ns >= 29 * 2_000_000, "{report:?}");
+}
+
+#[test]
+fn profile_gives_each_session_its_rules() {
+    let profile = Profile {
+        qfi: Some(9),
+        flows: 5,
+        match_flow: true,
+        rate_qers: 2,
+        mbr_kbps: Some(1000),
+        urrs: 3,
+        ..Profile::default()
+    };
+    let (_, upf) = with_upf(None, None, None, |control| {
+        control.establish(&config(3, profile), || Ok(())).unwrap()
+    });
+    assert!(upf.sessions.values().all(|known| known.rules == [12, 3, 3]), "{upf:?}");
+}
+
+/// Runs a pattern over the last 40 of 60 sessions until 300 requests were answered.
+fn churn(pattern: Pattern) -> (ProcedureReport, Upf) {
+    with_upf(None, None, None, |control| {
+        let config = plain(60);
+        let (sessions, _) = control.establish(&config, || Ok(())).unwrap();
+        control.waiting().unwrap();
+        let idle = Duration::from_millis(1);
+        let mut churn = Churn::new(pattern, config, control, sessions, (20, 40), 20_000, idle);
+        while churn.report().count < 300 {
+            churn.step(control).unwrap();
+        }
+        churn.finish(control, || Ok(())).unwrap().0
+    })
+}
+
+#[test]
+fn handovers_move_the_tunnels_of_the_chosen_sessions() {
+    let (report, upf) = churn(Pattern::Handover);
+    assert_eq!(report.failed, 0);
+    let moved = |seid: &u64| upf.sessions[seid].modifications;
+    assert!((1..=20).all(|seid| moved(&seid) == 0) && (21..=60).all(|seid| moved(&seid) >= 1));
+    assert!(upf.sessions.values().any(|known| known.gnb == Some(Ipv4Addr::new(10, 0, 3, 2))));
+}
+
+#[test]
+fn idle_sessions_are_active_again_at_the_end() {
+    let (report, upf) = churn(Pattern::Idle);
+    assert_eq!(report.failed, 0);
+    assert!(upf.sessions.values().all(|known| known.action == ApplyAction::FORW), "{upf:?}");
+    let changed = upf.sessions.values().filter(|known| known.modifications > 0);
+    assert_eq!(changed.count(), 40);
+    assert!(upf.sessions.values().all(|known| known.modifications.is_multiple_of(2)));
+}
+
+#[test]
+fn recreated_sessions_are_there_again_at_the_end() {
+    let (report, upf) = churn(Pattern::Recreate);
+    assert_eq!((report.failed, upf.sessions.len()), (0, 60), "{report:?}");
+    assert!(upf.deletions >= 100, "{}", upf.deletions);
+}
