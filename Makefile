@@ -43,7 +43,7 @@ lab: build
 	$(SUDO) target/release/adit-lab run $(LAB_ARGS) --out lab-report experiments/selftest.toml \
 		experiments/testpmd.toml experiments/payload.toml experiments/sessions.toml \
 		experiments/duplex.toml experiments/latency.toml experiments/binary-90b.toml \
-		experiments/imix.toml
+		experiments/imix.toml experiments/ramp.toml experiments/churn.toml
 
 coverage:
 	cargo llvm-cov --package adit-pfcp --package adit-n4 --summary-only

@@ -33,6 +33,8 @@ pub struct AditConfig<'a> {
     pub n6: Vec<String>,
     /// Prefixes with their next hops on N6.
     pub routes: Vec<(&'a str, String)>,
+    /// VLANs of N3 and N6; zero for none.
+    pub vlans: [u16; 2],
     /// Admin socket.
     pub socket: &'a Path,
 }
@@ -45,6 +47,10 @@ impl AditConfig<'_> {
         let limit = if self.unlimited_requests { "peer_requests_per_s_max = 0\n" } else { "" };
         let [access, core] = &self.devices;
         let [access_mtu, core_mtu] = self.mtu_bytes;
+        let [n3_vlan, n6_vlan] = self.vlans.map(|vlan| match vlan {
+            0 => String::new(),
+            vlan => format!("vlan = {vlan}\n"),
+        });
         let (n3, n6) = (quoted(&self.n3), quoted(&self.n6));
         let mut text = format!(
             r#"[node]
@@ -89,13 +95,13 @@ name = "n3"
 role = "n3"
 port = "access"
 addresses = [{n3}]
-
+{n3_vlan}
 [[interface]]
 name = "n6"
 role = "n6"
 port = "core"
 addresses = [{n6}]
-"#
+{n6_vlan}"#
         );
         for (prefix, next_hop) in &self.routes {
             // Writing to a string cannot fail.

@@ -222,6 +222,7 @@ fn configuration(device: Device, cores: Cores, ipv6: bool, socket: &Path) -> Str
         n3: addresses(ADIT_N3, ADIT_N3_V6),
         n6: addresses(ADIT_N6, ADIT_N6_V6),
         routes,
+        vlans: [0; 2],
         socket,
     }
     .text()

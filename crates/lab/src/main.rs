@@ -130,7 +130,7 @@ fn main() -> ExitCode {
         Command::Soak(arguments) => measure::soak::run(arguments, &stop),
         Command::Run(arguments) => experiment::run(arguments, &stop),
         Command::Report(arguments) => experiment::render(arguments),
-        Command::Compare(arguments) => measure::compare::run(arguments),
+        Command::Compare(arguments) => measure::compare::run(arguments, &stop),
     });
     match result {
         Ok(true) => ExitCode::SUCCESS,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use adit_pktio::{Burst, PacketBuf, PacketIo};
-use adit_types::{MacAddr, PortId};
+use adit_types::{MacAddr, PortId, VlanId};
 use adit_wire::EtherType;
 use adit_wire::arp::{ArpOperation, ArpPacket};
 use adit_wire::checksum::ipv4_header;
@@ -18,6 +18,9 @@ use adit_wire::neighbor::{
 };
 use adit_wire::{parse_gtpu, protocol};
 
+/// Octets of both addresses of a frame, and the type of a VLAN tag. Spec: IEEE 802.1Q.
+const ADDRESSES_LEN: usize = 12;
+const TAG_TYPE: [u8; 2] = [0x81, 0x00];
 /// Octets of Ethernet, IPv4 without options and UDP.
 const HEADERS_LEN: usize = 14 + 20 + 8;
 
@@ -28,6 +31,8 @@ pub struct Addresses {
     pub port: PortId,
     /// Its hardware address.
     pub mac: MacAddr,
+    /// VLAN of all its frames, or untagged.
+    pub vlan: VlanId,
     /// Its IPv4 addresses.
     pub ipv4: Vec<Ipv4Addr>,
     /// Its IPv6 addresses.
@@ -70,13 +75,14 @@ impl Neighbors {
         if header.emit(front).is_err() || request.emit(rest).is_err() {
             return false;
         }
-        send(io, port, buf)
+        send(io, own, buf)
     }
 
     /// Looks at a frame that is no probe packet; answers it where an answer is due.
     #[cold]
     pub fn hear<I: PacketIo>(&mut self, io: &mut I, port: PortId, mut buf: I::Buf) {
         let Some(own) = self.ports.iter().find(|own| own.port == port) else { return };
+        untag(&mut buf, own.vlan);
         let Ok((link, rest)) = EthernetHeader::parse(buf.data()) else { return };
         match link.ether_type() {
             EtherType::ARP => {
@@ -91,20 +97,20 @@ impl Neighbors {
                         return;
                     };
                     if header.emit(front).is_ok() && reply.emit(rest).is_ok() {
-                        send(io, port, buf);
+                        send(io, own, buf);
                     }
                 }
             }
             EtherType::IPV6 => {
                 let reply = advertisement(buf.data(), own);
                 if reply.is_some_and(|reply| replace(&mut buf, &reply)) {
-                    send(io, port, buf);
+                    send(io, own, buf);
                 }
             }
             EtherType::IPV4
                 if is_echo_request(buf.data(), own)
                     && echo_response(&mut buf)
-                    && send(io, port, buf) =>
+                    && send(io, own, buf) =>
             {
                 self.echoes_answered += 1;
             }
@@ -113,10 +119,30 @@ impl Neighbors {
     }
 }
 
-fn send<I: PacketIo>(io: &mut I, port: PortId, buf: I::Buf) -> bool {
+fn send<I: PacketIo>(io: &mut I, own: &Addresses, mut buf: I::Buf) -> bool {
+    if own.vlan != VlanId::UNTAGGED {
+        let frame = buf.data();
+        let (addresses, rest) = frame.split_at(frame.len().min(ADDRESSES_LEN));
+        let tag = own.vlan.value().to_be_bytes();
+        let tagged = [addresses, &TAG_TYPE, &tag, rest].concat();
+        if !replace(&mut buf, &tagged) {
+            return false;
+        }
+    }
     let mut burst = Burst::new();
     burst.push(buf);
-    io.tx_burst(port, &mut burst) == 1
+    io.tx_burst(own.port, &mut burst) == 1
+}
+
+/// Takes the tag of a VLAN off a frame; others stay as they are.
+fn untag<B: PacketBuf>(buf: &mut B, vlan: VlanId) {
+    let Some((front, rest)) = buf.data().split_at_checked(ADDRESSES_LEN + 4) else { return };
+    let [.., a, b, hi, lo] = front else { return };
+    let is_ours = u16::from_be_bytes([*hi, *lo]) & 0x0fff == vlan.value();
+    if [*a, *b] == TAG_TYPE && is_ours && vlan != VlanId::UNTAGGED {
+        let untagged = [front.get(..ADDRESSES_LEN).unwrap_or_default(), rest].concat();
+        replace(buf, &untagged);
+    }
 }
 
 /// Makes `frame` the content of a buffer.
@@ -247,20 +273,46 @@ mod tests {
     const PORT: PortId = PortId(0);
 
     fn neighbors() -> (Neighbors, MemIo) {
-        let own = Addresses { port: PORT, mac: MAC, ipv4: vec![OWN], ipv6: vec![OWN_V6] };
+        let own = Addresses {
+            port: PORT,
+            mac: MAC,
+            vlan: VlanId::UNTAGGED,
+            ipv4: vec![OWN],
+            ipv6: vec![OWN_V6],
+        };
         (Neighbors::new(vec![own]), MemIo::new(&[MAC]))
     }
 
     #[test]
     fn arp_request_for_an_own_address_is_answered_and_its_sender_known() {
         let (mut upf_side, mut io) = neighbors();
-        upf_side.ports[0] =
-            Addresses { port: PORT, mac: UPF_MAC, ipv4: vec![UPF], ipv6: Vec::new() };
+        let upf = Addresses {
+            port: PORT,
+            mac: UPF_MAC,
+            vlan: VlanId::UNTAGGED,
+            ipv4: vec![UPF],
+            ipv6: Vec::new(),
+        };
+        upf_side.ports[0] = upf.clone();
+        for vlan in [VlanId::UNTAGGED, VlanId::new(7).unwrap()] {
+            upf_side.ports[0].vlan = vlan;
+            assert!(upf_side.ask(&mut io, PORT, OWN));
+            let request = io.take_sent(PORT).remove(0);
+            let (mut neighbors, mut io) = neighbors();
+            neighbors.ports[0].vlan = vlan;
+            neighbors.hear(&mut io, PORT, request);
+            assert_eq!(neighbors.known(UPF), Some(UPF_MAC), "{vlan:?}");
+            let reply = io.take_sent(PORT).remove(0);
+            assert_eq!(reply.data()[12..14] == TAG_TYPE, vlan != VlanId::UNTAGGED);
+            upf_side.known.clear();
+            upf_side.hear(&mut io, PORT, reply);
+            assert_eq!(upf_side.known(OWN), Some(MAC));
+        }
+        upf_side.ports[0] = upf;
         assert!(upf_side.ask(&mut io, PORT, OWN));
         let request = io.take_sent(PORT).remove(0);
         let (mut neighbors, mut io) = neighbors();
         neighbors.hear(&mut io, PORT, request);
-        assert_eq!(neighbors.known(UPF), Some(UPF_MAC));
         let reply = io.take_sent(PORT).remove(0);
         upf_side.hear(&mut io, PORT, reply);
         assert_eq!(upf_side.known(OWN), Some(MAC));

@@ -71,6 +71,7 @@ pub fn draw(config: &PlanConfig<'_>) -> Vec<Entry> {
         Order::Zipf { s } => zipf(active, s),
         Order::Random | Order::Sequential => Vec::new(),
     };
+    let weights = cumulated_weights(config.weights);
     (0..count)
         .map(|turn| {
             let session = match config.order {
@@ -82,7 +83,7 @@ pub fn draw(config: &PlanConfig<'_>) -> Vec<Entry> {
                     cumulated.partition_point(|sum| *sum < drawn).min(active - 1)
                 }
             };
-            entry(config, session, weighted(config.weights, &mut rng))
+            entry(config, session, weighted(&weights, &mut rng))
         })
         .collect()
 }
@@ -113,21 +114,23 @@ fn zipf(count: usize, s: f64) -> Vec<f64> {
     (0..count).map(next).collect()
 }
 
-fn weighted(weights: &[u32], rng: &mut SmallRng) -> u16 {
-    let total: u32 = weights.iter().sum();
-    if weights.len() < 2 || total == 0 {
+fn cumulated_weights(weights: &[u32]) -> Vec<u32> {
+    let mut sum = 0u32;
+    let next = |weight: &u32| {
+        sum = sum.saturating_add(*weight);
+        sum
+    };
+    weights.iter().map(next).collect()
+}
+
+/// An index by its weight, of the weights' running sums.
+fn weighted(sums: &[u32], rng: &mut SmallRng) -> u16 {
+    let total = sums.last().copied().unwrap_or(0);
+    if sums.len() < 2 || total == 0 {
         return 0;
     }
-    let mut drawn = rng.random_range(0..total);
-    let mut index = 0;
-    for weight in weights {
-        if drawn < *weight {
-            break;
-        }
-        drawn -= weight;
-        index += 1;
-    }
-    index
+    let drawn = rng.random_range(0..total);
+    u16::try_from(sums.partition_point(|sum| *sum <= drawn)).unwrap_or(u16::MAX)
 }
 
 #[cfg(test)]

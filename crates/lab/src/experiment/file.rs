@@ -38,7 +38,7 @@ const MEASUREMENTS: [&str; 5] = ["selftest", "throughput", "latency", "ramp", "s
 /// Options that `run` itself sets.
 const OWN: [&str; 2] = ["json", "out"];
 /// Options that are paths, relative to the experiment file.
-const PATHS: [&str; 2] = ["rule-profile", "pcap"];
+const PATHS: [&str; 1] = ["rule-profile"];
 /// Plots that references can name.
 pub const PLOTS: [&str; 4] = ["rate-by-size", "rate-by-sessions", "latency-by-size", "rate"];
 

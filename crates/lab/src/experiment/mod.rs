@@ -6,6 +6,7 @@
 
 mod child;
 pub mod file;
+pub mod paired;
 pub mod report;
 
 use std::path::{Path, PathBuf};

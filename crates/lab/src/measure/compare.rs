@@ -7,6 +7,8 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use super::report::Figure;
+use crate::experiment::paired;
+use crate::stop::Stop;
 
 /// Options of `adit-lab compare`.
 #[derive(Debug, clap::Args)]
@@ -15,6 +17,16 @@ pub struct CompareArguments {
     a: PathBuf,
     /// The report that is compared with it.
     b: PathBuf,
+    /// A and B are experiment files, which are run in turns.
+    #[arg(long)]
+    paired: bool,
+    /// Rounds of --paired.
+    #[arg(long, value_name = "N", default_value_t = 5, requires = "paired",
+        value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// Run the short forms.
+    #[arg(long, requires = "paired")]
+    quick: bool,
     /// Print the comparison as JSON.
     #[arg(long)]
     json: bool,
@@ -59,7 +71,10 @@ pub struct Ratio {
 ///
 /// # Errors
 /// A file cannot be read or is no report; the reports have no figure in common.
-pub fn run(arguments: &CompareArguments) -> Result<bool> {
+pub fn run(arguments: &CompareArguments, stop: &Stop) -> Result<bool> {
+    if arguments.paired {
+        return run_paired(arguments, stop);
+    }
     let (a, b) = (read(&arguments.a)?, read(&arguments.b)?);
     for (report, path) in [(&a, &arguments.a), (&b, &arguments.b)] {
         if !report.complete {
@@ -81,6 +96,34 @@ pub fn run(arguments: &CompareArguments) -> Result<bool> {
     } else {
         print(&ratios);
     }
+    Ok(true)
+}
+
+/// Runs two experiments in turns and prints the ratios.
+fn run_paired(arguments: &CompareArguments, stop: &Stop) -> Result<bool> {
+    let CompareArguments { a, b, rounds, quick, json, .. } = arguments;
+    let pairs = paired::run(a, b, *rounds, *quick, stop)?;
+    if *json {
+        println!("{}", serde_json::to_string_pretty(&pairs)?);
+        return Ok(true);
+    }
+    let ratios: Vec<Ratio> = pairs
+        .iter()
+        .map(|pair| Ratio {
+            name: if pair.at_ceiling {
+                format!("{} (within 10 % of the tester's ceiling)", pair.name)
+            } else {
+                pair.name.clone()
+            },
+            unit: pair.unit.clone(),
+            a: pair.a.median,
+            b: pair.b.median,
+            ratio_permille: pair.ratio_permille.median,
+            ratio_permille_min: pair.ratio_permille.min,
+            ratio_permille_max: pair.ratio_permille.max,
+        })
+        .collect();
+    print(&ratios);
     Ok(true)
 }
 

@@ -8,6 +8,7 @@ pub mod compare;
 pub mod latency;
 pub mod machine;
 pub mod metrics;
+pub mod pcap;
 pub mod progress;
 pub mod ramp;
 pub mod report;

@@ -20,6 +20,9 @@ use crate::engine::clock::scaled;
 use crate::engine::pacer::Rate;
 use crate::stop::{Stop, environment};
 
+/// How often a sample is taken in which the tester itself failed.
+const SAMPLES_MAX: u32 = 3;
+
 /// Options of `adit-lab ramp`. `--sessions` is the most that are tried, `--request-rate` the rate
 /// at which they are established.
 #[derive(Debug, clap::Args)]
@@ -199,7 +202,15 @@ fn sample(
     rig.set_case(&case)?;
     let cpu = |rig: &Rig| rig.target.cpu_by_core().values().sum::<u64>();
     let (before, start) = (cpu(rig), Instant::now());
-    let (trial, _) = rig.trial(&case, Rate::Pps(arguments.rate), arguments.sample, false, stop)?;
+    let mut trial = TrialReport::default();
+    for _ in 0..SAMPLES_MAX {
+        let rate = Rate::Pps(arguments.rate);
+        let (sampled, is_valid) = rig.trial(&case, rate, arguments.sample, false, stop)?;
+        trial = sampled;
+        if is_valid {
+            break;
+        }
+    }
     let elapsed_ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
     let used_ms = cpu(rig).saturating_sub(before) * 10;
     let memory_kib = rig.target.memory_kib();

@@ -439,6 +439,7 @@ fn addresses(arguments: &TargetArguments, ports: &[Port]) -> Vec<Addresses> {
         .map(|((port, ipv4), id)| Addresses {
             port: id,
             mac: port.info().mac,
+            vlan: arguments.vlan(id == PortId(0)),
             ipv4,
             ipv6: if id == PortId(1) { vec![arguments.dn6] } else { Vec::new() },
         })

@@ -246,8 +246,20 @@ fn accept(listener: &Listener, target: &mut Running, stop: &Stop) -> Result<Memi
 fn addresses(options: &TargetArguments) -> Vec<Addresses> {
     let [n3, n6] = TESTER_MACS;
     vec![
-        Addresses { port: PortId(0), mac: n3, ipv4: options.gnb_addresses(), ipv6: Vec::new() },
-        Addresses { port: PortId(1), mac: n6, ipv4: vec![options.dn], ipv6: vec![options.dn6] },
+        Addresses {
+            port: PortId(0),
+            mac: n3,
+            vlan: options.vlan(true),
+            ipv4: options.gnb_addresses(),
+            ipv6: Vec::new(),
+        },
+        Addresses {
+            port: PortId(1),
+            mac: n6,
+            vlan: options.vlan(false),
+            ipv4: vec![options.dn],
+            ipv6: vec![options.dn6],
+        },
     ]
 }
 

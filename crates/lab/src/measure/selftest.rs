@@ -58,7 +58,8 @@ pub struct SelftestArguments {
     #[arg(long, value_name = "S", default_value_t = 2,
         value_parser = clap::value_parser!(u64).range(1..=3600))]
     duration: u64,
-    /// Lengths of the UEs' IP packets: bytes, `imix`, or `LENGTH:WEIGHT/…`.
+    /// Lengths of the UEs' IP packets: bytes, `imix`, `pcap:FILE`, or
+    /// `LENGTH:WEIGHT/…`.
     #[arg(long, value_name = "SIZE", default_value = "64")]
     size: Size,
     /// Plant faults in a forwarder between the ports, on a second core.

@@ -112,6 +112,12 @@ pub struct TargetArguments {
     /// Port towards the UPF's N6, as a DPDK device string.
     #[arg(long, value_name = "DEVICE")]
     pub n6: Option<String>,
+    /// VLAN of all frames on N3.
+    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u16).range(1..=4094))]
+    pub vlan_n3: Option<u16>,
+    /// VLAN of all frames on N6.
+    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u16).range(1..=4094))]
+    pub vlan_n6: Option<u16>,
     /// PFCP address of the UPF.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = ADIT_N4)]
     pub n4: SocketAddr,
@@ -275,6 +281,13 @@ impl TargetArguments {
         })
     }
 
+    /// The VLAN of the access or the core side.
+    #[must_use]
+    pub fn vlan(&self, is_access: bool) -> VlanId {
+        let given = if is_access { self.vlan_n3 } else { self.vlan_n6 };
+        given.and_then(VlanId::new).unwrap_or(VlanId::UNTAGGED)
+    }
+
     /// Frames of one direction, between these hardware addresses.
     #[must_use]
     pub fn form(&self, uplink: bool, src_mac: MacAddr, dst_mac: MacAddr) -> Form {
@@ -282,7 +295,7 @@ impl TargetArguments {
         Form {
             src_mac,
             dst_mac,
-            vlan: VlanId::UNTAGGED,
+            vlan: self.vlan(uplink),
             tunnel: uplink.then_some(Tunnel { upf: self.upf_n3, psc }),
             uplink,
             inner: self.inner,
@@ -548,6 +561,7 @@ fn adit_configuration(
         n3: vec![format!("{upf_n3}/24")],
         n6,
         routes,
+        vlans: [true, false].map(|is_access| arguments.vlan(is_access).value()),
         socket: &dir.join("admin.sock"),
     }
     .text()

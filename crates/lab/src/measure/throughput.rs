@@ -67,7 +67,8 @@ pub struct ThroughputArguments {
 /// What is offered, and where the report goes.
 #[derive(Debug, Clone, clap::Args)]
 pub struct CaseArguments {
-    /// Lengths of the UEs' IP packets: bytes, `imix`, or `LENGTH:WEIGHT/…`.
+    /// Lengths of the UEs' IP packets: bytes, `imix`, `pcap:FILE`, or
+    /// `LENGTH:WEIGHT/…`.
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', default_value = "64")]
     pub size: Vec<Size>,
     /// Lengths of the UEs' UDP or TCP payloads instead, in bytes.

@@ -1,10 +1,12 @@
 //! What traffic is offered: directions, sizes, order of the sessions.
 
+use std::path::Path;
 use std::str::FromStr;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use super::pcap;
 use crate::engine::frame::Inner;
 use crate::engine::pacer::Rate;
 use crate::engine::plan::Order;
@@ -73,6 +75,28 @@ impl Size {
         Ok(Self { name, lens: vec![len + headers], weights: vec![1] })
     }
 
+    /// The lengths of the packets in a capture, as often as there; those too short for a stamp are
+    /// lengthened, those too long for a port cut.
+    ///
+    /// # Errors
+    /// A sentence when there is no such file, or it is no capture.
+    pub fn of_pcap(path: &Path) -> Result<Self, String> {
+        let mut sizes = std::collections::BTreeMap::new();
+        for (len, count) in pcap::lengths(path)? {
+            let weight: &mut u32 = sizes.entry(len.clamp(LEN_MIN, PCAP_LEN_MAX)).or_insert(0);
+            *weight = weight.saturating_add(count);
+        }
+        // The sum of all weights has 32 bits.
+        let total: u64 = sizes.values().map(|weight| u64::from(*weight)).sum();
+        let divisor = u32::try_from(total / (1 << 30) + 1).unwrap_or(u32::MAX);
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        Ok(Self {
+            name: format!("pcap {name}"),
+            lens: sizes.keys().copied().collect(),
+            weights: sizes.values().map(|weight| weight.div_ceil(divisor)).collect(),
+        })
+    }
+
     /// The name, with its unit where it is a bare number.
     #[must_use]
     pub fn title(&self) -> String {
@@ -90,6 +114,10 @@ impl Size {
 
 /// Octets of IP at most.
 const LEN_MAX: usize = 9000;
+/// Octets of the shortest UDP packet over IPv4 with a stamp.
+const LEN_MIN: usize = 40;
+/// Octets of IP at most that are taken from a capture.
+const PCAP_LEN_MAX: usize = 1500;
 
 /// Frames of 86, 592 and 1522 bytes with FCS, the largest with a VLAN tag, as IP packets.
 const IMIX: &str = "68:7/574:4/1500:1";
@@ -97,8 +125,11 @@ const IMIX: &str = "68:7/574:4/1500:1";
 impl FromStr for Size {
     type Err = String;
 
-    /// `64`, `imix`, or lengths with weights as `68:7/574:4/1500:1`.
+    /// `64`, `imix`, `pcap:FILE`, or lengths with weights as `68:7/574:4/1500:1`.
     fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("pcap:") {
+            return Self::of_pcap(Path::new(path));
+        }
         let list = if text == "imix" { IMIX } else { text };
         let (mut lens, mut weights) = (Vec::new(), Vec::new());
         for part in list.split('/') {
