@@ -236,7 +236,10 @@ fn one_run(
     run: &mut RunReport,
     stop: &Stop,
 ) -> Result<()> {
-    let (most, _) = rig.trial(case, Rate::Max, arguments.short_trial, false, stop)?;
+    // The target tells its rate second by second.
+    let by_second = arguments.target.target_rates;
+    let (mut most, _) = rig.trial(case, Rate::Max, arguments.short_trial, by_second, stop)?;
+    most.streams.iter_mut().for_each(|stream| stream.curve.clear());
     let received = most.received_pps;
     run.mrr_pps = Some(received);
     run.trials.push(most);

@@ -26,7 +26,8 @@ pub struct Bar {
 /// A `figure` element.
 #[must_use]
 pub fn html(title: &str, label: &str, bars: &[Bar]) -> String {
-    let axis = Axis::linear(label, bars.iter().map(|bar| bar.value));
+    let reach = |bar: &Bar| bar.spread.map_or(bar.value, |(_, high)| high.max(bar.value));
+    let axis = Axis::linear(label, bars.iter().map(reach));
     let rows: f64 = bars.iter().map(|_| ROW).sum();
     let (height, foot) = (TOP + rows + FOOT, TOP + rows);
     let place = |value: f64| LEFT + axis.at(value) * (WIDTH - LEFT - RIGHT);
@@ -63,7 +64,7 @@ pub fn html(title: &str, label: &str, bars: &[Bar]) -> String {
                 escape(&bar.name),
                 y + 7.0,
                 (end - LEFT).max(0.5),
-                end + 8.0,
+                place(reach(bar)) + 8.0,
                 y + 20.0,
                 figure(bar.value)
             ),

@@ -7,7 +7,7 @@ use super::axis::{Axis, figure};
 /// Size of a plot, and its margins. Unit: that of the view box.
 const WIDTH: f64 = 620.0;
 const HEIGHT: f64 = 330.0;
-const LEFT: f64 = 62.0;
+const LEFT: f64 = 80.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 46.0;
@@ -264,7 +264,7 @@ mod tests {
             look: Look::Both,
         };
         let html = plot.html();
-        assert!(html.contains("class=\"line c0\" d=\"M62.0 284.0L"), "{html}");
+        assert!(html.contains("class=\"line c0\" d=\"M80.0 284.0L"), "{html}");
         assert_eq!((html.matches("<circle").count(), html.matches("<rect").count()), (2, 1));
         assert!(html.contains("study &lt;1&gt;") && !html.contains("<1>"));
     }
