@@ -68,7 +68,7 @@ impl SessionStore {
         let Some(index) = self.session(up_seid).map(Session::index) else { return false };
         let Some(mut session) = self.take(index) else { return false };
         session.owner = owner;
-        session.cp = cp;
+        session.set_cp_f_seid(cp);
         self.put(session);
         true
     }
@@ -78,7 +78,7 @@ impl SessionStore {
         let mut count = 0;
         for session in self.sessions.iter_mut().flatten().filter(|s| s.owner == from) {
             session.owner = to;
-            session.cp = session.cp.at(address);
+            session.set_cp_f_seid(session.cp_f_seid().at(address));
             count += 1;
         }
         if from != to && count > 0 {

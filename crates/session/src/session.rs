@@ -4,6 +4,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 use adit_types::{Nanos, Seid, SessionIndex};
 
+use crate::alloc::seid_index;
 use crate::pack::Pack;
 use crate::record::{Bar, Far, Pdr, Qer, Records, TrafficEndpoint, Urr};
 use crate::session_usage::SessionUsage;
@@ -26,14 +27,33 @@ pub struct CpFSeid {
 /// A PFCP session as it rests in the store: its rule records are packed. Spec: TS 29.244 §5.2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Session {
+    /// Names the index, too.
     pub(crate) up_seid: Seid,
-    pub(crate) index: SessionIndex,
     pub(crate) owner: OwnerId,
-    pub(crate) cp: CpFSeid,
+    cp_seid: Seid,
+    cp_addresses: CpAddresses,
     /// Raised when buffered packets are to be discarded.
     pub(crate) buffer_epoch: u32,
     /// The records and then the measurements.
     packed: Box<[u8]>,
+}
+
+/// The addresses of a [`CpFSeid`], in few octets for the usual ones.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum CpAddresses {
+    /// An IPv4 address.
+    V4(Ipv4Addr),
+    /// Any others.
+    Other(Box<(Option<Ipv4Addr>, Option<Ipv6Addr>)>),
+}
+
+impl CpAddresses {
+    fn of(cp: CpFSeid) -> Self {
+        match (cp.v4, cp.v6) {
+            (Some(addr), None) => Self::V4(addr),
+            others => Self::Other(Box::new(others)),
+        }
+    }
 }
 
 /// A PFCP session while it is looked at or changed.
@@ -52,7 +72,15 @@ impl OpenSession {
     /// The session as it rests in the store.
     pub fn close(&self) -> Session {
         let &Self { up_seid, index, owner, cp, ref records, buffer_epoch, ref usage } = self;
-        Session { up_seid, index, owner, cp, buffer_epoch, packed: packed(records, usage) }
+        debug_assert_eq!(seid_index(up_seid), index, "a SEID names its session's index");
+        Session {
+            up_seid,
+            owner,
+            cp_seid: cp.seid,
+            cp_addresses: CpAddresses::of(cp),
+            buffer_epoch,
+            packed: packed(records, usage),
+        }
     }
 }
 
@@ -69,7 +97,8 @@ fn packed(records: &Records, usage: &SessionUsage) -> Box<[u8]> {
 impl Session {
     /// The session to look at, or to change and [`OpenSession::close`].
     pub(crate) fn open(&self) -> OpenSession {
-        let &Self { up_seid, index, owner, cp, buffer_epoch, packed: _ } = self;
+        let &Self { up_seid, owner, buffer_epoch, .. } = self;
+        let (index, cp) = (self.index(), self.cp_f_seid());
         let (records, usage) = self.unpacked();
         OpenSession { up_seid, index, owner, cp, records, buffer_epoch, usage }
     }
@@ -109,7 +138,7 @@ impl Session {
     /// Dense index under which workers know the session.
     #[must_use]
     pub const fn index(&self) -> SessionIndex {
-        self.index
+        seid_index(self.up_seid)
     }
 
     /// To whom the session belongs.
@@ -120,8 +149,17 @@ impl Session {
 
     /// The control plane's endpoint.
     #[must_use]
-    pub const fn cp_f_seid(&self) -> CpFSeid {
-        self.cp
+    pub fn cp_f_seid(&self) -> CpFSeid {
+        let (v4, v6) = match &self.cp_addresses {
+            CpAddresses::V4(addr) => (Some(*addr), None),
+            CpAddresses::Other(addresses) => **addresses,
+        };
+        CpFSeid { seid: self.cp_seid, v4, v6 }
+    }
+
+    pub(crate) fn set_cp_f_seid(&mut self, cp: CpFSeid) {
+        self.cp_seid = cp.seid;
+        self.cp_addresses = CpAddresses::of(cp);
     }
 
     /// PDRs in the order of creation.

@@ -421,7 +421,7 @@ impl SessionStore {
 
     /// Puts a session into its place.
     pub(crate) fn put(&mut self, session: Session) {
-        let position = position(session.index);
+        let position = position(session.index());
         if position >= self.sessions.len() {
             self.sessions.resize(position + 1, None);
         }

@@ -2,7 +2,8 @@
 //!
 //! A worker forwards at a steady rate on one core, in both directions, while the control thread
 //! establishes or modifies sessions through the node on another. What the worker is late with waits
-//! in a receive ring of the usual length, and is lost beyond that.
+//! in a receive ring of the usual length, and is lost beyond that. Time is that which the worker
+//! had its core: what a shared machine takes away is not counted as lateness.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -183,11 +184,13 @@ impl Lane {
         let (mut offered, mut late_max) = (0, 0);
         let mut cycles = Vec::new();
         let started = Instant::now();
+        let core_started_ns = core_time_ns()?;
         while !stop.load(Ordering::Relaxed) {
             let due = match pace {
                 Some(pace) => {
-                    let elapsed_us = u64::try_from(started.elapsed().as_micros())?;
-                    (elapsed_us * pace / 1_000_000).saturating_sub(offered)
+                    let elapsed_ns = core_time_ns()? - core_started_ns;
+                    let due = u128::from(elapsed_ns) * u128::from(pace) / 1_000_000_000;
+                    u64::try_from(due)?.saturating_sub(offered)
                 }
                 None => burst,
             };
@@ -226,6 +229,12 @@ impl Lane {
         }
         Ok(())
     }
+}
+
+/// Time that this thread had a core.
+fn core_time_ns() -> anyhow::Result<u64> {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Ok(u64::try_from(time.tv_sec)? * 1_000_000_000 + u64::try_from(time.tv_nsec)?)
 }
 
 impl Phase {

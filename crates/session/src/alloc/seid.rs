@@ -54,9 +54,8 @@ impl SeidAllocator {
 }
 
 /// The only session that can have this SEID.
-pub(crate) fn index_of(seid: Seid) -> SessionIndex {
-    let [low @ .., _, _, _, _, _] = seid.0.to_le_bytes();
-    let [a, b, c] = low;
+pub(crate) const fn index_of(seid: Seid) -> SessionIndex {
+    let [a, b, c, ..] = seid.0.to_le_bytes();
     SessionIndex(u32::from_le_bytes([a, b, c, 0]))
 }
 

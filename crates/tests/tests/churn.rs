@@ -1,0 +1,336 @@
+//! No packet is lost while sessions come, change and go next to those with traffic.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+use core::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use adit_datapath::{Worker, WorkerConfig, connect};
+use adit_pktio::PacketBuf;
+use adit_pktio::mem::MemIo;
+use adit_rules::{DeltaId, GtpuTunnel, OuterHeaderCreation, RuleDelta, WorkerCommand, WorkerEvent};
+use adit_session::{
+    Change, CpFSeid, FTeidSpec, FarUpdate, ForwardingUpdate, OwnerId, SessionStore,
+};
+use adit_tables::Publisher;
+use adit_testkit::packet::PacketBuilder;
+use adit_tests::scenario;
+use adit_tests::world::{Layout, control, station_mac};
+use adit_types::{FarId, InterfaceId, MacAddr, Nanos, PortId, Seid, SessionIndex, Teid};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+const UPF: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0x10, 0]), MacAddr([2, 0, 0, 0, 0x10, 1])];
+const PEER: MacAddr = MacAddr([2, 0xaa, 0, 0, 0, 1]);
+const N3: PortId = PortId(0);
+const N6: PortId = PortId(1);
+const NOW: Nanos = Nanos::from_secs(1);
+
+/// Sessions with traffic: those of even number have a TEID that Adit chose, the others one that
+/// the control plane gave.
+const STEADY: u8 = 24;
+
+/// Where the outer TEID of a downlink frame is: behind Ethernet, IPv4 and UDP headers and the first
+/// word of the GTP-U header.
+const OUTER_TEID: core::ops::Range<usize> = 46..50;
+
+/// A session as packets and the control plane name it.
+#[derive(Debug, Clone)]
+struct Known {
+    up_seid: Seid,
+    teid: Teid,
+    ue: Ipv4Addr,
+    /// The TEIDs of the gNB that were given so far.
+    gnb: Vec<Teid>,
+}
+
+impl Known {
+    fn uplink(&self) -> Vec<u8> {
+        let outer = PacketBuilder::ethernet(UPF[0], PEER).ipv4("10.0.3.1", "10.0.3.2");
+        let inner = outer.gtpu(self.teid.0).psc_ul(9).ipv4(self.ue, "8.8.8.8");
+        inner.udp(4000, 53).payload(b"question").build()
+    }
+
+    fn downlink(&self) -> Vec<u8> {
+        let frame = PacketBuilder::ethernet(UPF[1], PEER).ipv4("8.8.8.8", self.ue);
+        frame.udp(53, 4000).payload(b"answer").build()
+    }
+}
+
+/// The control side.
+struct Control {
+    store: SessionStore,
+    publisher: Publisher,
+    /// Published changes that some worker may not run yet, in order.
+    owed: std::collections::VecDeque<SessionIndex>,
+    changes: u64,
+    next_teid: u32,
+}
+
+impl Control {
+    fn publish(&mut self, delta: RuleDelta) {
+        self.changes += 1;
+        self.owed.push_back(delta.session);
+        self.publisher.apply(DeltaId(self.changes), delta);
+        self.observe();
+    }
+
+    /// Takes notice of what the workers run.
+    fn observe(&mut self) {
+        while self.publisher.poll_observed().is_some() {
+            self.store.reclaim(self.owed.pop_front().unwrap());
+        }
+    }
+
+    /// `None` when there is no room before deleted sessions are reclaimed.
+    fn establish(&mut self, host: u8, chooses_teid: bool) -> Option<Known> {
+        let mut change = scenario::plain_session(host, "10.0.3.1");
+        self.next_teid += 1;
+        let given = Teid(0xa000_0000 + 0x0101 * self.next_teid);
+        if !chooses_teid {
+            let v4 = Some(Ipv4Addr::new(10, 0, 3, 2));
+            let spec = FTeidSpec::Given { teid: given, v4, v6: None };
+            change.create_pdrs[0].pdi.f_teid = Some(spec);
+        }
+        let made = self.store.establish(OwnerId(1), CpFSeid::default(), change).ok()?;
+        let teid = made.created.first().map_or(given, |created| created.f_teid.teid);
+        let ue = Ipv4Addr::new(10, 45, 0, host);
+        let gnb = vec![Teid(0x100 + u32::from(host))];
+        self.publish(made.delta);
+        Some(Known { up_seid: made.up_seid, teid, ue, gnb })
+    }
+
+    /// Hands the session's tunnel over to another TEID of the gNB.
+    fn hand_over(&mut self, known: &mut Known) {
+        self.next_teid += 1;
+        let teid = Teid(self.next_teid << 8);
+        let tunnel = GtpuTunnel { teid, addr: IpAddr::V4(Ipv4Addr::new(10, 0, 3, 1)) };
+        let forwarding = ForwardingUpdate {
+            outer_header_creation: Some(OuterHeaderCreation::Gtpu(tunnel)),
+            ..ForwardingUpdate::default()
+        };
+        let update =
+            FarUpdate { id: FarId(2), forwarding: Some(forwarding), ..FarUpdate::default() };
+        let change = Change { update_fars: vec![update], ..Change::default() };
+        let modified = self.store.modify(known.up_seid, change).unwrap();
+        known.gnb.push(teid);
+        self.publish(modified.delta.unwrap());
+    }
+
+    fn delete(&mut self, known: &Known) {
+        let delta = self.store.delete(known.up_seid).unwrap();
+        self.publish(delta);
+    }
+}
+
+/// A worker with its ports.
+struct Lane {
+    worker: Worker<MemIo>,
+    io: MemIo,
+    /// Frames that arrived, and that left.
+    arrived: usize,
+    left: usize,
+    _commands: rtrb::Producer<WorkerCommand>,
+    events: rtrb::Consumer<WorkerEvent>,
+}
+
+impl Lane {
+    fn arrive(&mut self, known: &Known, is_uplink: bool) {
+        let (port, frame) = match is_uplink {
+            true => (N3, known.uplink()),
+            false => (N6, known.downlink()),
+        };
+        self.io.inject(port, &frame);
+        self.arrived += 1;
+    }
+
+    /// A step; returns the outer TEIDs of the frames that left through N3.
+    fn step(&mut self) -> Vec<Teid> {
+        self.worker.step(NOW, &mut self.io);
+        while self.events.pop().is_ok() {}
+        self.left += self.io.take_sent(N6).len();
+        let downlink = self.io.take_sent(N3);
+        self.left += downlink.len();
+        let teid = |frame: &[u8]| u32::from_be_bytes(frame[OUTER_TEID].try_into().unwrap());
+        downlink.iter().map(|buf| Teid(teid(buf.data()))).collect()
+    }
+}
+
+fn fleet(workers: usize, handoff_len: usize) -> (Control, Vec<Lane>, Vec<Known>) {
+    let layout = Layout { workers, sessions_max: 64, ..scenario::plain_layout(0) };
+    let (store, mut publisher, readers) = control(&layout);
+    for (interface, station) in [(0, "10.0.3.1"), (1, "10.0.6.1")] {
+        let addr: IpAddr = station.parse().unwrap();
+        let index = publisher.ensure_next_hop(InterfaceId(interface), addr).unwrap();
+        publisher.set_mac(index, MacAddr(station_mac(addr)), false);
+    }
+    let owed = std::collections::VecDeque::new();
+    let mut control = Control { store, publisher, owed, changes: 0, next_teid: 0 };
+    let steady = (1..=STEADY).map(|host| control.establish(host, host % 2 == 0).unwrap()).collect();
+    let lanes = readers.into_iter().zip(connect(workers, handoff_len)).map(|(reader, handoff)| {
+        let (event_tx, events) = rtrb::RingBuffer::new(1024);
+        let (commands, command_rx) = rtrb::RingBuffer::new(64);
+        let config = WorkerConfig {
+            id: reader.worker(),
+            ports: vec![N3, N6],
+            burst: 32,
+            buffer_pkts_max: 64,
+            recovery_time_stamp: None,
+        };
+        let worker = Worker::new(config, reader, event_tx, command_rx).with_handoff(handoff);
+        let io = MemIo::new(&UPF);
+        Lane { worker, io, arrived: 0, left: 0, _commands: commands, events }
+    });
+    (control, lanes.collect(), steady)
+}
+
+fn assert_nothing_lost(control: &Control, lanes: &[Lane]) {
+    let arrived: usize = lanes.iter().map(|lane| lane.arrived).sum();
+    let left: usize = lanes.iter().map(|lane| lane.left).sum();
+    let sum = control.publisher.snapshot();
+    assert!(sum.identity_holds() && sum.buffered_pkts == 0, "{sum:?}");
+    let drops: Vec<_> = sum.drops().filter(|(_, count)| *count > 0).collect();
+    assert_eq!(drops, [], "of {arrived} packets");
+    assert_eq!(left, arrived);
+    assert!(arrived > 10_000, "{arrived} packets are few");
+}
+
+/// Steps of workers, bursts, changes and observations in random order, several seeds.
+#[test]
+fn packets_of_sessions_that_stay_are_forwarded_whatever_changes_meanwhile() {
+    for (workers, seed) in [(1, 1), (2, 2), (3, 3)] {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let (mut control, mut lanes, mut steady) = fleet(workers, 1024);
+        let mut passing: Vec<Known> = Vec::new();
+        for turn in 0..6_000_u32 {
+            let lane = rng.random_range(0..lanes.len());
+            match rng.random_range(0..8) {
+                0..3 => {
+                    for _ in 0..rng.random_range(1..32) {
+                        let known = &steady[rng.random_range(0..steady.len())];
+                        lanes[lane].arrive(known, rng.random());
+                    }
+                }
+                3..5 => drop(lanes[lane].step()),
+                5 => {
+                    let at = rng.random_range(0..steady.len());
+                    control.hand_over(&mut steady[at]);
+                }
+                6 => {
+                    let host = 100 + u8::try_from(turn % 100).unwrap();
+                    passing.extend(control.establish(host, rng.random()));
+                }
+                _ if passing.is_empty() => control.observe(),
+                _ => {
+                    let at = rng.random_range(0..passing.len());
+                    control.delete(&passing.swap_remove(at));
+                }
+            }
+            // The receive queues and hand-off rings are bounded.
+            if turn % 16 == 0 {
+                for _ in 0..16 {
+                    lanes.iter_mut().for_each(|lane| drop(lane.step()));
+                }
+            }
+        }
+        for _ in 0..64 {
+            lanes.iter_mut().for_each(|lane| drop(lane.step()));
+        }
+        control.observe();
+        assert_eq!(control.publisher.unobserved(), 0);
+        assert!(control.changes > 1_000, "{} changes are few", control.changes);
+        assert_nothing_lost(&control, &lanes);
+    }
+}
+
+/// What a downlink packet finds is a tunnel that the session has or had, and once every worker
+/// runs a change, the new one.
+#[test]
+fn downlink_packet_leaves_through_the_tunnel_before_or_after_the_change() {
+    let (mut control, mut lanes, mut steady) = fleet(2, 1024);
+    let mut rng = StdRng::seed_from_u64(4);
+    for _ in 0..2_000 {
+        let at = rng.random_range(0..steady.len());
+        let before = *steady[at].gnb.last().unwrap();
+        for lane in &mut lanes {
+            lane.arrive(&steady[at], false);
+        }
+        control.hand_over(&mut steady[at]);
+        let after = *steady[at].gnb.last().unwrap();
+        let rounds: Vec<Teid> = (0..3)
+            .flat_map(|_| lanes.iter_mut().flat_map(Lane::step).collect::<Vec<_>>())
+            .collect();
+        assert_eq!(rounds.len(), 2, "one packet arrived at each worker");
+        assert!(rounds.iter().all(|teid| [before, after].contains(teid)), "{rounds:?}");
+        control.observe();
+        assert_eq!(control.publisher.unobserved(), 0);
+        lanes[0].arrive(&steady[at], false);
+        let left: Vec<Teid> = (0..3)
+            .flat_map(|_| lanes.iter_mut().flat_map(Lane::step).collect::<Vec<_>>())
+            .collect();
+        assert_eq!(left, [after]);
+    }
+}
+
+/// The same with threads: workers forward while the control thread changes sessions.
+#[test]
+fn threads_forward_every_packet_while_the_control_thread_changes_sessions() {
+    const BURSTS: u32 = 1_000;
+    /// A worker that the machine stops must not lose what others hand over.
+    const HANDOFF: usize = 32_768;
+    let (mut control, mut lanes, mut steady) = fleet(2, HANDOFF);
+    let done = AtomicBool::new(false);
+    let frames = steady.clone();
+    std::thread::scope(|scope| {
+        let forwarding: Vec<_> = (5..)
+            .zip(&mut lanes)
+            .map(|(seed, lane)| {
+                let (frames, done) = (&frames, &done);
+                scope.spawn(move || {
+                    let mut rng = StdRng::seed_from_u64(seed);
+                    for _ in 0..BURSTS {
+                        for _ in 0..16 {
+                            let known = &frames[rng.random_range(0..frames.len())];
+                            lane.arrive(known, rng.random());
+                        }
+                        lane.step();
+                        std::thread::yield_now();
+                    }
+                    // What others handed over arrives until they are done.
+                    while !done.load(Ordering::Acquire) {
+                        lane.step();
+                    }
+                })
+            })
+            .collect();
+        let mut rng = StdRng::seed_from_u64(7);
+        let mut passing: Vec<Known> = Vec::new();
+        while control.changes < 3_000 {
+            let at = rng.random_range(0..steady.len());
+            control.hand_over(&mut steady[at]);
+            let host = 100 + u8::try_from(control.changes % 100).unwrap();
+            match passing.len() {
+                0..8 => passing.extend(control.establish(host, rng.random())),
+                _ => control.delete(&passing.swap_remove(0)),
+            }
+            // As the node does: what waits for the workers is bounded.
+            while control.publisher.unobserved() > 64 {
+                control.observe();
+                std::thread::yield_now();
+            }
+        }
+        let sent = |control: &Control| control.publisher.snapshot().received_pkts;
+        let all = u64::from(BURSTS) * 16 * 2;
+        while sent(&control) < all || control.publisher.unobserved() > 0 {
+            control.observe();
+            std::thread::yield_now();
+        }
+        done.store(true, Ordering::Release);
+        for thread in forwarding {
+            thread.join().unwrap();
+        }
+    });
+    for _ in 0..8 {
+        lanes.iter_mut().for_each(|lane| drop(lane.step()));
+    }
+    assert_nothing_lost(&control, &lanes);
+}
