@@ -32,6 +32,9 @@ const LOAD_PERCENT: u64 = 80;
 /// Sessions established in the phase that establishes, per second at most.
 const ESTABLISHMENTS_PER_S_MAX: u64 = 300_000;
 
+/// Steps whose cycles are kept in one phase.
+const SAMPLES_MAX: usize = 1 << 21;
+
 /// What is measured.
 pub struct Plan {
     /// Sessions in place, all of them with traffic.
@@ -182,7 +185,9 @@ impl Lane {
     fn forward(&mut self, pace: Option<u64>, stop: &AtomicBool) -> anyhow::Result<Phase> {
         let burst = BURST_DEFAULT as u64;
         let (mut offered, mut late_max) = (0, 0);
-        let mut cycles = Vec::new();
+        // Written to beforehand, so that no page of it is missing while the worker runs.
+        let mut cycles = vec![u64::MAX; SAMPLES_MAX];
+        cycles.clear();
         let started = Instant::now();
         let core_started_ns = core_time_ns()?;
         while !stop.load(Ordering::Relaxed) {
@@ -209,7 +214,9 @@ impl Lane {
             let end = adit_dpdk::tsc();
             ensure!(report.received == BURST_DEFAULT, "received {}", report.received);
             ensure!(self.io.sent.len() == BURST_DEFAULT, "a packet was not forwarded");
-            cycles.push(end.wrapping_sub(start));
+            if cycles.len() < SAMPLES_MAX {
+                cycles.push(end.wrapping_sub(start));
+            }
             offered += burst;
         }
         let elapsed = started.elapsed();
