@@ -75,7 +75,7 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
         routes,
         interfaces: config.interfaces.into_boxed_slice(),
     });
-    let usage = std::sync::Arc::new(UsageTable::new(usage_slots_max(sessions_max), 1));
+    let usage = std::sync::Arc::new(UsageTable::new(usage_slots_max(sessions_max)));
     let (rules, handles) = published(sessions_max, workers);
     let readers: Vec<_> = (0_u8..)
         .zip(handles)

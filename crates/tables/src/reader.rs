@@ -66,7 +66,7 @@ impl Reader {
             rules: self.rules.observe(),
             tables: &self.tables,
             counters: &self.counters,
-            usage: UsageView::new(&self.usage, 0),
+            usage: UsageView::new(&self.usage),
         }
     }
 

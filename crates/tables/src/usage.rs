@@ -1,7 +1,7 @@
-//! Usage counters of URRs: one array per worker, one cache line per usage slot.
+//! Usage counters of URRs: one cache line per usage slot.
 //!
-//! A worker alone writes its array; the control thread and, where a limit is to be checked, the
-//! other workers read it with relaxed loads. Counters go on when a slot is reused: whoever measures
+//! The worker that owns the session alone writes its lines; the control thread reads them with
+//! relaxed loads. Counters go on when a slot is reused: whoever measures
 //! remembers where he began.
 
 use core::fmt;
@@ -25,9 +25,6 @@ pub enum UsageMark {
     /// The limit of dropped downlink packets.
     Dropped = 1 << 3,
 }
-
-/// Octets that are worth a claim where several workers count.
-const CLAIM_MIN: u64 = 64 << 10;
 
 /// Bits of `marks` below the generation.
 const MARK_BITS: u32 = 8;
@@ -81,72 +78,59 @@ struct Dropped {
     pkts: Counter,
 }
 
-/// What one worker counted.
-struct WorkerUsage {
+/// What was counted.
+pub struct UsageTable {
     lines: Large<Line>,
     dropped: Large<Dropped>,
 }
 
-/// What all workers counted.
-pub struct UsageTable {
-    workers: Box<[WorkerUsage]>,
-}
-
 impl UsageTable {
-    pub(crate) fn new(slots: usize, workers: usize) -> Self {
-        let worker = |_| WorkerUsage { lines: Large::zeroed(slots), dropped: Large::zeroed(slots) };
-        Self { workers: (0..workers).map(worker).collect() }
+    pub(crate) fn new(slots: usize) -> Self {
+        Self { lines: Large::zeroed(slots), dropped: Large::zeroed(slots) }
     }
 }
 
 impl fmt::Debug for UsageTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UsageTable").field("workers", &self.workers.len()).finish_non_exhaustive()
+        f.debug_struct("UsageTable").field("slots", &self.lines.len()).finish_non_exhaustive()
     }
 }
 
 impl UsageSource for UsageTable {
     fn usage(&self, slot: UsageSlot, generation: u32) -> UsageCounts {
         let at = slot.0 as usize;
-        let mut sum = UsageCounts::default();
-        for worker in &self.workers {
-            let (Some(line), Some(dropped)) = (worker.lines.get(at), worker.dropped.get(at)) else {
-                continue;
-            };
-            let moment = |counter: &Counter| Some(counter.load()).filter(|ns| *ns != 0).map(Nanos);
-            let is_current = line.marks.load() >> MARK_BITS == u64::from(generation);
-            sum = sum.plus(UsageCounts {
-                ul_bytes: line.ul_bytes.load(),
-                dl_bytes: line.dl_bytes.load(),
-                ul_pkts: line.ul_pkts.load(),
-                dl_pkts: line.dl_pkts.load(),
-                dropped_dl_bytes: dropped.bytes.load(),
-                dropped_dl_pkts: dropped.pkts.load(),
-                first: moment(&line.first).filter(|_| is_current),
-                last: moment(&line.last),
-            });
+        let (Some(line), Some(dropped)) = (self.lines.get(at), self.dropped.get(at)) else {
+            return UsageCounts::default();
+        };
+        let moment = |counter: &Counter| Some(counter.load()).filter(|ns| *ns != 0).map(Nanos);
+        let is_current = line.marks.load() >> MARK_BITS == u64::from(generation);
+        UsageCounts {
+            ul_bytes: line.ul_bytes.load(),
+            dl_bytes: line.dl_bytes.load(),
+            ul_pkts: line.ul_pkts.load(),
+            dl_pkts: line.dl_pkts.load(),
+            dropped_dl_bytes: dropped.bytes.load(),
+            dropped_dl_pkts: dropped.pkts.load(),
+            first: moment(&line.first).filter(|_| is_current),
+            last: moment(&line.last),
         }
-        sum
     }
 }
 
-/// The counters as one worker uses them.
+/// The counters as workers use them, each those of its own sessions.
 #[derive(Debug, Clone, Copy)]
 pub struct UsageView<'a> {
-    table: &'a UsageTable,
-    worker: usize,
-    /// This worker's counters.
     lines: &'a [Line],
+    dropped: &'a [Dropped],
 }
 
 impl<'a> UsageView<'a> {
     #[inline]
-    pub(crate) fn new(table: &'a UsageTable, worker: usize) -> Self {
-        let lines = table.workers.get(worker).map_or(&[][..], |own| &own.lines);
-        Self { table, worker, lines }
+    pub(crate) fn new(table: &'a UsageTable) -> Self {
+        Self { lines: &table.lines, dropped: &table.dropped }
     }
 
-    /// Asks for the cache line of this worker's counters.
+    /// Asks for the cache line of a URR's counters.
     #[inline]
     pub fn prefetch(&self, slot: UsageSlot) {
         if let Some(line) = self.line(slot) {
@@ -170,32 +154,24 @@ impl<'a> UsageView<'a> {
     }
 
     /// Counts one downlink packet of `bytes` octets that rules dropped, and tells how many octets
-    /// and packets all workers have dropped.
+    /// and packets were dropped so far.
     #[inline]
     pub fn add_dropped(&self, slot: UsageSlot, bytes: u64) -> (u64, u64) {
-        let own = self.table.workers.get(self.worker);
-        if let Some(dropped) = own.and_then(|worker| worker.dropped.get(slot.0 as usize)) {
-            dropped.bytes.add(bytes);
-            dropped.pkts.add(1);
-        }
-        let all = self.table.workers.iter().filter_map(|w| w.dropped.get(slot.0 as usize));
-        all.fold((0, 0), |(bytes, pkts), worker| {
-            (bytes + worker.bytes.load(), pkts + worker.pkts.load())
-        })
+        let Some(dropped) = self.dropped.get(slot.0 as usize) else { return (0, 0) };
+        dropped.bytes.add(bytes);
+        dropped.pkts.add(1);
+        (dropped.bytes.load(), dropped.pkts.load())
     }
 
-    /// Octets towards the data network and towards the UE that all workers have counted.
-    ///
-    /// Cost: one cache line per worker. With several workers a packet that another one counts at
-    /// the same moment may be missed.
+    /// Octets counted towards the data network and towards the UE.
     #[inline]
     #[must_use]
     pub fn volume(&self, slot: UsageSlot) -> (u64, u64) {
-        let lines = self.table.workers.iter().filter_map(|w| w.lines.get(slot.0 as usize));
-        lines.fold((0, 0), |(ul, dl), line| (ul + line.ul_bytes.load(), dl + line.dl_bytes.load()))
+        let line = self.line(slot);
+        line.map_or((0, 0), |line| (line.ul_bytes.load(), line.dl_bytes.load()))
     }
 
-    /// True when `mark` was not told yet for the entry's generation by this worker.
+    /// True when `mark` was not told yet for the entry's generation.
     #[inline]
     #[must_use]
     pub fn is_untold(&self, urr: &PublishedUrr, mark: UsageMark) -> bool {
@@ -237,11 +213,6 @@ impl<'a> UsageView<'a> {
     }
 
     /// Works out how many octets of the URR are clear, after a packet of its generation was counted.
-    ///
-    /// Workers share what is left before the next limit: each claims a part of what no other has
-    /// claimed, and comes back here when it is used. Below [`CLAIM_MIN`] nothing is clear, so that
-    /// packets close to a limit are looked at one by one. As with [`UsageView::volume`], two workers
-    /// that claim at the same moment may claim the same octets.
     #[inline]
     pub fn arm(&self, urr: &PublishedUrr) {
         let Some(line) = self.line(urr.slot) else { return };
@@ -259,27 +230,7 @@ impl<'a> UsageView<'a> {
             false => urr.report.distance(uplink, downlink),
         };
         let left = report.min(urr.quota().distance(uplink, downlink));
-        let claim = match self.table.workers.len() as u64 {
-            1 => left,
-            workers => {
-                let share = left.saturating_sub(self.claimed_by_others(urr)) / workers;
-                if share < CLAIM_MIN { 0 } else { share }
-            }
-        };
-        line.clear_below.set(line.octets().saturating_add(claim));
-    }
-
-    /// Octets that other workers have claimed of the URR and not counted yet.
-    fn claimed_by_others(&self, urr: &PublishedUrr) -> u64 {
-        let generation = u64::from(urr.generation);
-        let lines = self.table.workers.iter().map(|worker| worker.lines.get(urr.slot.0 as usize));
-        let others = lines.enumerate().filter(|(worker, _)| *worker != self.worker);
-        others
-            .filter_map(|(_, line)| line)
-            .filter(|line| line.marks.load() >> MARK_BITS == generation)
-            .fold(0, |sum: u64, line| {
-                sum.saturating_add(line.clear_below.load().saturating_sub(line.octets()))
-            })
+        line.clear_below.set(line.octets().saturating_add(left));
     }
 
     #[inline]
