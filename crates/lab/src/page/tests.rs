@@ -88,6 +88,31 @@ fn page_stands_alone_and_shows_figures_beside_those_from_elsewhere() {
 }
 
 #[test]
+fn planted_faults_show_with_what_was_found_of_them() {
+    let mut trial = trial(1_000_000, 1000);
+    trial["streams"] = json!([crate::measure::report::StreamReport {
+        name: "uplink".to_owned(),
+        sent: 1_000_000,
+        duplicates: 7,
+        reordered: 5,
+        lost: 3,
+        ..Default::default()
+    }]);
+    let mut selftest = header("selftest");
+    selftest["wire"] = json!("memif");
+    selftest["size"] = json!({"name": "64", "lens": [64], "weights": [1]});
+    selftest["ceiling_pps"] = json!(17_000_000);
+    selftest["passed"] = json!(true);
+    for key in ["ceiling", "quiet", "half"] {
+        selftest[key] = Value::Null;
+    }
+    selftest["faults"] = json!([{"fault": "drop", "planted": 3, "found": 3, "trial": trial}]);
+    let page = render(&report(selftest, Vec::new()));
+    let row = "<td>drop</td><td>3</td><td>3</td><td>1000000</td><td>3</td><td>7</td><td>5</td>";
+    assert!(page.contains(row) && page.contains("17.00 Mpps"), "{page}");
+}
+
+#[test]
 fn ramps_and_soaks_have_their_plots_and_limits() {
     let round = |sessions: u64, limit: Value| {
         json!({"sessions": sessions, "established_per_s": 1000, "failed": 0, "drop_ppm": 3,
