@@ -8,7 +8,7 @@ DEMO_ARGS ?=
 help:
 	@echo "make run    build adit and run the demo: namespaces, gNB, SMF, real traffic (root)"
 	@echo "make test   everything CI runs: format, lints, tidy, tests, namespace scenarios"
-	@echo "make bench  cycles per packet of the datapath on this machine"
+	@echo "make bench  every bench of adit on this machine, into docs/benchmarks (about 4 minutes)"
 	@echo "make bench-memif  what adit and dpdk-testpmd forward over memif, in turns, and their ratio"
 	@echo "make lab    the tester's own test and the short experiments on memif; writes lab-report/"
 	@echo "make coverage  lines of pfcp and n4 that their tests run (cargo install cargo-llvm-cov)"
@@ -31,7 +31,7 @@ test:
 	cargo test --quiet --workspace
 
 bench: build
-	target/release/adit bench datapath --sessions 1k,16k,100k
+	cargo xtask perf suite
 
 bench-memif: build
 	$(SUDO) target/release/adit-lab saturate --sessions 100000 --rules usage

@@ -98,14 +98,25 @@ pub enum Bench {
         /// Packets measured for each direction and session count.
         #[arg(long, value_name = "COUNT", default_value = "4M", value_parser = parse_count)]
         packets: usize,
-        /// Packets in one burst, 1 to 64.
-        #[arg(long, value_name = "COUNT", default_value_t = adit_types::limits::BURST_DEFAULT,
-              value_parser = parse_burst)]
-        burst: usize,
-        /// Print JSON.
+        /// Packets in one burst, 1 to 64; several such as 1,8,32,64.
+        #[arg(long, value_name = "LIST", value_delimiter = ',',
+              default_values_t = [adit_types::limits::BURST_DEFAULT], value_parser = parse_burst)]
+        burst: Vec<usize>,
+        /// The SMF chooses TEIDs and UE addresses, so that they are looked up instead of indexed.
         #[arg(long)]
-        json: bool,
+        given_keys: bool,
+        /// Eight PDRs with SDF filters in each session, of both families.
+        #[arg(long)]
+        sdf: bool,
+        #[command(flatten)]
+        output: BenchOutput,
     },
+    /// Cycles of each kind of packet, and of packets that leave at each stage.
+    Kinds(BenchSize),
+    /// Cycles of a session modification, and of packets while sessions are modified.
+    Publication(BenchSize),
+    /// What a snapshot of the counters costs the packets.
+    Scrape(BenchSize),
     /// Packets lost, if any, while sessions are established and modified next to a busy worker.
     Churn {
         /// Sessions in place, all with traffic.
@@ -117,18 +128,16 @@ pub enum Bench {
         /// Seconds of each phase.
         #[arg(long, value_name = "SECONDS", default_value_t = 3)]
         seconds: u32,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: BenchOutput,
     },
     /// Resident memory of this process with many sessions, each with a packet both ways.
     Memory {
         /// Sessions.
         #[arg(long, value_name = "COUNT", default_value = "3M", value_parser = parse_sessions)]
         sessions: u32,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: BenchOutput,
     },
     /// What an idle worker takes of its core, and how late the first packet after a silence leaves.
     Poll {
@@ -138,9 +147,8 @@ pub enum Bench {
         /// Packets measured for each way to wait.
         #[arg(long, value_name = "COUNT", default_value = "500", value_parser = parse_count)]
         packets: usize,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: BenchOutput,
     },
     /// Decoding time and sessions per second, in process and over a loopback socket.
     N4 {
@@ -150,10 +158,37 @@ pub enum Bench {
         /// Sessions established in each measurement.
         #[arg(long, value_name = "COUNT", default_value = "100k", value_parser = parse_sessions)]
         sessions: u32,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: BenchOutput,
     },
+}
+
+/// Where the figures go.
+#[derive(Debug, clap::Args)]
+pub struct BenchOutput {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Write JSON to this file too.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+/// How much is measured.
+#[derive(Debug, clap::Args)]
+pub struct BenchSize {
+    /// Sessions, all with traffic at random.
+    #[arg(long, value_name = "COUNT", default_value = "16k", value_parser = parse_count)]
+    pub sessions: usize,
+    /// Packets of each measurement.
+    #[arg(long, value_name = "COUNT", default_value = "1M", value_parser = parse_count)]
+    pub packets: usize,
+    /// Packets in one burst, 1 to 64.
+    #[arg(long, value_name = "COUNT", default_value_t = adit_types::limits::BURST_DEFAULT,
+          value_parser = parse_burst)]
+    pub burst: usize,
+    #[command(flatten)]
+    pub output: BenchOutput,
 }
 
 /// A count with an optional factor: k (1,000), M (1,000,000).

@@ -51,21 +51,38 @@ fn dispatch(cli: Cli) -> anyhow::Result<()> {
             }
             Ok(())
         }
-        Command::Bench { bench: Bench::Datapath { sessions, active, packets, burst, json } } => {
-            bench::datapath::run(&sessions, active.unwrap_or(usize::MAX), packets, burst, json)
+        Command::Bench { bench } => measure(bench),
+    }
+}
+
+fn measure(bench: Bench) -> anyhow::Result<()> {
+    match bench {
+        Bench::Datapath { sessions, active, packets, burst, given_keys, sdf, output } => {
+            let usual = bench::sessions::Profile::USUAL;
+            let wish = bench::datapath::Wish {
+                counts: sessions,
+                active: active.unwrap_or(usize::MAX),
+                packets,
+                bursts: burst,
+                profile: bench::sessions::Profile { given_keys, filtered: sdf, ..usual },
+            };
+            bench::datapath::run(&wish, &output)
         }
-        Command::Bench { bench: Bench::Churn { resident, modifications, seconds, json } } => {
+        Bench::Kinds(size) => {
+            bench::kinds::run(size.sessions, size.packets, size.burst, &size.output)
+        }
+        Bench::Publication(size) => {
+            bench::publication::run(size.sessions, size.packets, size.burst, &size.output)
+        }
+        Bench::Scrape(size) => {
+            bench::scrape::run(size.sessions, size.packets, size.burst, &size.output)
+        }
+        Bench::Churn { resident, modifications, seconds, output } => {
             let plan = bench::churn::Plan { resident, modifications_per_s: modifications, seconds };
-            bench::churn::run(&plan, json)
+            bench::churn::run(&plan, &output)
         }
-        Command::Bench { bench: Bench::Memory { sessions, json } } => {
-            bench::memory::run(sessions, json)
-        }
-        Command::Bench { bench: Bench::Poll { core, packets, json } } => {
-            bench::poll::run(core, packets, json)
-        }
-        Command::Bench { bench: Bench::N4 { resident, sessions, json } } => {
-            bench::n4::run(resident, sessions, json)
-        }
+        Bench::Memory { sessions, output } => bench::memory::run(sessions, &output),
+        Bench::Poll { core, packets, output } => bench::poll::run(core, packets, &output),
+        Bench::N4 { resident, sessions, output } => bench::n4::run(resident, sessions, &output),
     }
 }

@@ -171,6 +171,16 @@ struct Plan {
     notice: Option<EalNotice>,
 }
 
+/// DPDK's version as text.
+#[must_use]
+pub fn version() -> String {
+    // SAFETY: takes nothing, returns a constant.
+    let text = unsafe { sys::rte_version() };
+    // SAFETY: a C string that lives as long as the process.
+    let text = unsafe { core::ffi::CStr::from_ptr(text) };
+    text.to_string_lossy().into_owned()
+}
+
 /// The running EAL; a cheap handle to share.
 ///
 /// Invariant: DPDK's memory stays mapped as long as any handle lives. Pools and ports hold one.
@@ -257,11 +267,7 @@ impl Eal {
     /// DPDK's version as text.
     #[must_use]
     pub fn version(&self) -> String {
-        // SAFETY: takes nothing, returns a constant.
-        let text = unsafe { sys::rte_version() };
-        // SAFETY: a C string that lives as long as the process.
-        let text = unsafe { core::ffi::CStr::from_ptr(text) };
-        text.to_string_lossy().into_owned()
+        version()
     }
 
     pub(crate) fn thread_registered(&self) {

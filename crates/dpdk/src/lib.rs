@@ -18,7 +18,7 @@ mod thread;
 mod worker_io;
 
 pub use device::{Device, DeviceKind, DeviceParseError};
-pub use eal::{Eal, EalConfig, EalError, EalNotice};
+pub use eal::{Eal, EalConfig, EalError, EalNotice, version};
 pub use errno::Errno;
 pub use hugepages::HugepageMode;
 pub use mbuf::Mbuf;

@@ -60,6 +60,8 @@ enum Command {
     Run(experiment::RunArguments),
     /// Make a page of reports in JSON.
     Report(experiment::ReportArguments),
+    /// Print what figures of this machine depend on, as JSON.
+    Machine,
     /// Compare the figures of two reports.
     Compare(measure::compare::CompareArguments),
 }
@@ -130,6 +132,7 @@ fn main() -> ExitCode {
         Command::Soak(arguments) => measure::soak::run(arguments, &stop),
         Command::Run(arguments) => experiment::run(arguments, &stop),
         Command::Report(arguments) => experiment::render(arguments),
+        Command::Machine => measure::machine::run(),
         Command::Compare(arguments) => measure::compare::run(arguments, &stop),
     });
     match result {

@@ -1,7 +1,9 @@
-//! A worker's step allocates nothing, whatever arrives.
+//! A worker's step allocates nothing and makes no system call, whatever arrives. (That it takes no
+//! lock is a matter of `cargo xtask tidy`: a free one costs no system call.)
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 mod counting;
+mod syscalls;
 
 use core::net::IpAddr;
 
@@ -18,6 +20,7 @@ use adit_types::{InterfaceId, MacAddr, Nanos, Owners, PortId, Teid, WorkerId};
 use adit_wire::gtpu::MessageType;
 
 use counting::allocations;
+use syscalls::first_syscall;
 
 /// Ports whose buffers exist before the step and after it.
 struct PoolIo {
@@ -120,9 +123,11 @@ impl Bench {
         self.io.tx.clear();
         self.now += Nanos::from_millis(100);
         let Self { worker, io, now, .. } = self;
+        let mut syscall = None;
         let count = allocations(|| {
-            worker.step(*now, io);
+            (_, syscall) = first_syscall(|| worker.step(*now, io));
         });
+        assert_eq!(syscall, None, "the number of a system call in a step");
         while self.events.pop().is_ok() {}
         (count, self.io.tx.len())
     }
@@ -141,6 +146,18 @@ fn counting_allocator_counts() {
     assert_eq!(allocations(|| drop(core::hint::black_box(Box::new(7)))), 1);
     assert_eq!(allocations(|| drop(core::hint::black_box(vec![0_u8; 100]))), 1);
     assert_eq!(allocations(|| {}), 0);
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn watcher_sees_a_system_call_and_its_absence() {
+    let number = |call| i32::try_from(call).unwrap();
+    // SAFETY: takes nothing.
+    let ask = || first_syscall(|| unsafe { libc::syscall(libc::SYS_getppid) }).1;
+    let first = ask();
+    // Not where the kernel cannot tell.
+    assert!(first.is_none() || first == Some(number(libc::SYS_getppid)), "{first:?}");
+    assert_eq!(first_syscall(|| core::hint::black_box(1 + 1)), (2, None));
 }
 
 #[test]

@@ -1,6 +1,8 @@
-//! Chores of the workspace: `cargo xtask tidy`, `cargo xtask fuzz`, `cargo xtask spec`.
+//! Chores of the workspace: `cargo xtask tidy`, `fuzz`, `spec`, `perf`, `aarch64`.
 
+mod aarch64;
 mod fuzz;
+mod perf;
 mod spec;
 mod tidy;
 
@@ -25,6 +27,13 @@ enum Chore {
         /// Targets; all without.
         targets: Vec<String>,
     },
+    /// Measure: the bench suite, or two revisions against each other.
+    Perf {
+        #[command(subcommand)]
+        perf: perf::Perf,
+    },
+    /// Check that every room compiles for aarch64, with Debian's DPDK headers for it.
+    Aarch64,
     /// Write docs/spec from the tables in code.
     Spec {
         /// Only tell whether what is there is up to date.
@@ -37,6 +46,8 @@ fn main() -> anyhow::Result<()> {
     match Cli::parse().chore {
         Chore::Tidy => tidy::run(),
         Chore::Fuzz { seconds, targets } => fuzz::run(seconds, &targets),
+        Chore::Perf { perf } => perf::run(&perf),
+        Chore::Aarch64 => aarch64::run(),
         Chore::Spec { check } => spec::run(check),
     }
 }

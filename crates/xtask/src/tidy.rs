@@ -105,6 +105,13 @@ const FLOOR_FIVE_CRATES: &[&str] =
 
 const FLOOR_FIVE: &[&str] = &["adit", "adit-lab", "adit-tests", "xtask"];
 
+/// Rooms that workers run through: no lock, nothing made on first use, nothing of a thread's own.
+const LOCK_FREE: &[&str] =
+    &["adit-types", "adit-wire", "adit-rules", "adit-pktio", "adit-tables", "adit-datapath"];
+/// Files where the control side of the publication takes one.
+const LOCK_FILES: &[&str] = &["crates/tables/src/publish.rs", "crates/tables/src/sync.rs"];
+const LOCKS: &[&str] = &["Mutex", "RwLock", "Condvar", "OnceLock", "LazyLock", "thread_local!"];
+
 /// Longest source file without a test in it.
 const LINES_MAX: usize = 800;
 
@@ -174,6 +181,8 @@ fn check_file(
         return Ok(());
     }
     let unsafe_here = room.may.contains(&Unsafe) || UNSAFE_FILES.contains(&shown.as_str());
+    let no_locks =
+        LOCK_FREE.contains(&room.package) && !in_tests && !LOCK_FILES.contains(&shown.as_str());
     for (index, line) in text.lines().enumerate() {
         let code = line.split("//").next().unwrap_or_default();
         let place = format!("{shown}:{}", index + 1);
@@ -183,6 +192,10 @@ fn check_file(
         let clock = ["Instant::now", "SystemTime::now", "_rdtsc"].iter().any(|c| code.contains(c));
         if clock && !room.may.contains(&Clock) && !in_tests {
             findings.push(format!("{place}: time is an argument here"));
+        }
+        let lock = LOCKS.iter().find(|lock| code.contains(**lock));
+        if let Some(lock) = lock.filter(|_| no_locks) {
+            findings.push(format!("{place}: {lock} has no place on the packet path"));
         }
         if ["todo!(", "unimplemented!(", "#[ignore"].iter().any(|mark| code.contains(mark)) {
             findings.push(format!("{place}: unfinished or skipped"));

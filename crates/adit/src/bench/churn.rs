@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use adit_datapath::{Worker, WorkerConfig};
-use adit_pktio::mem::MemBuf;
 use adit_types::limits::{BURST_DEFAULT, COMMAND_RING_LEN, EVENT_RING_LEN};
 use adit_types::{Direction, Nanos, PortId, WorkerId};
 use anyhow::{Context, ensure};
@@ -17,11 +16,12 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 
-use super::datapath::write_packet;
-use super::io::BenchIo;
+use super::io::{BenchBuf, BenchIo};
+use super::packet::write_packet;
 use super::plant::{Plant, rate};
 use super::sessions::{self, BenchSession};
-use super::smf;
+use super::{report, smf};
+use crate::cli::BenchOutput;
 
 /// Packets that wait for a late worker. Unit: descriptors of the port.
 const RX_RING: u64 = 4096;
@@ -49,7 +49,7 @@ pub struct Plan {
 ///
 /// # Errors
 /// When a request is refused or a packet is dropped.
-pub fn run(plan: &Plan, json: bool) -> anyhow::Result<()> {
+pub fn run(plan: &Plan, output: &BenchOutput) -> anyhow::Result<()> {
     let extra = u32::try_from(ESTABLISHMENTS_PER_S_MAX)?.saturating_mul(plan.seconds);
     let mut plant = Plant::new(plan.resident + extra, 1)?;
     eprintln!("establishing {} sessions", plan.resident);
@@ -88,7 +88,7 @@ pub fn run(plan: &Plan, json: bool) -> anyhow::Result<()> {
         "establishing": establishing.row(),
         "modifying": modifying.row(),
     });
-    super::print(&document, json)
+    report::flat(&document, output)
 }
 
 /// Modifies sessions at the rate of the plan. Returns how many.
@@ -141,7 +141,7 @@ impl Lane {
             buffer_pkts_max: 512,
             recovery_time_stamp: None,
         };
-        let spare = (0..BURST_DEFAULT).map(|_| MemBuf::new()).collect();
+        let spare = (0..BURST_DEFAULT).map(|_| BenchBuf::take()).collect();
         Ok(Self {
             worker: Worker::new(config, reader, events, commands),
             io: BenchIo {

@@ -5,22 +5,22 @@
 //! no counter is memory that was never touched.
 
 use adit_datapath::{Worker, WorkerConfig};
-use adit_pktio::mem::MemBuf;
 use adit_types::limits::{BURST_DEFAULT, COMMAND_RING_LEN, EVENT_RING_LEN};
 use adit_types::{Direction, Nanos, PortId, WorkerId};
 use anyhow::{Context, ensure};
 use serde_json::json;
 
-use super::datapath::write_packet;
-use super::io::BenchIo;
+use super::io::{BenchBuf, BenchIo};
+use super::packet::write_packet;
 use super::plant::Plant;
-use super::{sessions, smf};
+use super::{report, sessions, smf};
+use crate::cli::BenchOutput;
 
 /// Measures with `count` sessions and one worker.
 ///
 /// # Errors
 /// When a session is refused or a packet is not forwarded.
-pub fn run(count: u32, json: bool) -> anyhow::Result<()> {
+pub fn run(count: u32, output: &BenchOutput) -> anyhow::Result<()> {
     let at_start = resident_bytes()?;
     let mut plant = Plant::new(count, 1)?;
     let with_tables = resident_bytes()?;
@@ -56,7 +56,7 @@ pub fn run(count: u32, json: bool) -> anyhow::Result<()> {
         "resident_bytes_per_session": per_session(with_sessions),
         "resident_bytes_per_session_after_traffic": per_session(with_traffic),
     });
-    super::print(&document, json)?;
+    report::flat(&document, output)?;
     drop(worker);
     Ok(())
 }
@@ -68,7 +68,7 @@ fn send_to_all(
     direction: Direction,
 ) -> anyhow::Result<()> {
     let rx_port = PortId(u16::from(direction == Direction::Downlink));
-    let spare = (0..BURST_DEFAULT).map(|_| MemBuf::new()).collect();
+    let spare = (0..BURST_DEFAULT).map(|_| BenchBuf::take()).collect();
     let mut io = BenchIo { rx_port, ready: Vec::new(), sent: spare, macs: sessions::MACS };
     let mut numbers = 0..u32::try_from(plant.sessions.len())?;
     let mut forwarded = 0;

@@ -18,7 +18,8 @@ use anyhow::{Context, bail, ensure};
 use serde_json::json;
 
 use super::plant::{Plant, rate, refusal};
-use super::smf;
+use super::{report, smf};
+use crate::cli::BenchOutput;
 
 /// Decodings measured.
 const DECODINGS: u32 = 1_000_000;
@@ -33,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// When a request is refused or the loopback loses a datagram for good.
-pub fn run(resident: u32, measured: u32, json: bool) -> anyhow::Result<()> {
+pub fn run(resident: u32, measured: u32, output: &BenchOutput) -> anyhow::Result<()> {
     let (decode_ns, message_bytes) = decode()?;
     let mut plant = Plant::new(resident + 2 * measured, 0)?;
     eprintln!("establishing {resident} resident sessions");
@@ -58,7 +59,7 @@ pub fn run(resident: u32, measured: u32, json: bool) -> anyhow::Result<()> {
         "loopback_establishments_per_s": over_socket,
         "loopback_window": WINDOW,
     });
-    super::print(&document, json)
+    report::flat(&document, output)
 }
 
 /// The rate of `count` things.

@@ -9,19 +9,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use adit_datapath::{Worker, WorkerConfig};
-use adit_pktio::mem::MemBuf;
 use adit_pktio::{Burst, PacketIo, PortInfo};
 use adit_tables::Reader;
 use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN};
 use adit_types::{Direction, Nanos, PortId, WorkerId};
 use anyhow::{Context, ensure};
-use comfy_table::{Table, presets};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 
-use super::datapath::write_packet;
-use super::sessions::{self, BenchSession, DN_ADDR};
+use super::io::BenchBuf;
+use super::packet::write_packet;
+use super::report;
+use super::sessions::{self, BenchSession, DN_ADDR, Profile};
+use crate::cli::BenchOutput;
 use crate::poll::{Doorbell, Pause, Sleeper, thread_time};
 
 /// How long the worker idles while its share of the core is measured.
@@ -55,26 +56,26 @@ enum Way {
 
 /// A port in memory that another thread puts packets into; tells when they leave.
 struct RingIo {
-    rx: rtrb::Consumer<MemBuf>,
+    rx: rtrb::Consumer<BenchBuf>,
     left_at: Arc<AtomicU64>,
     clock: Clock,
 }
 
 impl PacketIo for RingIo {
-    type Buf = MemBuf;
+    type Buf = BenchBuf;
 
-    fn rx_burst(&mut self, _port: PortId, limit: usize, burst: &mut Burst<MemBuf>) -> usize {
+    fn rx_burst(&mut self, _port: PortId, limit: usize, burst: &mut Burst<BenchBuf>) -> usize {
         let count = limit.min(self.rx.slots()).min(burst.remaining_capacity());
         burst.extend(self.rx.read_chunk(count).into_iter().flatten());
         count
     }
 
-    fn tx_burst(&mut self, _port: PortId, burst: &mut Burst<MemBuf>) -> usize {
+    fn tx_burst(&mut self, _port: PortId, burst: &mut Burst<BenchBuf>) -> usize {
         self.left_at.store(self.clock.now().0, Ordering::Release);
         burst.drain(..).count()
     }
 
-    fn alloc(&mut self) -> Option<MemBuf> {
+    fn alloc(&mut self) -> Option<BenchBuf> {
         None
     }
 
@@ -88,26 +89,13 @@ impl PacketIo for RingIo {
 ///
 /// # Errors
 /// When the core cannot be had, or a packet does not leave.
-pub fn run(core: u16, packets: usize, json: bool) -> anyhow::Result<()> {
+pub fn run(core: u16, packets: usize, output: &BenchOutput) -> anyhow::Result<()> {
     let clock = Clock(Instant::now());
     let mut rows = Vec::new();
     for way in [Way::Busy, Way::Woken, Way::Naps] {
         rows.push(measure(way, core, packets, clock)?);
     }
-    if json {
-        let document = json!({ "bench": "poll", "core": core, "packets": packets, "rows": rows });
-        println!("{}", serde_json::to_string_pretty(&document)?);
-        return Ok(());
-    }
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
-    let columns = ["poll", "idle_share_percent", "first_packet_us_median", "first_packet_us_p99"];
-    table.set_header(columns.map(|column| column.replace('_', " ")));
-    for row in &rows {
-        table.add_row(columns.map(|column| row[column].to_string()));
-    }
-    println!("{table}");
-    Ok(())
+    report::print("poll", &rows, output)
 }
 
 /// What the worker's thread and the one that asks share.
@@ -121,9 +109,9 @@ struct Shared {
 }
 
 fn measure(way: Way, core: u16, packets: usize, clock: Clock) -> anyhow::Result<Value> {
-    let mut resident = sessions::establish(1, 1)?;
-    let reader = resident.readers.pop().context("one reader")?;
-    let session = *resident.sessions.first().context("one session")?;
+    let populated = sessions::populate(Profile::USUAL, 1)?;
+    let session = *populated.sessions.first().context("one session")?;
+    let (reader, _publisher) = (populated.reader, populated.publisher);
     let (packet_source, rx) = rtrb::RingBuffer::new(64);
     let left_at = Arc::new(AtomicU64::new(0));
     let io = RingIo { rx, left_at: Arc::clone(&left_at), clock };
@@ -197,7 +185,7 @@ fn ask(
     way: Way,
     packets: usize,
     session: BenchSession,
-    mut port: rtrb::Producer<MemBuf>,
+    mut port: rtrb::Producer<BenchBuf>,
     left_at: &AtomicU64,
     bell: &Doorbell,
     clock: Clock,
@@ -211,7 +199,7 @@ fn ask(
     let mut latencies = Vec::with_capacity(packets);
     for _ in 0..packets {
         std::thread::sleep(Duration::from_micros(random.random_range(SILENCE_US)));
-        let mut buf = MemBuf::new();
+        let mut buf = BenchBuf::take();
         write_packet(&mut buf, Direction::Downlink, session, DN_ADDR)?;
         left_at.store(0, Ordering::Release);
         let put_at = clock.now();

@@ -1,6 +1,6 @@
 //! Sessions and packets of the bench: what an SMF of a private network would set up for each UE.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_n4::{Node, NodeConfig, NodeId};
 use adit_rules::{
@@ -9,15 +9,17 @@ use adit_rules::{
 };
 use adit_session::{
     Change, CpFSeid, FTeidSpec, Far, Forwarding, GateStatus, LocalAddresses, MeasurementMethod,
-    OwnerId, PdiSpec, PdrSpec, PdrTimes, Provisioning, Qer, SessionStore, StoreConfig, UeMatch,
-    UeSide, Urr, UrrSettings, UsageTriggers, Volumes,
+    OwnerId, PdiSpec, PdrSpec, PdrTimes, Provisioning, Qer, SdfSpec, SessionStore, StoreConfig,
+    UeMatch, UeSide, Urr, UrrSettings, UsageTriggers, Volumes,
 };
 use adit_tables::{Interface, IpPrefix, Publisher, Reader, Route, TablesConfig};
 use adit_types::{
-    FarId, InterfaceId, InterfaceRole, Ipv4Prefix, MacAddr, Nanos, PdrId, PortId, Precedence,
-    QerId, Qfi, Seid, Teid, UrrId, VlanId,
+    FarId, InterfaceId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, MacAddr, Nanos, PdrId, PortId,
+    Precedence, QerId, Qfi, Seid, Teid, UrrId, VlanId,
 };
 use anyhow::Context;
+
+use super::measure::Bench;
 
 pub const MACS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 3, 2]), MacAddr([2, 0, 0, 0, 6, 2])];
 pub const GNB_MAC: MacAddr = MacAddr([2, 0, 0, 0, 3, 1]);
@@ -26,7 +28,11 @@ pub const N3_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 2);
 pub const GNB_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 1);
 pub const DN_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 1);
 const N6_ADDR: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 2);
-const QFI: u8 = 9;
+const DN6_ADDR: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 1);
+const N6_ADDR6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 2);
+pub const QFI: u8 = 9;
+const SESSION_QER: QerId = QerId(1);
+const FLOW_QER: QerId = QerId(2);
 
 /// The first UE's address; those of the others follow.
 const UES_START: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
@@ -36,13 +42,15 @@ const UES_START: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
 pub struct BenchSession {
     pub teid: Teid,
     pub ue: Ipv4Addr,
+    pub up_seid: Seid,
 }
 
 /// The tables with `count` sessions in them.
 pub struct Resident {
+    pub store: SessionStore,
     pub publisher: Publisher,
-    /// One for each worker that measures.
-    pub readers: Vec<Reader>,
+    /// The worker that measures.
+    pub bench: Bench,
     pub sessions: Vec<BenchSession>,
 }
 
@@ -54,6 +62,7 @@ fn tables(
     sessions_max: usize,
     teid_slot_bits: u32,
     workers: usize,
+    given_keys: bool,
 ) -> anyhow::Result<(Publisher, Vec<Reader>)> {
     let interface = |id: u8, role, addr| Interface {
         id: InterfaceId(id),
@@ -63,8 +72,9 @@ fn tables(
         mac: MACS[usize::from(id)],
         mtu_bytes: 1500,
         v4: Some((addr, 24)),
-        v6: None,
+        v6: (id == 1).then_some((N6_ADDR6, 64)),
     };
+    let pool = Ipv4Prefix::containing(UES_START, 9).filter(|_| !given_keys);
     let (mut publisher, readers) = adit_tables::build(TablesConfig {
         sessions_max,
         teid_slot_bits: u8::try_from(teid_slot_bits)?,
@@ -75,22 +85,21 @@ fn tables(
             interface(0, InterfaceRole::N3, N3_ADDR),
             interface(1, InterfaceRole::N6, N6_ADDR),
         ],
-        routes: vec![Route {
-            interface: InterfaceId(1),
-            prefix: IpPrefix::V4(
-                Ipv4Prefix::containing(Ipv4Addr::UNSPECIFIED, 0).context("a default route")?,
-            ),
-            next_hop: IpAddr::V4(DN_ADDR),
-        }],
-        ue_pools_v4: Ipv4Prefix::containing(UES_START, 9).into_iter().collect(),
+        routes: vec![route("0.0.0.0/0", DN_ADDR.into())?, route("::/0", DN6_ADDR.into())?],
+        ue_pools_v4: pool.into_iter().collect(),
     })?;
-    for (id, addr, mac) in [(0, GNB_ADDR, GNB_MAC), (1, DN_ADDR, DN_MAC)] {
-        let index = publisher
-            .ensure_next_hop(InterfaceId(id), IpAddr::V4(addr))
-            .context("room for two next hops")?;
+    let neighbors: [(u8, IpAddr, MacAddr); 3] =
+        [(0, GNB_ADDR.into(), GNB_MAC), (1, DN_ADDR.into(), DN_MAC), (1, DN6_ADDR.into(), DN_MAC)];
+    for (id, addr, mac) in neighbors {
+        let index =
+            publisher.ensure_next_hop(InterfaceId(id), addr).context("room for three next hops")?;
         publisher.set_mac(index, mac, false);
     }
     Ok((publisher, readers))
+}
+
+fn route(prefix: &str, next_hop: IpAddr) -> anyhow::Result<Route> {
+    Ok(Route { interface: InterfaceId(1), prefix: prefix.parse::<IpPrefix>()?, next_hop })
 }
 
 fn store(sessions_max: usize) -> StoreConfig {
@@ -116,34 +125,167 @@ pub fn control_side(
         paths: adit_n4::PathConfig::OFF,
         store: store(sessions_max),
     });
-    let (publisher, readers) = tables(sessions_max, node.store().slot_bits(), workers)?;
+    let (publisher, readers) = tables(sessions_max, node.store().slot_bits(), workers, false)?;
     Ok((node, publisher, readers))
 }
 
-/// Establishes and publishes `count` sessions for `workers` workers.
-pub fn establish(count: usize, workers: usize) -> anyhow::Result<Resident> {
+/// The IPv4 address of the UE of session `number`.
+fn ue4(number: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(UES_START.to_bits() + number)
+}
+
+/// Establishes and publishes `count` sessions for one worker.
+pub fn establish(profile: Profile, count: usize) -> anyhow::Result<Resident> {
+    let Populated { store, publisher, reader, sessions } = populate(profile, count)?;
+    Ok(Resident { store, publisher, bench: Bench::new(reader), sessions })
+}
+
+/// The tables with sessions in them, and no worker yet.
+pub struct Populated {
+    pub store: SessionStore,
+    pub publisher: Publisher,
+    pub reader: Reader,
+    pub sessions: Vec<BenchSession>,
+}
+
+/// As [`establish`], for a worker that the caller makes.
+pub fn populate(profile: Profile, count: usize) -> anyhow::Result<Populated> {
     let mut store = SessionStore::new(store(count));
-    let (mut publisher, readers) = tables(count, store.slot_bits(), workers)?;
+    let (mut publisher, readers) = tables(count, store.slot_bits(), 1, profile.given_keys)?;
+    let reader = readers.into_iter().next().context("one reader")?;
     let mut sessions = Vec::with_capacity(count);
     for number in 0..u32::try_from(count)? {
-        let ue = Ipv4Addr::from_bits(UES_START.to_bits() + number);
         let cp = CpFSeid { seid: Seid(u64::from(number) + 1), v4: Some(GNB_ADDR), v6: None };
         let established = store
-            .establish(OwnerId(1), cp, change(ue, number + 1))
+            .establish(OwnerId(1), cp, change(profile, number)?)
             .map_err(|refusal| anyhow::anyhow!("session {number} refused: {refusal:?}"))?;
-        let created = established.created.first().context("the uplink PDR has an F-TEID")?;
-        sessions.push(BenchSession { teid: created.f_teid.teid, ue });
+        let created = established.created.first().map(|created| created.f_teid.teid);
+        let teid = if profile.given_keys { Some(given_teid(number)) } else { created };
+        let teid = teid.context("the uplink PDR has an F-TEID")?;
+        sessions.push(BenchSession { teid, ue: ue4(number), up_seid: established.up_seid });
         publisher.apply(DeltaId(number.into()), established.delta);
         while publisher.poll_observed().is_some() {}
     }
-    Ok(Resident { publisher, readers, sessions })
+    Ok(Populated { store, publisher, reader, sessions })
 }
 
-fn change(ue: Ipv4Addr, gnb_teid: u32) -> Change {
-    let qers = [QerId(1), QerId(2)];
-    let pdr = |id, source, f_teid, side, removal, far| PdrSpec {
-        id: PdrId(id),
-        precedence: Precedence(100),
+/// What the sessions of a measurement have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Profile {
+    /// The UEs have an IPv6 prefix instead of an IPv4 address.
+    pub v6: bool,
+    /// The SMF chooses uplink TEIDs (at random) and UE addresses (of no known pool), not Adit.
+    pub given_keys: bool,
+    /// A QER with a QFI: a PDU Session Container downlink.
+    pub qfi: bool,
+    /// The gates of the QERs.
+    pub gate: Gate,
+    /// What the FARs do.
+    pub action: ApplyAction,
+    /// The uplink goes into a tunnel to another UPF.
+    pub n9: bool,
+    /// PDRs with an SDF filter before the two that match everything.
+    pub filtered: bool,
+}
+
+impl Profile {
+    /// Two PDRs with a FAR each, a session and a flow QER with open gates, a URR.
+    pub const USUAL: Self = Self {
+        v6: false,
+        given_keys: false,
+        qfi: true,
+        gate: Gate::Open,
+        action: ApplyAction::FORW,
+        n9: false,
+        filtered: false,
+    };
+
+    /// The rules of one session, as reports name them.
+    pub const fn rules(self) -> &'static str {
+        if self.filtered { "10 PDR (8 SDF), 2 FAR, 2 QER, 1 URR" } else { RULES_PER_SESSION }
+    }
+}
+
+/// PDRs with an SDF filter in each direction, and the far end's port of the first.
+pub const FILTERED_PDRS: u16 = 4;
+pub const FILTER_PORT: u16 = 5000;
+
+/// The IPv6 prefix of a UE that has this IPv4 address in other measurements.
+pub fn ue6(ue: Ipv4Addr) -> Ipv6Addr {
+    let first = Ipv6Addr::new(0x2001, 0xdb8, 0x100, 0, 0, 0, 0, 0);
+    Ipv6Addr::from_bits(first.to_bits() + (u128::from(ue.to_bits() & 0xff_ffff) << 64))
+}
+
+/// A TEID that nobody could guess from the session's number, nor find by it: a bijection.
+fn given_teid(number: u32) -> Teid {
+    Teid((number + 1).wrapping_mul(0x9e37_79b1))
+}
+
+fn change(profile: Profile, number: u32) -> anyhow::Result<Change> {
+    let ue = ue4(number);
+    let addresses = if profile.v6 {
+        let prefix = Ipv6Prefix::containing(ue6(ue), 64).context("64 bits")?;
+        UeAddresses { v4: None, v6: Some(prefix) }
+    } else {
+        UeAddresses { v4: Some(ue), v6: None }
+    };
+    let f_teid = if profile.given_keys {
+        FTeidSpec::Given { teid: given_teid(number), v4: Some(N3_ADDR), v6: None }
+    } else {
+        FTeidSpec::Choose { v4: true, v6: false, choose_id: Some(1) }
+    };
+    let gnb = GtpuTunnel { teid: Teid(number + 1), addr: IpAddr::V4(GNB_ADDR) };
+    let far = |id, destination, tunnel: Option<GtpuTunnel>| Far {
+        bar: None,
+        id: FarId(id),
+        action: profile.action,
+        forwarding: (profile.action == ApplyAction::FORW).then(|| Forwarding {
+            outer_header_creation: tunnel.map(OuterHeaderCreation::Gtpu),
+            ..Forwarding::new(destination)
+        }),
+        duplicating: Vec::new(),
+    };
+    let mut pdrs = Vec::new();
+    let filters = if profile.filtered { FILTERED_PDRS } else { 0 };
+    for index in (0..filters).map(Some).chain([None]) {
+        for uplink in [true, false] {
+            pdrs.push(pdr(addresses, f_teid, index, uplink));
+        }
+    }
+    Ok(Change {
+        create_pdrs: pdrs,
+        create_fars: vec![
+            far(1, DestinationInterface::Core, profile.n9.then_some(gnb)),
+            far(2, DestinationInterface::Access, Some(gnb)),
+        ],
+        create_qers: vec![
+            qer(SESSION_QER, None, profile.gate),
+            qer(FLOW_QER, Qfi::new(QFI).filter(|_| profile.qfi), profile.gate),
+        ],
+        create_urrs: vec![volume_urr()],
+        ..Change::default()
+    })
+}
+
+/// The PDR of one direction: with the filter number `filter`, or that of everything else.
+fn pdr(ue: UeAddresses, f_teid: FTeidSpec, filter: Option<u16>, uplink: bool) -> PdrSpec {
+    let (source, side, far) = if uplink {
+        (SourceInterface::Access, UeSide::Source, 1)
+    } else {
+        (SourceInterface::Core, UeSide::Destination, 2)
+    };
+    // Half of the filters are for the other family.
+    let remote = |index| if index < FILTERED_PDRS / 2 { "0.0.0.0/1" } else { "2001:db8::/32" };
+    let sdf = filter.map(|index| SdfSpec {
+        flow_description: Some(
+            format!("permit out 17 from {} {} to assigned", remote(index), FILTER_PORT + index)
+                .into(),
+        ),
+        ..SdfSpec::default()
+    });
+    PdrSpec {
+        id: PdrId(2 * filter.map_or(0, |index| index + 1) + if uplink { 1 } else { 2 }),
+        precedence: Precedence(filter.map_or(100, |index| u32::from(index) + 1)),
         pdi: PdiSpec {
             source,
             traffic_endpoints: Vec::new(),
@@ -151,55 +293,29 @@ fn change(ue: Ipv4Addr, gnb_teid: u32) -> Change {
             further_ues: Vec::new(),
             framed_routes: Vec::new(),
             choose_ue: None,
-            f_teid,
+            f_teid: uplink.then_some(f_teid),
             network_instance: None,
-            ue: Some(UeMatch { addresses: UeAddresses { v4: Some(ue), v6: None }, side }),
+            ue: Some(UeMatch { addresses: ue, side }),
             qfis: Vec::new(),
-            sdf: Vec::new(),
+            sdf: sdf.into_iter().collect(),
             application: None,
         },
-        outer_header_removal: removal,
+        outer_header_removal: uplink.then_some(OuterHeaderRemoval::GtpuUdpIpv4),
         container_deletion: false,
         far: Some(FarId(far)),
-        qers: qers.to_vec(),
+        qers: vec![SESSION_QER, FLOW_QER],
         urrs: vec![UrrId(1)],
         times: PdrTimes::default(),
         predefined: Vec::new(),
-    };
-    let far = |id, destination, tunnel: Option<GtpuTunnel>| Far {
-        bar: None,
-        id: FarId(id),
-        action: ApplyAction::FORW,
-        forwarding: Some(Forwarding {
-            outer_header_creation: tunnel.map(OuterHeaderCreation::Gtpu),
-            ..Forwarding::new(destination)
-        }),
-        duplicating: Vec::new(),
-    };
-    let choose = FTeidSpec::Choose { v4: true, v6: false, choose_id: None };
-    let removal = Some(OuterHeaderRemoval::GtpuUdpIpv4);
-    let gnb = GtpuTunnel { teid: Teid(gnb_teid), addr: IpAddr::V4(GNB_ADDR) };
-    Change {
-        create_pdrs: vec![
-            pdr(1, SourceInterface::Access, Some(choose), UeSide::Source, removal, 1),
-            pdr(2, SourceInterface::Core, None, UeSide::Destination, None, 2),
-        ],
-        create_fars: vec![
-            far(1, DestinationInterface::Core, None),
-            far(2, DestinationInterface::Access, Some(gnb)),
-        ],
-        create_qers: vec![qer(qers[0], None), qer(qers[1], Qfi::new(QFI))],
-        create_urrs: vec![volume_urr()],
-        ..Change::default()
     }
 }
 
 /// The session's QER has no QFI, the flow's has.
-fn qer(id: QerId, qfi: Option<Qfi>) -> Qer {
+fn qer(id: QerId, qfi: Option<Qfi>, gate: Gate) -> Qer {
     Qer {
         id,
         correlation: None,
-        gates: GateStatus { uplink: Gate::Open, downlink: Gate::Open },
+        gates: GateStatus { uplink: gate, downlink: gate },
         mbr: None,
         gbr: None,
         qfi,

@@ -146,7 +146,7 @@ pub fn given_teid(created: &CreatedPdr<'_>) -> Option<Teid> {
 
 /// What packets of session `number` need to know.
 pub fn bench_session(number: u32, known: Known) -> BenchSession {
-    BenchSession { teid: known.uplink_teid, ue: ue_addr(number) }
+    BenchSession { teid: known.uplink_teid, ue: ue_addr(number), up_seid: known.up_seid }
 }
 
 fn ue_addr(number: u32) -> Ipv4Addr {

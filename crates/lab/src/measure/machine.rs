@@ -2,8 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
+
+use crate::engine::clock::{NS_PER_S, scaled};
 
 /// What a figure depends on besides the programs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +26,9 @@ pub struct Machine {
     pub mitigations: BTreeMap<String, String>,
     /// Hugepages reserved, by page size.
     pub hugepages: BTreeMap<String, u64>,
+    /// Transparent hugepages: the kernel's modes, the chosen one in brackets.
+    #[serde(default)]
+    pub transparent_hugepages: String,
     /// Packet memory is on hugepages.
     pub uses_hugepages: bool,
     /// Memory. Unit: MiB.
@@ -49,11 +56,37 @@ impl Machine {
             kernel_command_line: read("/proc/cmdline").trim().to_owned(),
             mitigations: mitigations(),
             hugepages: hugepages(),
+            transparent_hugepages: read("/sys/kernel/mm/transparent_hugepage/enabled")
+                .trim()
+                .to_owned(),
             memory_mib: memory_mib(),
             git_revision: env!("ADIT_GIT_REVISION").to_owned(),
             ..Self::default()
         }
     }
+}
+
+/// Prints the machine, and the time stolen since it started, as one JSON document.
+///
+/// # Errors
+/// None but those of the serializer.
+pub fn run() -> Result<bool> {
+    let machine =
+        Machine { dpdk: adit_dpdk::version(), tsc_hz: measured_tsc_hz(), ..Machine::read() };
+    let steal = Steal::default().since_ms(&Steal::now());
+    let document = serde_json::json!({ "machine": machine, "steal_ms_since_boot": steal });
+    println!("{}", serde_json::to_string_pretty(&document).context("write the machine as JSON")?);
+    Ok(true)
+}
+
+/// The time stamp counter against the clock of the system, to the nearest MHz. Unit: Hz.
+fn measured_tsc_hz() -> u64 {
+    const SPAN: Duration = Duration::from_millis(100);
+    let (start, ticks) = (Instant::now(), adit_dpdk::tsc());
+    std::thread::sleep(SPAN);
+    let (elapsed, ticks) = (start.elapsed(), adit_dpdk::tsc().wrapping_sub(ticks));
+    let ns = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+    (scaled(ticks, NS_PER_S, ns.max(1)) + 500_000) / 1_000_000 * 1_000_000
 }
 
 fn read(path: &str) -> String {
@@ -91,7 +124,7 @@ fn memory_mib() -> u64 {
 }
 
 /// Time that the hypervisor gave to others, by processor. Unit: 10 ms.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Steal(BTreeMap<String, u64>);
 
 impl Steal {
@@ -112,11 +145,12 @@ impl Steal {
             .collect()
     }
 
-    /// What was stolen since `self`, by processor. Unit: ms.
+    /// What was stolen since `self`, or since the start of the machine where `self` does not know a
+    /// processor. Unit: ms.
     #[must_use]
     pub fn since_ms(&self, now: &Self) -> BTreeMap<String, u64> {
         let since = |cpu: &String, ticks: &u64| {
-            let before = self.0.get(cpu).copied().unwrap_or(*ticks);
+            let before = self.0.get(cpu).copied().unwrap_or(0);
             ticks.saturating_sub(before) * 10
         };
         now.0.iter().map(|(cpu, ticks)| (cpu.clone(), since(cpu, ticks))).collect()

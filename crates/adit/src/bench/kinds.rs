@@ -1,0 +1,109 @@
+//! `adit bench kinds`: cycles of each kind of packet, and of each stage.
+//!
+//! A packet that is dropped at a stage has run the stages before it: the rows from `s1_parse` to
+//! `s6_apply` are cumulative, each the price of a packet that leaves there. `all stages` is
+//! transmitted without the express.
+
+use adit_rules::{ApplyAction, DropReason, Gate};
+use serde_json::{Value, json};
+
+use super::measure::{Outcome, Plan, floor, measure};
+use super::packet::{Packet, Quirk};
+use super::report;
+use super::sessions::{self, Profile};
+use crate::cli::BenchOutput;
+
+/// One kind of packet.
+struct Kind {
+    name: &'static str,
+    packet: Packet,
+    profile: Profile,
+    outcome: Outcome,
+}
+
+const fn uplink(container: bool, v6: bool, quirk: Quirk) -> Packet {
+    Packet::Uplink { container, v6, quirk }
+}
+
+const fn forwarded(name: &'static str, packet: Packet, profile: Profile) -> Kind {
+    Kind { name, packet, profile, outcome: Outcome::Forwarded }
+}
+
+const fn dropped(name: &'static str, quirk: Quirk, profile: Profile, reason: DropReason) -> Kind {
+    let packet = uplink(true, false, quirk);
+    Kind { name, packet, profile, outcome: Outcome::Dropped(reason) }
+}
+
+const USUAL: Profile = Profile::USUAL;
+const V6: Profile = Profile { v6: true, ..USUAL };
+const NO_QFI: Profile = Profile { qfi: false, ..USUAL };
+const N9: Profile = Profile { n9: true, ..USUAL };
+const GIVEN: Profile = Profile { given_keys: true, ..USUAL };
+const FILTERED: Profile = Profile { filtered: true, ..USUAL };
+const CLOSED: Profile = Profile { gate: Gate::Closed, ..USUAL };
+const DROP: Profile = Profile { action: ApplyAction::DROP, ..USUAL };
+const BUFF: Profile = Profile { action: ApplyAction::BUFF, ..USUAL };
+
+/// Kinds with the same profile follow each other: they share their sessions.
+const KINDS: [Kind; 18] = [
+    forwarded("uplink", Packet::UPLINK, USUAL),
+    forwarded("downlink", Packet::DOWNLINK, USUAL),
+    dropped("s1_parse: unknown EtherType", Quirk::EtherType, USUAL, DropReason::EtherTypeUnknown),
+    dropped("s2_lookup: unknown TEID", Quirk::Teid, USUAL, DropReason::TeidUnknown),
+    dropped("s3_classify: foreign UE address", Quirk::Source, USUAL, DropReason::UeSourceSpoofed),
+    dropped("s4_enforce: closed gate", Quirk::Sequence, CLOSED, DropReason::GateClosed),
+    dropped("s6_apply: FAR drops", Quirk::Sequence, DROP, DropReason::FarDrop),
+    forwarded("all stages: sequence number", uplink(true, false, Quirk::Sequence), USUAL),
+    forwarded("uplink, no container", uplink(false, false, Quirk::None), NO_QFI),
+    forwarded("downlink, no container", Packet::DOWNLINK, NO_QFI),
+    forwarded("uplink, IPv6 UE", uplink(true, true, Quirk::None), V6),
+    forwarded("downlink, IPv6 UE", Packet::Downlink { v6: true }, V6),
+    forwarded("uplink, to another UPF (N9)", Packet::UPLINK, N9),
+    forwarded("uplink, keys of the SMF", Packet::UPLINK, GIVEN),
+    forwarded("uplink, 8 SDF filters", Packet::UPLINK, FILTERED),
+    forwarded("downlink, 8 SDF filters", Packet::DOWNLINK, FILTERED),
+    dropped("uplink, closed gate", Quirk::None, CLOSED, DropReason::GateClosed),
+    Kind {
+        name: "downlink, buffered",
+        packet: Packet::DOWNLINK,
+        profile: BUFF,
+        outcome: Outcome::Buffered,
+    },
+];
+
+/// Measures each kind with `count` sessions and prints the result.
+///
+/// # Errors
+/// When a packet had another outcome than its kind has.
+pub fn run(count: usize, packets: usize, burst: usize, output: &BenchOutput) -> anyhow::Result<()> {
+    let mut rows = Vec::new();
+    let usual = sessions::establish(USUAL, count)?;
+    let plan = |kind: &Kind| Plan {
+        packet: kind.packet,
+        outcome: kind.outcome,
+        active: count,
+        packets,
+        burst,
+    };
+    let bare = floor(&usual.sessions, &plan(&KINDS[0]))?;
+    rows.push(row("floor: addresses swapped, no worker", count, burst, &bare));
+    drop(usual);
+    for kind in &KINDS {
+        let mut resident = sessions::establish(kind.profile, count)?;
+        let figures = measure(&mut resident, &plan(kind))
+            .map_err(|error| error.context(format!("packet kind \"{}\"", kind.name)))?;
+        rows.push(row(kind.name, count, burst, &figures));
+    }
+    report::print("kinds", &rows, output)
+}
+
+fn row(name: &str, count: usize, burst: usize, figures: &super::measure::Figures) -> Value {
+    json!({
+        "kind": name,
+        "sessions": count,
+        "burst_pkts": burst,
+        "cycles_per_packet": report::rounded(figures.mean),
+        "cycles_per_packet_median_burst": report::rounded(figures.median),
+        "cycles_per_packet_p99_burst": report::rounded(figures.p99),
+    })
+}

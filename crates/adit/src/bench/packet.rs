@@ -1,0 +1,234 @@
+//! The packets of the bench.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use adit_types::{Direction, MacAddr, PortId, Qfi, Teid, VlanId};
+use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
+use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
+use adit_wire::udp::UdpHeader;
+use adit_wire::{OuterIpv4, PduSessionContainer, emit_gtpu_ipv4};
+use anyhow::Context;
+use rand::Rng;
+use rand::rngs::SmallRng;
+use zerocopy::IntoBytes;
+
+use super::io::BenchBuf;
+use super::sessions::{self, BenchSession};
+
+/// Hosts of the data network, behind its gateway: 20.0.0.0 to 99.255.255.255.
+const NETWORK_START: u32 = 20 << 24;
+const NETWORK_HOSTS: u32 = 80 << 24;
+/// The same in IPv6.
+const NETWORK6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 8, 0, 0, 0, 0, 0);
+
+/// Length of the inner IP packet. Unit: octets.
+pub const INNER_LEN: u16 = 64;
+
+/// Octets of Ethernet.
+const LINK_LEN: usize = 14;
+/// Place of the GTP-U flags behind Ethernet, IPv4 and UDP.
+const GTPU_AT: usize = LINK_LEN + 20 + 8;
+const SEQUENCE_FLAG: u8 = 0x02;
+
+/// What a packet is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Packet {
+    /// A G-PDU from the gNB.
+    Uplink {
+        /// With a PDU Session Container.
+        container: bool,
+        /// The UE's packet is IPv6.
+        v6: bool,
+        /// What is unusual about it.
+        quirk: Quirk,
+    },
+    /// An IP packet from the data network.
+    Downlink {
+        /// IPv6.
+        v6: bool,
+    },
+}
+
+/// What is unusual about an uplink packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quirk {
+    /// Nothing.
+    None,
+    /// A sequence number, which is right and seldom: no express.
+    Sequence,
+    /// Another EtherType.
+    EtherType,
+    /// The TEID of no session.
+    Teid,
+    /// The source address of another UE.
+    Source,
+}
+
+impl Packet {
+    /// A usual uplink packet.
+    pub const UPLINK: Self = Self::Uplink { container: true, v6: false, quirk: Quirk::None };
+    /// A usual downlink packet.
+    pub const DOWNLINK: Self = Self::Downlink { v6: false };
+
+    /// True from the gNB.
+    pub const fn is_uplink(self) -> bool {
+        matches!(self, Self::Uplink { .. })
+    }
+
+    /// The port that such packets arrive on.
+    pub const fn rx_port(self) -> PortId {
+        PortId(if self.is_uplink() { 0 } else { 1 })
+    }
+
+    /// Writes one packet of `session` with a random far end. Returns its octets.
+    ///
+    /// # Errors
+    /// None for the lengths of this bench.
+    pub fn write(
+        self,
+        frame: &mut [u8; 256],
+        session: BenchSession,
+        random: &mut SmallRng,
+    ) -> anyhow::Result<usize> {
+        let host = NETWORK_START + random.random_range(0..NETWORK_HOSTS);
+        // Each of the filtered PDRs has a port of its own.
+        let port = sessions::FILTER_PORT + random.random_range(0..sessions::FILTERED_PDRS);
+        self.write_to(frame, session, host, port)
+    }
+
+    /// Writes one packet of `session` whose far end is `host` and `port`.
+    fn write_to(
+        self,
+        frame: &mut [u8; 256],
+        session: BenchSession,
+        host: u32,
+        port: u16,
+    ) -> anyhow::Result<usize> {
+        let v6 = match self {
+            Self::Uplink { v6, .. } | Self::Downlink { v6 } => v6,
+        };
+        let link = match self {
+            Self::Uplink { container, quirk, .. } => {
+                let unknown = quirk == Quirk::Teid;
+                let teid = Teid(if unknown { session.teid.0 ^ 1 << 31 } else { session.teid.0 });
+                write_tunnel(frame, teid, container, quirk)?
+            }
+            Self::Downlink { .. } => {
+                let [dst, src] = [sessions::MACS[1], sessions::DN_MAC];
+                write_ethernet(frame, dst, src, if v6 { 0x86dd } else { 0x0800 })
+            }
+        };
+        let end = link + usize::from(INNER_LEN);
+        let mut session = session;
+        if self == (Self::Uplink { container: true, v6: false, quirk: Quirk::Source }) {
+            session.ue = Ipv4Addr::from_bits(session.ue.to_bits() ^ 1);
+        }
+        let ports = if self.is_uplink() { (4000, port) } else { (port, 4000) };
+        write_inner(&mut frame[link..end], self.is_uplink(), v6, session, host, ports)?;
+        Ok(end)
+    }
+}
+
+/// Makes `buf` hold a usual packet of `session` whose far end is `host`.
+///
+/// # Errors
+/// None for the lengths of this bench.
+pub fn write_packet(
+    buf: &mut BenchBuf,
+    direction: Direction,
+    session: BenchSession,
+    host: Ipv4Addr,
+) -> anyhow::Result<()> {
+    let packet = match direction {
+        Direction::Uplink => Packet::UPLINK,
+        Direction::Downlink => Packet::DOWNLINK,
+    };
+    let mut frame = [0; 256];
+    let len = packet.write_to(&mut frame, session, host.to_bits(), sessions::FILTER_PORT)?;
+    buf.reset(&frame[..len]);
+    Ok(())
+}
+
+/// Everything in front of the UE's packet; returns its octets.
+fn write_tunnel(
+    frame: &mut [u8; 256],
+    teid: Teid,
+    container: bool,
+    quirk: Quirk,
+) -> anyhow::Result<usize> {
+    let qfi = Qfi::new(sessions::QFI).context("six bits")?;
+    let outer = OuterIpv4 {
+        src_mac: sessions::GNB_MAC,
+        dst_mac: sessions::MACS[0],
+        vlan: VlanId::UNTAGGED,
+        src: sessions::GNB_ADDR,
+        dst: sessions::N3_ADDR,
+        tos: 0,
+        identification: 0,
+        src_port: 2152,
+        teid,
+        psc: container.then(|| PduSessionContainer::uplink(qfi)),
+        inner_len: INNER_LEN,
+    };
+    let len = outer.len();
+    emit_gtpu_ipv4(&mut frame[..len], &outer).map_err(|error| anyhow::anyhow!("{error:?}"))?;
+    match quirk {
+        Quirk::Sequence => frame[GTPU_AT] |= SEQUENCE_FLAG,
+        Quirk::EtherType => frame[12..14].copy_from_slice(&0x88b5_u16.to_be_bytes()),
+        Quirk::None | Quirk::Teid | Quirk::Source => {}
+    }
+    Ok(len)
+}
+
+fn write_ethernet(frame: &mut [u8; 256], dst: MacAddr, src: MacAddr, ether_type: u16) -> usize {
+    frame[..6].copy_from_slice(&dst.0);
+    frame[6..12].copy_from_slice(&src.0);
+    frame[12..LINK_LEN].copy_from_slice(&ether_type.to_be_bytes());
+    LINK_LEN
+}
+
+/// A UDP packet between the UE and host number `host`.
+fn write_inner(
+    packet: &mut [u8],
+    uplink: bool,
+    v6: bool,
+    session: BenchSession,
+    host: u32,
+    ports: (u16, u16),
+) -> anyhow::Result<()> {
+    let upper = if v6 {
+        let ue = Ipv6Addr::from_bits(sessions::ue6(session.ue).to_bits() | 1);
+        let far = Ipv6Addr::from_bits(NETWORK6.to_bits() | u128::from(host));
+        let (src, dst) = if uplink { (ue, far) } else { (far, ue) };
+        let header = Ipv6Header::new(&Ipv6Fields {
+            traffic_class: 0,
+            flow_label: 0,
+            payload_len: INNER_LEN - 40,
+            next_header: 17,
+            hop_limit: 64,
+            src,
+            dst,
+        });
+        packet[..40].copy_from_slice(header.as_bytes());
+        40
+    } else {
+        let far = Ipv4Addr::from_bits(host);
+        let (src, dst) = if uplink { (session.ue, far) } else { (far, session.ue) };
+        let header = Ipv4Header::new(&Ipv4Fields {
+            tos: 0,
+            total_len: INNER_LEN,
+            identification: 0,
+            dont_fragment: true,
+            ttl: 64,
+            protocol: 17,
+            src,
+            dst,
+        });
+        packet[..20].copy_from_slice(header.as_bytes());
+        20
+    };
+    let udp_len = INNER_LEN - u16::try_from(upper)?;
+    let header = UdpHeader::new(ports.0, ports.1, udp_len, 0);
+    packet[upper..upper + 8].copy_from_slice(header.as_bytes());
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! `adit bench publication`: what a session modification costs the control side, and what it costs
+//! the packets of a worker that sees it.
+//!
+//! One thread does both in turns, so that nothing waits and the figures are cycles: some handovers
+//! (the downlink FAR gets another tunnel) are changed, published and reclaimed, then one step
+//! receives a burst for sessions that may be among those changed.
+
+use std::net::IpAddr;
+
+use adit_rules::{DeltaId, GtpuTunnel, OuterHeaderCreation};
+use adit_session::{Change, FarUpdate, ForwardingUpdate};
+use adit_types::{FarId, Teid};
+use anyhow::{Context, ensure};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
+
+use super::measure::Figures;
+use super::packet::Packet;
+use super::report;
+use super::sessions::{self, Profile, Resident};
+use crate::cli::BenchOutput;
+
+/// Modifications between two bursts.
+const PER_STEP: [usize; 3] = [0, 1, 8];
+
+/// Measures with `count` resident sessions, `packets` packets each.
+///
+/// # Errors
+/// When a modification is refused or a packet is not forwarded.
+pub fn run(count: usize, packets: usize, burst: usize, output: &BenchOutput) -> anyhow::Result<()> {
+    eprintln!("establishing {count} sessions");
+    let mut resident = sessions::establish(Profile::USUAL, count)?;
+    let mut rows = Vec::new();
+    for per_step in PER_STEP {
+        rows.push(measure(&mut resident, per_step, packets.div_ceil(burst), burst)?);
+    }
+    report::print("publication", &rows, output)
+}
+
+fn measure(
+    resident: &mut Resident,
+    per_step: usize,
+    steps: usize,
+    burst: usize,
+) -> anyhow::Result<Value> {
+    let Resident { store, publisher, bench, sessions } = resident;
+    let mut random = SmallRng::seed_from_u64(7);
+    let (mut cycles, mut spent) = (Vec::with_capacity(steps), 0);
+    let mut number = 1 << 40;
+    // Four packets for each session, so that its pages are there.
+    for _ in 0..(4 * sessions.len()).div_ceil(burst) {
+        bench.prepare(Packet::DOWNLINK, sessions, burst)?;
+        bench.step()?;
+    }
+    for _ in 0..steps {
+        bench.prepare(Packet::DOWNLINK, sessions, burst)?;
+        for _ in 0..per_step {
+            let session = sessions.get(random.random_range(0..sessions.len()));
+            let up_seid = session.context("a session")?.up_seid;
+            let change = handover(random.random());
+            let start = adit_dpdk::tsc();
+            let modified = store.modify(up_seid, change).map_err(|r| anyhow::anyhow!("{r:?}"))?;
+            if let Some(delta) = modified.delta {
+                number += 1;
+                publisher.apply(DeltaId(number), delta);
+            }
+            spent += adit_dpdk::tsc().wrapping_sub(start);
+        }
+        let (step_cycles, sent) = bench.step()?;
+        ensure!(sent == burst, "a step forwarded {sent} of {burst} packets");
+        cycles.push(step_cycles);
+        let start = adit_dpdk::tsc();
+        while publisher.poll_observed().is_some() {}
+        spent += adit_dpdk::tsc().wrapping_sub(start);
+    }
+    let figures = Figures::of(&mut cycles, burst);
+    let modifications = steps * per_step;
+    #[allow(clippy::cast_precision_loss, reason = "a figure for people")]
+    let each = (modifications > 0).then(|| report::rounded(spent as f64 / modifications as f64));
+    Ok(json!({
+        "modifications_per_burst": per_step,
+        "modifications": modifications,
+        "sessions": sessions.len(),
+        "burst_pkts": burst,
+        "cycles_per_modification": each,
+        "cycles_per_packet": report::rounded(figures.mean),
+        "cycles_per_packet_median_burst": report::rounded(figures.median),
+        "cycles_per_packet_p99_burst": report::rounded(figures.p99),
+    }))
+}
+
+/// The downlink goes to another tunnel.
+fn handover(teid: u32) -> Change {
+    let gnb = GtpuTunnel { teid: Teid(teid | 1), addr: IpAddr::V4(sessions::GNB_ADDR) };
+    let forwarding = ForwardingUpdate {
+        outer_header_creation: Some(OuterHeaderCreation::Gtpu(gnb)),
+        ..ForwardingUpdate::default()
+    };
+    let far = FarUpdate { id: FarId(2), forwarding: Some(forwarding), ..FarUpdate::default() };
+    Change { update_fars: vec![far], ..Change::default() }
+}

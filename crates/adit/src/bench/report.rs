@@ -1,0 +1,84 @@
+//! How the rows of a bench are told.
+
+use anyhow::Context;
+use comfy_table::{Table, presets};
+use serde_json::{Value, json};
+
+use crate::cli::BenchOutput;
+
+/// Members of rows that tables leave out, since they are alike in all.
+const LEFT_OUT: [&str; 3] = ["order", "window_pkts", "warm_up_pkts"];
+
+/// Members that come first in tables, in this order; the others follow by name.
+const FIRST: [&str; 9] = [
+    "poll",
+    "kind",
+    "what",
+    "direction",
+    "sessions",
+    "active_sessions",
+    "modifications_per_burst",
+    "snapshots_per_s",
+    "burst_pkts",
+];
+
+/// One decimal.
+pub fn rounded(figure: f64) -> f64 {
+    (figure * 10.0).round() / 10.0
+}
+
+/// Writes a document to the file that is wanted, and prints it if JSON is; true when it is.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write(document: &Value, output: &BenchOutput) -> anyhow::Result<bool> {
+    let text = serde_json::to_string_pretty(document)?;
+    if let Some(path) = &output.out {
+        std::fs::write(path, format!("{text}\n"))
+            .with_context(|| format!("write {}", path.display()))?;
+    }
+    if output.json {
+        println!("{text}");
+    }
+    Ok(output.json)
+}
+
+/// Prints rows as a table, or as one JSON document.
+///
+/// # Errors
+/// As for [`write`].
+pub fn print(bench: &str, rows: &[Value], output: &BenchOutput) -> anyhow::Result<()> {
+    if write(&json!({ "bench": bench, "rows": rows }), output)? {
+        return Ok(());
+    }
+    let Some(first) = rows.first().and_then(Value::as_object) else { return Ok(()) };
+    let mut columns: Vec<&String> =
+        first.keys().filter(|name| !LEFT_OUT.contains(&name.as_str())).collect();
+    columns.sort_by_key(|name| {
+        FIRST.iter().position(|first| first == &name.as_str()).unwrap_or(FIRST.len())
+    });
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.set_header(columns.iter().map(|column| column.replace('_', " ")));
+    for row in rows {
+        table.add_row(columns.iter().map(|column| match &row[column.as_str()] {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        }));
+    }
+    println!("{table}");
+    Ok(())
+}
+
+/// Prints a flat document as lines, or as JSON.
+///
+/// # Errors
+/// As for [`write`].
+pub fn flat(document: &Value, output: &BenchOutput) -> anyhow::Result<()> {
+    if !write(document, output)? {
+        for (name, value) in document.as_object().into_iter().flatten() {
+            println!("{:45} {value}", name.replace('_', " "));
+        }
+    }
+    Ok(())
+}

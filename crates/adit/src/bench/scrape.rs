@@ -1,0 +1,142 @@
+//! `adit bench scrape`: what reading the counters costs the packets.
+//!
+//! One thread steps; another takes snapshots of its counters at some rate, or none, in turns. What
+//! a snapshot costs is too little to be seen once a second, so that it is taken often and the cost
+//! of one is told: the cycles that all steps took more, by the snapshots that were taken.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use adit_tables::{Snapshot, WorkerCounters};
+use anyhow::ensure;
+use serde_json::{Value, json};
+
+use super::measure::Bench;
+use super::packet::Packet;
+use super::report;
+use super::sessions::{self, BenchSession, Profile, Resident};
+use crate::cli::BenchOutput;
+
+/// Snapshots per second; zero is what the others are compared with.
+const RATES: [u32; 4] = [0, 100, 1_000, 10_000];
+/// Turns, each with every rate.
+const ROUNDS: usize = 5;
+/// A step that took longer than this was interrupted, and is left out. Unit: cycles.
+const INTERRUPTED_CYCLES: u64 = 100_000;
+
+/// One measurement.
+#[derive(Clone, Copy)]
+struct Spell {
+    cycles_per_packet: f64,
+    steps: usize,
+    snapshots: u32,
+}
+
+/// Measures `packets` packets at each rate and turn and prints the result.
+///
+/// # Errors
+/// When a packet is not forwarded.
+pub fn run(count: usize, packets: usize, burst: usize, output: &BenchOutput) -> anyhow::Result<()> {
+    let Resident { publisher, mut bench, sessions, .. } =
+        sessions::establish(Profile::USUAL, count)?;
+    let counters = publisher.worker_counters().to_vec();
+    let steps = packets.div_ceil(burst);
+    let hz = tsc_hz();
+    let mut spells = [const { Vec::new() }; RATES.len()];
+    spell(&mut bench, &sessions, burst, (4 * count).div_ceil(burst))?;
+    for _ in 0..ROUNDS {
+        for (rate, own) in RATES.iter().zip(&mut spells) {
+            let done = AtomicBool::new(false);
+            let found = std::thread::scope(|scope| {
+                let scraper = scope.spawn(|| scrape(&counters, *rate, &done));
+                let found = spell(&mut bench, &sessions, burst, steps);
+                done.store(true, Ordering::Release);
+                let snapshots = scraper.join().unwrap_or_default();
+                found.map(|found| Spell { snapshots, ..found })
+            })?;
+            own.push(found);
+        }
+    }
+    let idle = spells[0].clone();
+    let rows: Vec<Value> =
+        RATES.iter().zip(&spells).map(|(rate, own)| row(*rate, own, &idle, burst, hz)).collect();
+    report::print("scrape", &rows, output)
+}
+
+/// Cycles per second of the time stamp counter, by the clock of the system.
+pub fn tsc_hz() -> f64 {
+    let (start, ticks) = (Instant::now(), adit_dpdk::tsc());
+    std::thread::sleep(Duration::from_millis(100));
+    let (elapsed, ticks) = (start.elapsed(), adit_dpdk::tsc().wrapping_sub(ticks));
+    #[allow(clippy::cast_precision_loss, reason = "a figure for people")]
+    let hz = ticks as f64 / elapsed.as_secs_f64();
+    hz
+}
+
+/// Takes snapshots until `done`; returns how many.
+fn scrape(counters: &[Arc<WorkerCounters>], rate: u32, done: &AtomicBool) -> u32 {
+    if rate == 0 {
+        return 0;
+    }
+    let period = Duration::from_secs(1) / rate;
+    let mut taken = 0;
+    let mut next = Instant::now();
+    while !done.load(Ordering::Acquire) {
+        black_box(Snapshot::sum(counters.iter().map(|counters| &**counters)));
+        taken += 1;
+        next += period;
+        std::thread::sleep(next.saturating_duration_since(Instant::now()));
+    }
+    taken
+}
+
+fn spell(
+    bench: &mut Bench,
+    sessions: &[BenchSession],
+    burst: usize,
+    steps: usize,
+) -> anyhow::Result<Spell> {
+    let (mut spent, mut counted) = (0, 0);
+    for _ in 0..steps {
+        bench.prepare(Packet::UPLINK, sessions, burst)?;
+        let (cycles, sent) = bench.step()?;
+        ensure!(sent == burst, "a step forwarded {sent} of {burst} packets");
+        if cycles < INTERRUPTED_CYCLES {
+            spent += cycles;
+            counted += 1;
+        }
+    }
+    #[allow(clippy::cast_precision_loss, reason = "a figure for people")]
+    let cycles_per_packet = spent as f64 / (counted * burst).max(1) as f64;
+    Ok(Spell { cycles_per_packet, steps: counted, snapshots: 0 })
+}
+
+fn row(rate: u32, own: &[Spell], idle: &[Spell], burst: usize, hz: f64) -> Value {
+    let mut cycles: Vec<f64> = own.iter().map(|spell| spell.cycles_per_packet).collect();
+    #[allow(clippy::cast_precision_loss, reason = "a figure for people")]
+    let mut costs: Vec<f64> = own
+        .iter()
+        .zip(idle)
+        .filter(|(own, _)| own.snapshots > 0)
+        .map(|(own, idle)| {
+            let more = own.cycles_per_packet - idle.cycles_per_packet;
+            more * (own.steps * burst) as f64 / f64::from(own.snapshots)
+        })
+        .collect();
+    let cost = median(&mut costs);
+    json!({
+        "snapshots_per_s": rate,
+        "cycles_per_packet": median(&mut cycles).map(report::rounded),
+        "cycles_per_snapshot": cost.map(report::rounded),
+        // The share of a core that one snapshot each second takes. Unit: parts per million.
+        "one_per_s_costs_ppm": cost.map(|cost| (cost / hz * 1e9).round() / 1e3),
+        "turns": own.len(),
+    })
+}
+
+fn median(values: &mut [f64]) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}

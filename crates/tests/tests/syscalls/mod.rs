@@ -1,0 +1,65 @@
+//! Tells which system calls a piece of code makes, by Syscall User Dispatch (Linux 5.11, x86-64):
+//! while a byte says so, the kernel answers the calling thread's system calls with SIGSYS.
+
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicI32, AtomicU8, Ordering};
+
+use adit_tests::process::skip;
+
+const PR_SET_SYSCALL_USER_DISPATCH: libc::c_int = 59;
+const DISPATCH_ON: libc::c_ulong = 1;
+const DISPATCH_OFF: libc::c_ulong = 0;
+const ALLOW: u8 = 0;
+const BLOCK: u8 = 1;
+/// Of `siginfo_t` for SIGSYS: number of the system call.
+const SI_SYSCALL_AT: usize = 24;
+
+const NONE: i32 = -1;
+
+thread_local! {
+    /// What the kernel reads at each system call of this thread.
+    static SELECTOR: AtomicU8 = const { AtomicU8::new(ALLOW) };
+    static SEEN: AtomicI32 = const { AtomicI32::new(NONE) };
+}
+
+/// Notes the system call and lets everything pass from here on: its own return is one, too.
+extern "C" fn on_sigsys(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
+    SELECTOR.with(|selector| selector.store(ALLOW, Ordering::Relaxed));
+    // SAFETY: the kernel passes a whole `siginfo_t`.
+    let place = unsafe { info.cast::<u8>().add(SI_SYSCALL_AT) };
+    // SAFETY: an aligned `int` within it, written for SIGSYS.
+    let number = unsafe { place.cast::<i32>().read() };
+    SEEN.with(|seen| seen.store(number, Ordering::Relaxed));
+}
+
+/// Runs `work`; returns what it returned and the number of the first system call that it made, which
+/// was not carried out. Where the kernel cannot tell, says so once and finds none.
+pub fn first_syscall<T>(work: impl FnOnce() -> T) -> (T, Option<i32>) {
+    let selector = SELECTOR.with(core::ptr::from_ref);
+    SEEN.with(|seen| seen.store(NONE, Ordering::Relaxed));
+    // SAFETY: zero is a valid `sigaction`: no flags, an empty mask.
+    let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
+    action.sa_sigaction = on_sigsys as *const () as usize;
+    action.sa_flags = libc::SA_SIGINFO;
+    // SAFETY: the handler stores into two atomics of its thread.
+    let set = unsafe { libc::sigaction(libc::SIGSYS, &raw const action, core::ptr::null_mut()) };
+    assert_eq!(set, 0);
+    // SAFETY: the selector lives as long as the thread; dispatch is switched off below.
+    let on = unsafe {
+        libc::prctl(PR_SET_SYSCALL_USER_DISPATCH, DISPATCH_ON, 0_usize, 0_usize, selector)
+    };
+    if on != 0 {
+        skip("system calls of a step are not watched: the kernel has no Syscall User Dispatch");
+        return (work(), None);
+    }
+    SELECTOR.with(|selector| selector.store(BLOCK, Ordering::Relaxed));
+    let result = work();
+    SELECTOR.with(|selector| selector.store(ALLOW, Ordering::Relaxed));
+    // SAFETY: takes numbers only.
+    let off = unsafe {
+        libc::prctl(PR_SET_SYSCALL_USER_DISPATCH, DISPATCH_OFF, 0_usize, 0_usize, 0_usize)
+    };
+    assert_eq!(off, 0);
+    let seen = SEEN.with(|seen| seen.load(Ordering::Relaxed));
+    (result, (seen != NONE).then_some(seen))
+}

@@ -1,0 +1,262 @@
+//! Two builds on one machine, in turns: a ratio that the machine's moods do not make.
+
+use std::collections::BTreeMap;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, bail};
+use comfy_table::{Table, presets};
+use serde_json::{Value, json};
+
+use super::{read_json, root, said};
+
+/// The figure that is compared.
+const FIGURE: &str = "cycles_per_packet_median_burst";
+
+/// Members of a row that tell which case it is.
+const NAMES: [&str; 5] = ["direction", "sessions", "active_sessions", "burst_pkts", "keys"];
+
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The revision to compare with: a commit, branch or tag.
+    revision: String,
+    /// Options of `adit bench datapath` that both understand.
+    #[arg(
+        long,
+        value_name = "OPTIONS",
+        default_value = "--sessions 1k,16k,100k --packets 1M",
+        allow_hyphen_values = true
+    )]
+    bench: String,
+    /// Turns; each build is measured once in each.
+    #[arg(long, value_name = "N", default_value_t = 5,
+          value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The worktree of the other revision; gone when dropped.
+struct Worktree {
+    root: PathBuf,
+    path: PathBuf,
+}
+
+impl Worktree {
+    fn add(root: &Path, path: PathBuf, commit: &str) -> anyhow::Result<Self> {
+        let worktree = Self { root: root.to_owned(), path };
+        // What a killed run left.
+        worktree.remove();
+        let mut command = Command::new("git");
+        command.current_dir(root).args(["worktree", "add", "--quiet", "--detach"]);
+        said(command.arg(&worktree.path).arg(commit))?;
+        Ok(worktree)
+    }
+
+    fn remove(&self) {
+        let mut command = Command::new("git");
+        command.current_dir(&self.root).args(["worktree", "remove", "--force"]);
+        // Fails where there is none.
+        let _ = command.arg(&self.path).output();
+    }
+}
+
+impl Drop for Worktree {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+/// Ends with an error once Ctrl-C was pressed.
+struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    fn watch() -> anyhow::Result<Self> {
+        let flag = Arc::new(AtomicBool::new(false));
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&flag)).context("signal handler")?;
+        }
+        Ok(Self(flag))
+    }
+
+    /// Runs a command in a process group of its own until it ends, or ends it.
+    fn run(&self, command: &mut Command) -> anyhow::Result<()> {
+        let text = format!("{command:?}");
+        let mut child =
+            command.process_group(0).spawn().with_context(|| format!("cannot run {text}"))?;
+        loop {
+            if let Some(status) = child.try_wait()? {
+                if !status.success() {
+                    bail!("{text} failed ({status})");
+                }
+                return Ok(());
+            }
+            if self.0.load(Ordering::Relaxed) {
+                // cargo ends its compilers when it is ended.
+                let group = format!("-{}", child.id());
+                let _ = Command::new("kill").args(["-TERM", "--", &group]).status();
+                child.wait()?;
+                bail!("interrupted");
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    }
+}
+
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let root = root()?;
+    let mut command = Command::new("git");
+    command.current_dir(&root).args(["rev-parse", "--verify", "--quiet"]);
+    let commit = said(command.arg(format!("{}^{{commit}}", arguments.revision))).map_err(|_| {
+        anyhow::anyhow!("\"{}\" is no revision of this repository", arguments.revision)
+    })?;
+    let interrupt = Interrupt::watch()?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+    let folder = target.join("perf");
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let worktree = Worktree::add(&root, folder.join("other"), &commit)?;
+    eprintln!("building {commit}");
+    let other =
+        build(&interrupt, &worktree.path, &folder.join("build"), &folder.join("adit-other"))
+            .with_context(|| format!("{} does not build", arguments.revision))?;
+    drop(worktree);
+    eprintln!("building the working tree");
+    let own = build(&interrupt, &root, &target, &folder.join("adit-own"))
+        .context("the working tree does not build")?;
+    let mut cases: BTreeMap<String, [Vec<f64>; 2]> = BTreeMap::new();
+    let part = folder.join("part.json");
+    for round in 1..=arguments.rounds {
+        for (index, binary) in [&other, &own].into_iter().enumerate() {
+            eprintln!("turn {round}: {}", ["other", "own"][index]);
+            for (name, figure) in measure(&interrupt, binary, &arguments.bench, &part)? {
+                cases.entry(name).or_default()[index].push(figure);
+            }
+        }
+    }
+    let rows: Vec<Value> = cases.iter().filter_map(|(name, runs)| row(name, runs)).collect();
+    print(arguments, &commit, &rows)
+}
+
+/// Builds adit in `tree` and keeps a copy of it as `copy`.
+fn build(
+    interrupt: &Interrupt,
+    tree: &Path,
+    target: &Path,
+    copy: &Path,
+) -> anyhow::Result<PathBuf> {
+    let mut command = Command::new("cargo");
+    command.current_dir(tree).args(["build", "--release", "--quiet", "--package", "adit"]);
+    interrupt.run(command.env("CARGO_TARGET_DIR", target))?;
+    std::fs::copy(target.join("release/adit"), copy).context("keep the binary")?;
+    Ok(copy.to_owned())
+}
+
+/// One run of the bench: figures by case. Rows of the floor are left out.
+fn measure(
+    interrupt: &Interrupt,
+    binary: &Path,
+    options: &str,
+    part: &Path,
+) -> anyhow::Result<Vec<(String, f64)>> {
+    let file = std::fs::File::create(part).context("a file for the figures")?;
+    let mut command = Command::new(binary);
+    command.args(["bench", "datapath", "--json"]).args(options.split_whitespace());
+    interrupt.run(command.stdout(file).stderr(std::process::Stdio::null()))?;
+    let document = read_json(part)?;
+    let rows = document["rows"].as_array().cloned().unwrap_or_default();
+    let figure = |row: &Value| Some((name(row), row[FIGURE].as_f64()?));
+    Ok(rows.iter().filter(|row| row["what"] != "floor").filter_map(figure).collect())
+}
+
+/// The case of a row; members that a revision does not have are left out on both sides.
+fn name(row: &Value) -> String {
+    let show = |name: &&str| match &row[*name] {
+        Value::Null => None,
+        Value::String(text) if text == "chosen" => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(format!("{} {other}", name.trim_end_matches("_pkts").replace('_', " "))),
+    };
+    NAMES.iter().filter_map(show).collect::<Vec<_>>().join(", ")
+}
+
+fn row(name: &str, [other, own]: &[Vec<f64>; 2]) -> Option<Value> {
+    let mut ratios: Vec<f64> = own.iter().zip(other).map(|(own, other)| own / other).collect();
+    ratios.sort_by(f64::total_cmp);
+    let round = |value: f64| (value * 1000.0).round() / 1000.0;
+    Some(json!({
+        "case": name,
+        "other_cycles_per_packet": median(other)?,
+        "own_cycles_per_packet": median(own)?,
+        "ratio_median": round(median(&ratios)?),
+        "ratio_min": round(*ratios.first()?),
+        "ratio_max": round(*ratios.last()?),
+    }))
+}
+
+fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied()
+}
+
+fn print(arguments: &Arguments, commit: &str, rows: &[Value]) -> anyhow::Result<()> {
+    if rows.is_empty() {
+        bail!("the two builds have no case in common");
+    }
+    if arguments.json {
+        let document = json!({
+            "other": commit,
+            "own": "working tree",
+            "options": arguments.bench,
+            "rounds": arguments.rounds,
+            "rows": rows,
+        });
+        println!("{}", serde_json::to_string_pretty(&document)?);
+        return Ok(());
+    }
+    let columns = [
+        "case",
+        "other_cycles_per_packet",
+        "own_cycles_per_packet",
+        "ratio_median",
+        "ratio_min",
+        "ratio_max",
+    ];
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.set_header(columns.map(|column| column.replace('_', " ")));
+    for row in rows {
+        table.add_row(columns.map(|column| match &row[column] {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        }));
+    }
+    println!("{table}\nown: the working tree; other: {commit}; below 1: own is faster");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratio_is_the_median_over_turns_with_its_spread() {
+        let row = row("x", &[vec![100.0, 200.0, 100.0], vec![90.0, 190.0, 110.0]]).unwrap();
+        assert_eq!(row["ratio_median"], 0.95);
+        assert_eq!((&row["ratio_min"], &row["ratio_max"]), (&json!(0.9), &json!(1.1)));
+        assert_eq!(row["own_cycles_per_packet"], 110.0);
+    }
+
+    #[test]
+    fn case_of_a_row_is_the_same_where_a_revision_lacks_a_member() {
+        let old = json!({ "direction": "uplink", "sessions": 1000, "burst_pkts": 32 });
+        let new = json!({ "direction": "uplink", "sessions": 1000, "burst_pkts": 32,
+            "keys": "chosen", "what": "worker" });
+        assert_eq!(name(&old), "uplink, sessions 1000, burst 32");
+        assert_eq!(name(&old), name(&new));
+    }
+}

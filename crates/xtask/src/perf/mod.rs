@@ -1,0 +1,64 @@
+//! `cargo xtask perf suite`: every bench of `adit`, with the machine, in one document.
+//! `cargo xtask perf ab REV`: the datapath of two revisions against each other.
+
+mod ab;
+mod suite;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+#[derive(Debug, clap::Subcommand)]
+pub enum Perf {
+    /// Run every bench of target/release/adit and write docs/benchmarks/DATE-MACHINE.json.
+    Suite {
+        /// A tenth of the packets, and no case with a million sessions.
+        #[arg(long)]
+        quick: bool,
+        /// Write to this file instead.
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+    /// Build a revision and the working tree, and run the datapath bench of both in turns.
+    Ab(ab::Arguments),
+}
+
+pub fn run(perf: &Perf) -> anyhow::Result<()> {
+    match perf {
+        Perf::Suite { quick, out } => suite::run(*quick, out.as_deref()),
+        Perf::Ab(arguments) => ab::run(arguments),
+    }
+}
+
+/// The root of the workspace.
+fn root() -> anyhow::Result<PathBuf> {
+    let text = said(Command::new("git").args(["rev-parse", "--show-toplevel"]))?;
+    Ok(PathBuf::from(text))
+}
+
+/// Runs a command; what it printed, without the line end.
+fn said(command: &mut Command) -> anyhow::Result<String> {
+    let shown = format!("{command:?}");
+    let output = command.output().with_context(|| format!("cannot run {shown}"))?;
+    if !output.status.success() {
+        bail!("{shown} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Runs a command that shows its own output.
+fn shown(command: &mut Command) -> anyhow::Result<()> {
+    let text = format!("{command:?}");
+    let status = command.status().with_context(|| format!("cannot run {text}"))?;
+    if !status.success() {
+        bail!("{text} failed ({status})");
+    }
+    Ok(())
+}
+
+fn read_json(path: &Path) -> anyhow::Result<Value> {
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    serde_json::from_str(&text).with_context(|| path.display().to_string())
+}

@@ -1,0 +1,136 @@
+//! The bench suite.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+use serde_json::{Map, Value, json};
+
+use super::{read_json, root, said, shown};
+
+/// One bench: its name in the document, what is measured, packets of each measurement in thousands
+/// (zero where the bench has no such option), and whether `--quick` leaves it out.
+struct Bench {
+    name: &'static str,
+    arguments: &'static [&'static str],
+    kilopackets: u32,
+    long: bool,
+}
+
+const fn bench(
+    name: &'static str,
+    arguments: &'static [&'static str],
+    kilopackets: u32,
+    long: bool,
+) -> Bench {
+    Bench { name, arguments, kilopackets, long }
+}
+
+/// About four minutes on two cores; most of it is a million sessions.
+const BENCHES: [Bench; 10] = [
+    bench("sessions", &["datapath", "--sessions", "1k,16k,100k"], 2_000, false),
+    bench("active", &["datapath", "--sessions", "100k", "--active", "16k"], 2_000, false),
+    bench("million", &["datapath", "--sessions", "1M"], 4_000, true),
+    bench("bursts", &["datapath", "--sessions", "16k", "--burst", "1,8,32,64"], 1_000, false),
+    bench("sdf", &["datapath", "--sessions", "100k", "--active", "16k", "--sdf"], 2_000, false),
+    bench("given_keys", &["datapath", "--sessions", "1k,16k,100k", "--given-keys"], 2_000, false),
+    bench("kinds", &["kinds"], 1_000, false),
+    bench("publication", &["publication", "--sessions", "100k"], 500, false),
+    bench("scrape", &["scrape"], 4_000, false),
+    bench("n4", &["n4"], 0, true),
+];
+
+/// Runs everything and writes the document.
+pub fn run(quick: bool, out: Option<&Path>) -> anyhow::Result<()> {
+    let root = root()?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+    let release = target.join("release");
+    let (adit, lab) = (release.join("adit"), release.join("adit-lab"));
+    for binary in [&adit, &lab] {
+        if !binary.exists() {
+            bail!("{} is not there; run `make build`", binary.display());
+        }
+    }
+    let before = machine(&lab)?;
+    let part = target.join("perf-part.json");
+    let mut results = Map::new();
+    for bench in BENCHES.iter().filter(|bench| !(quick && bench.long)) {
+        let mut command = Command::new(&adit);
+        command.arg("bench").args(bench.arguments);
+        if bench.kilopackets > 0 {
+            let kilopackets = if quick { bench.kilopackets / 10 } else { bench.kilopackets };
+            command.args(["--packets", &format!("{kilopackets}k")]);
+        }
+        println!("== adit bench {}", bench.arguments.join(" "));
+        shown(command.arg("--out").arg(&part))?;
+        results.insert(bench.name.to_owned(), read_json(&part)?);
+    }
+    // Best effort: a left file in the build folder.
+    let _ = std::fs::remove_file(&part);
+    let after = machine(&lab)?;
+    let document = json!({
+        "machine": before["machine"],
+        "steal_ms": stolen(&before, &after),
+        "quick": quick,
+        "date": said(Command::new("date").args(["-u", "+%F"]))?,
+        "benches": results,
+    });
+    let path = match out {
+        Some(path) => path.to_owned(),
+        None => default_path(&root, &document)?,
+    };
+    std::fs::write(&path, format!("{}\n", serde_json::to_string_pretty(&document)?))
+        .with_context(|| path.display().to_string())?;
+    println!("written to {}", path.display());
+    Ok(())
+}
+
+fn machine(lab: &Path) -> anyhow::Result<Value> {
+    let text = said(Command::new(lab).arg("machine"))?;
+    serde_json::from_str(&text).context("what adit-lab says of the machine")
+}
+
+/// Time stolen during the run, by processor. Unit: ms.
+fn stolen(before: &Value, after: &Value) -> Value {
+    let name = "steal_ms_since_boot";
+    let since = |(cpu, now): (&String, &Value)| {
+        let earlier = before[name][cpu].as_u64().unwrap_or(0);
+        (cpu.clone(), now.as_u64().unwrap_or(0).saturating_sub(earlier).into())
+    };
+    Value::Object(after[name].as_object().into_iter().flatten().map(since).collect())
+}
+
+/// docs/benchmarks/DATE-MACHINE.json
+fn default_path(root: &Path, document: &Value) -> anyhow::Result<PathBuf> {
+    let folder = root.join("docs/benchmarks");
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let text = |value: &Value| value.as_str().unwrap_or("unknown").to_owned();
+    let machine = &document["machine"];
+    let cpus = machine["cpus"].as_u64().unwrap_or(0);
+    let name = format!("{}-{}-{cpus}", text(&document["date"]), slug(&text(&machine["cpu"])));
+    Ok(folder.join(format!("{name}.json")))
+}
+
+/// Lower-case letters and digits, the rest as single hyphens.
+fn slug(text: &str) -> String {
+    let lower = text.to_lowercase();
+    let words = lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slug_has_single_hyphens_between_words() {
+        assert_eq!(slug("Intel(R) Xeon(R) 6975P-C"), "intel-r-xeon-r-6975p-c");
+        assert_eq!(slug("AMD EPYC "), "amd-epyc");
+    }
+
+    #[test]
+    fn stolen_time_is_the_difference_by_processor() {
+        let at = |a: u64, b: u64| json!({ "steal_ms_since_boot": { "0": a, "1": b } });
+        assert_eq!(stolen(&at(10, 0), &at(30, 0)), json!({ "0": 20, "1": 0 }));
+    }
+}
