@@ -122,11 +122,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     eprintln!("building {commit}");
     let other =
         build(&interrupt, &worktree.path, &folder.join("build"), &folder.join("adit-other"))
-            .with_context(|| format!("{} does not build", arguments.revision))?;
+            .with_context(|| format!("build of {}", arguments.revision))?;
     drop(worktree);
     eprintln!("building the working tree");
     let own = build(&interrupt, &root, &target, &folder.join("adit-own"))
-        .context("the working tree does not build")?;
+        .context("build of the working tree")?;
     let mut cases: BTreeMap<String, [Vec<f64>; 2]> = BTreeMap::new();
     let part = folder.join("part.json");
     for round in 1..=arguments.rounds {
@@ -249,6 +249,32 @@ mod tests {
         assert_eq!(row["ratio_median"], 0.95);
         assert_eq!((&row["ratio_min"], &row["ratio_max"]), (&json!(0.9), &json!(1.1)));
         assert_eq!(row["own_cycles_per_packet"], 110.0);
+    }
+
+    #[test]
+    fn figures_of_a_run_are_those_of_the_worker() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = std::env::temp_dir().join(format!("xtask-ab-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (script, part) = (folder.join("adit"), folder.join("part.json"));
+        let rows = r#"{"rows":[
+            {"what":"floor","direction":"uplink","cycles_per_packet_median_burst":5.0},
+            {"what":"worker","direction":"uplink","cycles_per_packet_median_burst":60.5}]}"#;
+        let text =
+            format!("#!/bin/sh\n[ \"$*\" = 'bench datapath --json -x 1' ] && echo '{rows}'\n");
+        std::fs::write(&script, text).unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let interrupt = Interrupt(Arc::default());
+        let found = measure(&interrupt, &script, "-x 1", &part);
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(found.unwrap(), [("uplink".to_owned(), 60.5)]);
+    }
+
+    #[test]
+    fn interrupted_run_ends_its_program() {
+        let interrupt = Interrupt(Arc::new(AtomicBool::new(true)));
+        let start = interrupt.run(Command::new("sleep").arg("1000"));
+        assert_eq!(start.unwrap_err().to_string(), "interrupted");
     }
 
     #[test]
