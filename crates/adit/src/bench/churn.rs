@@ -191,9 +191,10 @@ impl Lane {
         let started = Instant::now();
         let core_started_ns = core_time_ns()?;
         while !stop.load(Ordering::Relaxed) {
+            // Read without a pace, too, so that it costs every phase the same.
+            let elapsed_ns = core_time_ns()? - core_started_ns;
             let due = match pace {
                 Some(pace) => {
-                    let elapsed_ns = core_time_ns()? - core_started_ns;
                     let due = u128::from(elapsed_ns) * u128::from(pace) / 1_000_000_000;
                     u64::try_from(due)?.saturating_sub(offered)
                 }
