@@ -235,7 +235,7 @@ pub fn p99(trial: &TrialReport) -> u64 {
 /// Medians of the first and the last third, without the first interval, in which memory is
 /// touched; `None` when there are too few.
 fn thirds(values: &[u64]) -> Option<(u64, u64)> {
-    let settled = values.get(1..).filter(|settled| settled.len() >= 3)?;
+    let settled = values.get(1..).filter(|settled| settled.len() >= 6)?;
     let third = settled.len() / 3;
     let median = |part: &[u64]| Figure::of("", "", part).median;
     Some((median(settled.get(..third)?), median(settled.get(settled.len() - third..)?)))
