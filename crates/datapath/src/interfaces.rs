@@ -5,10 +5,9 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 
-use adit_rules::rule::ue_ipv6_key;
 use adit_tables::Interface;
 use adit_types::{InterfaceId, InterfaceRole, MacAddr, PortId, VlanId};
-use adit_wire::{GPduPattern, IpPattern, UsualIp, UsualOuter};
+use adit_wire::{GPduPattern, IpPattern, UsualOuter};
 
 /// The interfaces that share one port and VLAN.
 #[derive(Debug)]
@@ -75,17 +74,6 @@ pub(crate) struct UsualLink {
     pub n3: Option<UsualN3>,
     /// The interface towards the data network.
     pub n6: Option<(InterfaceId, IpPattern)>,
-    /// Our addresses on the link, or the upper halves of those of IPv6: packets to them may be for
-    /// ourselves, whoever else has them.
-    own: Vec<(bool, u64)>,
-}
-
-impl UsualLink {
-    /// True when `ip` may be for ourselves.
-    #[inline]
-    pub fn is_own(&self, ip: &UsualIp) -> bool {
-        self.own.contains(&(ip.is_v6, ip.dst))
-    }
 }
 
 /// Where usual G-PDUs arrive.
@@ -214,13 +202,8 @@ fn usual_link(links: &[Link]) -> Option<UsualLink> {
         let (addr, _) = interface.v4?;
         Some(UsualN3 { id: interface.id, addr, pattern: GPduPattern::new(link.mac, addr) })
     });
-    let own = link.interfaces.iter().flat_map(|interface| {
-        let v4 = interface.v4.map(|(addr, _)| (false, u64::from(addr.to_bits())));
-        let v6 = interface.v6.map(|(addr, _)| (true, ue_ipv6_key(addr)));
-        v4.into_iter().chain(v6)
-    });
     let n6 = link.n6.map(|id| (id, IpPattern::new(link.mac)));
-    (link.vlan == VlanId::UNTAGGED).then(|| UsualLink { n3, n6, own: own.collect() })
+    (link.vlan == VlanId::UNTAGGED).then_some(UsualLink { n3, n6 })
 }
 
 fn door(interface: &Interface) -> Option<Door> {

@@ -1,9 +1,9 @@
 //! What happened in one step, counted locally and added to the worker's counters once per step.
 
 use adit_rules::{DropReason, PuntReason};
-use adit_tables::WorkerCounters;
+use adit_tables::{Counter, WorkerCounters};
 use adit_types::limits::INTERFACES_MAX;
-use adit_types::{Direction, InterfaceId};
+use adit_types::{Direction, InterfaceId, InterfaceSet};
 
 /// Packets and octets, from the Ethernet header on.
 #[derive(Debug, Clone, Copy, Default)]
@@ -28,49 +28,45 @@ impl Traffic {
 /// The outcomes of one step.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    bursts: u64,
+    sums: Sums,
     /// Packets are taken over from another worker, which counted their arrival.
     is_taking: bool,
+    drops: [u64; DropReason::COUNT],
+    punts: [u64; PuntReason::COUNT],
+    /// Interfaces with traffic.
+    busy: InterfaceSet,
+    rx: [Traffic; INTERFACES_MAX],
+    tx: [Traffic; INTERFACES_MAX],
+}
+
+/// What is no list.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sums {
+    bursts: u64,
     received: Traffic,
     taken_over: u64,
     handed_off: u64,
     uplink: Traffic,
     downlink: Traffic,
     dropped: u64,
-    drops: [u64; DropReason::COUNT],
     punted: u64,
-    punts: [u64; PuntReason::COUNT],
     originated: u64,
     originated_lost: u64,
     express: u64,
     duplicated: u64,
     duplicates_lost: u64,
     events_lost: u64,
-    rx: [Traffic; INTERFACES_MAX],
-    tx: [Traffic; INTERFACES_MAX],
 }
 
 impl Tally {
     /// Nothing counted.
     pub fn new() -> Self {
         Self {
-            bursts: 0,
+            sums: Sums::default(),
             is_taking: false,
-            received: Traffic::default(),
-            taken_over: 0,
-            handed_off: 0,
-            uplink: Traffic::default(),
-            downlink: Traffic::default(),
-            dropped: 0,
             drops: [0; DropReason::COUNT],
-            punted: 0,
             punts: [0; PuntReason::COUNT],
-            originated: 0,
-            originated_lost: 0,
-            express: 0,
-            duplicated: 0,
-            duplicates_lost: 0,
-            events_lost: 0,
+            busy: InterfaceSet::NONE,
             rx: [Traffic::default(); INTERFACES_MAX],
             tx: [Traffic::default(); INTERFACES_MAX],
         }
@@ -78,7 +74,7 @@ impl Tally {
 
     /// One burst with packets arrived.
     pub fn burst(&mut self) {
-        self.bursts += 1;
+        self.sums.bursts += 1;
     }
 
     /// Tells whether what arrives next is taken over from another worker.
@@ -88,7 +84,7 @@ impl Tally {
 
     /// Packets went to another worker.
     pub fn hand_off(&mut self, pkts: usize) {
-        self.handed_off += pkts as u64;
+        self.sums.handed_off += pkts as u64;
     }
 
     /// One packet of `bytes` octets arrived.
@@ -100,9 +96,9 @@ impl Tally {
     #[inline]
     fn receive_many(&mut self, pkts: usize, bytes: usize) {
         if self.is_taking {
-            self.taken_over += pkts as u64;
+            self.sums.taken_over += pkts as u64;
         } else {
-            self.received.add_many(pkts, bytes);
+            self.sums.received.add_many(pkts, bytes);
         }
     }
 
@@ -117,6 +113,7 @@ impl Tally {
         if self.is_taking {
             return;
         }
+        self.busy = self.busy.with(interface);
         if let Some(traffic) = self.rx.get_mut(usize::from(interface.0)) {
             traffic.add_many(pkts, bytes);
         }
@@ -124,7 +121,7 @@ impl Tally {
 
     /// Packets of `bytes` octets together arrived on `interface` and took the express.
     pub fn receive_express(&mut self, interface: InterfaceId, pkts: usize, bytes: usize) {
-        self.express += pkts as u64;
+        self.sums.express += pkts as u64;
         self.receive_many(pkts, bytes);
         self.receive_many_on(interface, pkts, bytes);
     }
@@ -138,9 +135,15 @@ impl Tally {
         bytes: usize,
     ) {
         match direction {
-            Direction::Uplink => self.uplink.add_many(pkts, bytes),
-            Direction::Downlink => self.downlink.add_many(pkts, bytes),
+            Direction::Uplink => self.sums.uplink.add_many(pkts, bytes),
+            Direction::Downlink => self.sums.downlink.add_many(pkts, bytes),
         }
+        self.transmit_many_on(interface, pkts, bytes);
+    }
+
+    #[inline]
+    fn transmit_many_on(&mut self, interface: InterfaceId, pkts: usize, bytes: usize) {
+        self.busy = self.busy.with(interface);
         if let Some(traffic) = self.tx.get_mut(usize::from(interface.0)) {
             traffic.add_many(pkts, bytes);
         }
@@ -149,14 +152,14 @@ impl Tally {
     /// One packet was dropped.
     #[inline]
     pub fn drop(&mut self, reason: DropReason) {
-        self.dropped += 1;
+        self.sums.dropped += 1;
         self.drops[reason.index()] += 1;
     }
 
     /// One packet was consumed by the slow path.
     #[inline]
     pub fn punt(&mut self, reason: PuntReason) {
-        self.punted += 1;
+        self.sums.punted += 1;
         self.punts[reason.index()] += 1;
     }
 
@@ -164,49 +167,49 @@ impl Tally {
     #[inline]
     pub fn transmit(&mut self, direction: Direction, bytes: usize) {
         match direction {
-            Direction::Uplink => self.uplink.add(bytes),
-            Direction::Downlink => self.downlink.add(bytes),
+            Direction::Uplink => self.sums.uplink.add(bytes),
+            Direction::Downlink => self.sums.downlink.add(bytes),
         }
     }
 
     /// One packet that Adit made was transmitted.
     pub fn originate(&mut self) {
-        self.originated += 1;
+        self.sums.originated += 1;
     }
 
     /// One packet that Adit made, or wanted to make, was not transmitted.
     pub fn lose_originated(&mut self) {
-        self.originated_lost += 1;
+        self.sums.originated_lost += 1;
     }
 
     /// One copy of a packet was transmitted.
     pub fn duplicate(&mut self) {
-        self.duplicated += 1;
+        self.sums.duplicated += 1;
     }
 
     /// One copy of a packet could not be made or transmitted.
     pub fn lose_duplicate(&mut self) {
-        self.duplicates_lost += 1;
+        self.sums.duplicates_lost += 1;
     }
 
     /// One frame of any kind left through `interface`.
     #[inline]
     pub fn transmit_on(&mut self, interface: InterfaceId, bytes: usize) {
-        if let Some(traffic) = self.tx.get_mut(usize::from(interface.0)) {
-            traffic.add(bytes);
-        }
+        self.transmit_many_on(interface, 1, bytes);
     }
 
     /// One event found its ring full.
     pub fn lose_event(&mut self) {
-        self.events_lost += 1;
+        self.sums.events_lost += 1;
     }
 
     /// True when every packet that arrived, or had been waiting, has one outcome. `before` and
     /// `after` are the packets that waited at the beginning and at the end of the step.
     pub fn identity_holds(&self, before: usize, after: usize) -> bool {
-        let out = self.uplink.pkts + self.downlink.pkts + self.dropped + self.punted;
-        self.received.pkts + self.taken_over + before as u64 == out + self.handed_off + after as u64
+        let Sums { received, taken_over, handed_off, uplink, downlink, dropped, punted, .. } =
+            self.sums;
+        let out = uplink.pkts + downlink.pkts + dropped + punted + handed_off;
+        received.pkts + taken_over + before as u64 == out + after as u64
     }
 
     /// Adds everything to the worker's counters, of which `buffered` packets are waiting now, and
@@ -217,12 +220,29 @@ impl Tally {
         counters.update(|counters| {
             counters.buffered_pkts.set(buffered as u64);
             counters.buffered_by_far_pkts.set(by_far as u64);
-            self.add_to(counters);
+            core::mem::take(&mut self.sums).add_to(counters, &mut self.drops, &mut self.punts);
+            self.add_interfaces_to(counters);
         });
-        *self = Self::new();
     }
 
-    fn add_to(&self, counters: &WorkerCounters) {
+    fn add_interfaces_to(&mut self, counters: &WorkerCounters) {
+        let mut busy = core::mem::replace(&mut self.busy, InterfaceSet::NONE).0;
+        while busy != 0 {
+            let at = busy.trailing_zeros() as usize;
+            busy &= busy - 1;
+            let (rx, tx) = (core::mem::take(&mut self.rx[at]), core::mem::take(&mut self.tx[at]));
+            let counter = &counters.interfaces[at];
+            counter.rx_pkts.add(rx.pkts);
+            counter.rx_bytes.add(rx.bytes);
+            counter.tx_pkts.add(tx.pkts);
+            counter.tx_bytes.add(tx.bytes);
+        }
+    }
+}
+
+impl Sums {
+    /// Adds these sums, and the lists that belong to them, which start again.
+    fn add_to(self, counters: &WorkerCounters, drops: &mut [u64], punts: &mut [u64]) {
         counters.bursts.add(self.bursts);
         counters.received_pkts.add(self.received.pkts);
         counters.received_bytes.add(self.received.bytes);
@@ -237,24 +257,16 @@ impl Tally {
         counters.count_transmitted(Direction::Uplink, self.uplink.pkts, self.uplink.bytes);
         counters.count_transmitted(Direction::Downlink, self.downlink.pkts, self.downlink.bytes);
         if self.dropped != 0 {
-            for (counter, n) in counters.drops.iter().zip(self.drops) {
-                counter.add(n);
-            }
+            add_all(&counters.drops, drops);
         }
         if self.punted != 0 {
-            for (counter, n) in counters.punts.iter().zip(self.punts) {
-                counter.add(n);
-            }
+            add_all(&counters.punts, punts);
         }
-        for ((counter, rx), tx) in counters.interfaces.iter().zip(&self.rx).zip(&self.tx) {
-            if rx.pkts != 0 {
-                counter.rx_pkts.add(rx.pkts);
-                counter.rx_bytes.add(rx.bytes);
-            }
-            if tx.pkts != 0 {
-                counter.tx_pkts.add(tx.pkts);
-                counter.tx_bytes.add(tx.bytes);
-            }
-        }
+    }
+}
+
+fn add_all(counters: &[Counter], numbers: &mut [u64]) {
+    for (counter, number) in counters.iter().zip(numbers) {
+        counter.add(core::mem::take(number));
     }
 }

@@ -116,6 +116,7 @@ impl<Io: PacketIo> Worker<Io> {
     ///          receive and one per port with frames to transmit. Counters are added once at the end.
     /// Units:   `now` is monotonic; time that goes back delays timeouts and does no harm.
     /// Threads: a burst boundary of the tables: nothing seen in the last step is used any more.
+    #[inline(never)]
     pub fn step(&mut self, now: Nanos, io: &mut Io) -> StepReport {
         let Self { config, reader, interfaces, limits, rx, out } = self;
         let recovery_time_stamp = config.recovery_time_stamp;
@@ -184,10 +185,14 @@ fn process<Io: PacketIo>(
     rx: &mut Burst<Io::Buf>,
     out: &mut Outbound<Io::Buf>,
 ) {
-    express(env, io, port, rx, out);
-    if rx.is_empty() {
-        out.handoff.flush(&mut out.tally);
-        return;
+    // What a command is to be carried out before, an End Marker above all, is known by the stages.
+    // Commands from now on belong to expresses that settle in later steps.
+    if !out.has_commands() {
+        express(env, io, port, rx, out);
+        if rx.is_empty() {
+            out.handoff.flush(&mut out.tally);
+            return;
+        }
     }
     let mut lanes = Lanes::new();
     let links = env.interfaces.of_port(port);

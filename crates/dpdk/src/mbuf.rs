@@ -173,7 +173,8 @@ impl PacketBuf for Mbuf {
     }
 
     /// See [`PacketBuf::replace_front`]; refused for a packet of several segments.
-    #[inline]
+    // PERF: once per packet of the express.
+    #[inline(always)]
     fn replace_front(&mut self, cut: usize, add: usize, keep: usize) -> Option<&mut [u8]> {
         let contiguous = self.is_contiguous();
         let header = self.header_mut();

@@ -39,7 +39,7 @@ pub struct ExpressUrr {
 pub enum ExpressUe<A> {
     /// None: packets of this family are not usual.
     None,
-    /// Any that the session is found by, or in uplink any at all.
+    /// Any at all; in uplink only.
     Any,
     /// This one.
     Only(A),
@@ -168,16 +168,14 @@ fn key(prefix: Ipv6Prefix) -> Option<u64> {
 /// The destinations that lead to the session and that its first PDR of downlink takes, all or none
 /// of each family.
 fn destinations(rules: &SessionRules, pdr: &PdrEntry) -> Option<Ues> {
-    let PdrEntry { ue, ue_networks, .. } = pdr;
-    if !ue_networks.is_empty() {
+    if !pdr.ue_networks.is_empty() || !rules.ue_networks.is_empty() {
         return None;
     }
-    if ue.is_empty() {
-        return Some((ExpressUe::Any, ExpressUe::Any));
-    }
-    if !rules.ue_networks.is_empty() {
-        return None;
-    }
+    let ue = match rules.ue.as_slice() {
+        _ if !pdr.ue.is_empty() => &pdr.ue,
+        [only] => only,
+        _ => return None,
+    };
     let has_others = |differs: fn(&UeAddresses, &UeAddresses) -> bool| {
         rules.ue.iter().any(|other| differs(other, ue))
     };

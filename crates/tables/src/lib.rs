@@ -43,4 +43,4 @@ pub use neighbour::{NeighbourCache, NeighbourCounters, NeighbourEntry, Neighbour
 pub use next_hop::{NextHop, NextHopRef, Via};
 pub use publisher::{Publisher, PublisherCounters, build};
 pub use reader::{Reader, View};
-pub use usage::{UsageMark, UsageTable, UsageView};
+pub use usage::{ClearUsage, UsageMark, UsageTable, UsageView};

@@ -7,8 +7,10 @@
 use core::net::IpAddr;
 use std::collections::VecDeque;
 
+use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{
-    DeltaId, Express, KeyChange, PublishedRules, RuleDelta, SessionKey, SessionRules, Shapes,
+    DeltaId, Express, ExpressUe, KeyChange, PublishedRules, RuleDelta, SessionKey, SessionRules,
+    Shapes,
 };
 use adit_types::limits::{framed_routes_max, usage_slots_max};
 use adit_types::{
@@ -18,7 +20,7 @@ use adit_types::{
 
 use crate::config::{Interface, TablesConfig, TablesError, check};
 use crate::counters::{SessionTraffic, Snapshot, WorkerCounters};
-use crate::express::ExpressTable;
+use crate::express::{ExpressTable, Unsettled};
 use crate::foreign::{KeyRefused, KeyWriter};
 use crate::framed::FramedWriter;
 use crate::next_hop::{NextHop, NextHopWriter};
@@ -105,6 +107,15 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
     Ok((publisher, readers))
 }
 
+/// A delta that some worker may not run yet.
+#[derive(Debug)]
+struct Unobserved {
+    since: Epoch,
+    id: DeltaId,
+    session: SessionIndex,
+    expresses: Option<[(Direction, Unsettled); 2]>,
+}
+
 /// The only writer of the tables. Belongs to the control thread.
 #[derive(Debug)]
 pub struct Publisher {
@@ -119,7 +130,7 @@ pub struct Publisher {
     /// Next hops out of the reach of hosts that packets ask for.
     demand_reserve: usize,
     /// Deltas that some worker may not run yet, in order.
-    unobserved: VecDeque<(Epoch, DeltaId)>,
+    unobserved: VecDeque<Unobserved>,
     worker_counters: Vec<Arc<WorkerCounters>>,
     usage: std::sync::Arc<UsageTable>,
     counters: PublisherCounters,
@@ -136,7 +147,8 @@ impl Publisher {
         let slot = session.0 as usize;
         if slot >= self.rules.slots() {
             self.counters.sessions_out_of_range += 1;
-            self.unobserved.push_back((self.rules.advance(), id));
+            let since = self.rules.advance();
+            self.unobserved.push_back(Unobserved { since, id, session, expresses: None });
             return;
         }
         if let Some(rules) = rules.as_deref_mut() {
@@ -153,21 +165,22 @@ impl Publisher {
             self.tables.expresses.reset_traffic(session);
         }
         let expresses = [Direction::Uplink, Direction::Downlink].map(|direction| {
-            let express = rules.as_deref().and_then(|rules| Express::compile(rules, direction));
+            let express = rules.as_deref().and_then(|rules| self.express(rules, direction));
             self.tables.expresses.set(session, direction, None);
             (direction, express)
         });
         let published = rules.map(|rules| Box::new(PublishedRules::new(*rules, &mut self.shapes)));
         self.rules.swap(slot, published);
-        for (direction, express) in expresses {
-            self.tables.expresses.set(session, direction, express.as_ref());
-        }
+        let expresses = expresses.map(|(direction, express)| {
+            (direction, self.tables.expresses.set(session, direction, express.as_ref()))
+        });
         for change in keys {
             if let KeyChange::Remove(key) = change {
                 self.remove_key(key, session);
             }
         }
-        self.unobserved.push_back((self.rules.advance(), id));
+        let since = self.rules.advance();
+        self.unobserved.push_back(Unobserved { since, id, session, expresses: Some(expresses) });
     }
 
     /// Frees what no worker can see any more and returns the oldest delta that all workers run and
@@ -184,11 +197,11 @@ impl Publisher {
         self.ues_v6.reclaim(passed, epoch);
         self.framed.reclaim(passed, epoch);
         self.next_hops.reclaim(passed, epoch);
-        let (since, id) = *self.unobserved.front()?;
-        if since > passed {
-            return None;
+        let Unobserved { id, session, expresses, .. } =
+            self.unobserved.pop_front_if(|delta| delta.since <= passed)?;
+        for (direction, express) in expresses.into_iter().flatten() {
+            self.tables.expresses.settle(session, direction, express);
         }
-        self.unobserved.pop_front();
         Some(id)
     }
 
@@ -313,6 +326,25 @@ impl Publisher {
     #[must_use]
     pub const fn counters(&self) -> PublisherCounters {
         self.counters
+    }
+
+    /// The express of one direction. Packets to our own addresses are for ourselves, whoever else has
+    /// them: they are not usual.
+    fn express(&self, rules: &SessionRules, direction: Direction) -> Option<Express> {
+        let mut express = Express::compile(rules, direction)?;
+        if direction == Direction::Downlink {
+            for interface in &self.tables.interfaces {
+                let own_v4 = interface.v4.map(|(addr, _)| ExpressUe::Only(addr));
+                let own_v6 = interface.v6.map(|(addr, _)| ExpressUe::Only(ue_ipv6_key(addr)));
+                if own_v4 == Some(express.ue_v4) {
+                    express.ue_v4 = ExpressUe::None;
+                }
+                if own_v6 == Some(express.ue_v6) {
+                    express.ue_v6 = ExpressUe::None;
+                }
+            }
+        }
+        Some(express)
     }
 
     fn add_key(&mut self, key: SessionKey, session: SessionIndex) {

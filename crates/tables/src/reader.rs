@@ -1,6 +1,6 @@
 //! The workers' side: one [`Reader`] per worker, one [`View`] per burst.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 
 use adit_rules::PublishedRules;
 use adit_types::{
@@ -169,8 +169,18 @@ impl<'a> View<'a> {
     #[inline]
     #[must_use]
     pub fn session_of_ue_v4(&self, addr: u32) -> SessionIndex {
-        let pooled = self.tables.ue_pools.lookup(addr);
-        let session = pooled.unwrap_or_else(|| self.tables.ues_v4.session(addr.into()));
+        match self.tables.ue_pools.lookup(addr) {
+            Some(session) if session.is_some() => session,
+            pooled => self.other_session_of_ue_v4(addr, pooled.is_some()),
+        }
+    }
+
+    #[inline(never)]
+    fn other_session_of_ue_v4(&self, addr: u32, is_pooled: bool) -> SessionIndex {
+        let session = match is_pooled {
+            true => SessionIndex::NONE,
+            false => self.tables.ues_v4.session(addr.into()),
+        };
         if session.is_some() { session } else { self.tables.framed.session_v4(addr) }
     }
 
@@ -200,7 +210,7 @@ impl<'a> View<'a> {
     /// What the usual packet of one direction of a session needs; `None` where only the rules tell.
     #[inline]
     #[must_use]
-    pub fn express(&self, session: SessionIndex, direction: Direction) -> Option<ExpressLine> {
+    pub fn express(&self, session: SessionIndex, direction: Direction) -> Option<ExpressLine<'a>> {
         self.tables.expresses.get(session, direction)
     }
 
@@ -262,6 +272,16 @@ impl<'a> View<'a> {
         self.tables.next_hops.exit(index)
     }
 
+    /// A number that destinations in a data network share when, from the same interfaces, one gateway
+    /// leads to them; zero says nothing.
+    ///
+    /// Cost: one octet of 64 KiB.
+    #[inline]
+    #[must_use]
+    pub fn network_block(&self, addr: Ipv4Addr) -> u8 {
+        self.tables.routes.network_block(addr)
+    }
+
     /// The station towards `addr` by the routes of the data networks through interfaces `within`
     /// the set. `None` without one, and where there is a station to find first.
     ///
@@ -281,15 +301,12 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Asks for the cache lines that the express of one direction names: usage counters and the
-    /// next hop. Reads the line that [`View::prefetch_express`] asked for.
+    /// Asks for the usage counters that the express of one direction names. Reads the line that
+    /// [`View::prefetch_express`] asked for.
     #[inline]
-    pub fn prefetch_express_needs(&self, session: SessionIndex, direction: Direction) {
-        let Some(needs) = self.tables.expresses.needs(session, direction) else { return };
-        needs.usage.into_iter().for_each(|slot| self.usage.prefetch(slot));
-        if direction == Direction::Downlink {
-            self.tables.next_hops.prefetch(needs.next_hop);
-        }
+    pub fn prefetch_express_usage(&self, session: SessionIndex, direction: Direction) {
+        let Some(slots) = self.tables.expresses.slots(session, direction) else { return };
+        slots.into_iter().for_each(|slot| self.usage.prefetch(slot));
     }
 
     /// Asks for the cache line of a next hop.

@@ -54,8 +54,13 @@ impl TeidTable {
     #[inline]
     pub(crate) fn session(&self, teid: Teid) -> SessionIndex {
         let session = session_of(self.slot(teid).load(Ordering::Acquire), teid);
-        if session.is_some() || self.foreign.is_empty() {
-            return session;
+        if session.is_some() { session } else { self.foreign_session(teid) }
+    }
+
+    #[inline(never)]
+    fn foreign_session(&self, teid: Teid) -> SessionIndex {
+        if self.foreign.is_empty() {
+            return SessionIndex::NONE;
         }
         self.foreign.session(u64::from(teid.0))
     }

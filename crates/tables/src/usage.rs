@@ -117,6 +117,18 @@ impl UsageSource for UsageTable {
     }
 }
 
+/// Counters that a packet is clear to be counted in.
+#[derive(Debug, Clone, Copy)]
+pub struct ClearUsage<'a>(&'a Line);
+
+impl ClearUsage<'_> {
+    /// Counts the packet.
+    #[inline]
+    pub fn count(self, direction: Direction, bytes: u64, now: Nanos) {
+        self.0.count(direction, bytes, now);
+    }
+}
+
 /// The counters as workers use them, each those of its own sessions.
 #[derive(Debug, Clone, Copy)]
 pub struct UsageView<'a> {
@@ -195,21 +207,15 @@ impl<'a> UsageView<'a> {
         }
     }
 
-    /// True while a packet of `bytes` octets reaches no limit of the URR, and is not the first of
-    /// its generation: it may be counted with [`UsageView::add_clear`].
+    /// The counters of a URR, if a packet of `bytes` octets reaches none of its limits and is not
+    /// the first of its generation.
     #[inline]
     #[must_use]
-    pub fn is_clear(&self, urr: &ExpressUrr, bytes: u64) -> bool {
-        let Some(line) = self.line(urr.slot) else { return false };
-        line.marks.load() >> MARK_BITS == u64::from(urr.generation)
-            && line.octets().saturating_add(bytes) < line.clear_below.load()
-    }
-
-    /// Counts one packet that [`UsageView::is_clear`] is true for.
-    #[inline]
-    pub fn add_clear(&self, urr: &ExpressUrr, direction: Direction, bytes: u64, now: Nanos) {
-        let Some(line) = self.line(urr.slot) else { return };
-        line.count(direction, bytes, now);
+    pub fn clear(&self, urr: &ExpressUrr, bytes: u64) -> Option<ClearUsage<'a>> {
+        let line = self.line(urr.slot)?;
+        let is_clear = line.marks.load() >> MARK_BITS == u64::from(urr.generation)
+            && line.octets().saturating_add(bytes) < line.clear_below.load();
+        is_clear.then_some(ClearUsage(line))
     }
 
     /// Works out how many octets of the URR are clear, after a packet of its generation was counted.

@@ -431,7 +431,7 @@ impl UsualOuter {
     /// Writes the headers of a packet of `inner_len` octets at the front of `out`. The octets are
     /// those of [`crate::emit_gtpu_ipv4`]. `None`, and nothing written, without room or beyond the
     /// length field.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn emit(&self, tunnel: &UsualTunnel, inner_len: u16, out: &mut [u8]) -> Option<()> {
         let ip_len = tunnel.ip_len(inner_len)?;
@@ -451,7 +451,7 @@ impl UsualOuter {
     }
 
     /// Writes what changes into a copy of the headers.
-    #[inline]
+    #[inline(always)]
     fn fill_in<const LEN: usize>(&self, tunnel: &UsualTunnel, ip_len: u16, out: &mut [u8; LEN]) {
         let [a, b, c, d] = tunnel.dst.octets();
         let sum = self.sum

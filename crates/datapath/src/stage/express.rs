@@ -5,20 +5,19 @@
 //! burst and takes the stages, which alone drop, answer, buffer and tell. Packets of a session that
 //! left one packet to the stages follow it there, so that order within a burst is kept.
 
+use core::mem;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_pktio::{Burst, PacketBuf, PacketIo, RxChecksum};
-use adit_rules::{DropReason, WorkerCommand};
-use adit_tables::{ExpressLine, View};
+use adit_rules::{DropReason, EXPRESS_URRS_MAX, ExpressUe};
+use adit_tables::{ClearUsage, ExpressLine, View};
 use adit_types::{
-    Direction, InterfaceId, MacAddr, NextHopIndex, PortId, Qfi, SessionIndex, Teid,
+    Direction, InterfaceId, InterfaceSet, MacAddr, NextHopIndex, PortId, Qfi, SessionIndex, Teid,
     is_forwardable_v4, is_forwardable_v6,
 };
 use adit_wire::{
-    EtherType, Glance, UsualGPdu, UsualIp, UsualTunnel, glance, ipv4, ipv6, usual_g_pdu, usual_ip,
+    EtherType, Glance, UsualGPdu, UsualTunnel, glance, ipv4, ipv6, usual_g_pdu, usual_ip,
 };
-
-use rtrb::Consumer;
 
 use crate::columns::Column;
 use crate::handoff::Handoff;
@@ -37,7 +36,7 @@ const ETHERNET_LEN: u8 = 14;
 #[derive(Debug, Clone, Copy)]
 struct Row {
     direction: Direction,
-    /// What was recognized; without it the packet takes the stages, and its session's with it.
+    /// The packet may leave, or left; otherwise it takes the stages, and its session's with it.
     usual: bool,
     /// The lookup key is that of an IPv6 UE.
     is_v6: bool,
@@ -47,8 +46,14 @@ struct Row {
     offset: u8,
     /// Length of the user's packet. Unit: octets.
     len: u16,
+    /// Length of the frame. Unit: octets.
+    frame_len: u32,
+    /// The session; written once it is looked up.
+    session: SessionIndex,
     /// TEID in uplink, key of the UE's address in downlink.
     key: u64,
+    /// The interface that it leaves through; written once it is forwarded.
+    door: InterfaceId,
     /// Source of the user's packet in uplink, as a key.
     src: u64,
     /// Destination of the user's packet, as a key.
@@ -58,12 +63,12 @@ struct Row {
 /// The key of a frame that no session has.
 const NO_KEY: u64 = u64::MAX;
 
+/// The interface of a packet that does not leave.
+const NO_DOOR: InterfaceId = InterfaceId(u8::MAX);
+
 /// One direction; chosen outside the packet loops.
 trait Course {
     const DIRECTION: Direction;
-
-    /// Asks for the line where the session of a packet is found.
-    fn prefetch(view: &View<'_>, row: &Row);
 
     /// The session of a packet.
     fn session(view: &View<'_>, row: &Row) -> SessionIndex;
@@ -72,13 +77,12 @@ trait Course {
     fn arrival(link: &UsualLink) -> Option<InterfaceId>;
 
     /// Rewrites one packet and counts it for its session and URRs, or leaves it as it is.
-    fn forward<'v, B: PacketBuf>(
+    fn forward<'v, B: PacketBuf, const V6: bool>(
         env: &Env<'v>,
-        session: SessionIndex,
         row: &Row,
-        at: &mut At<'v, '_>,
+        at: &mut At<'v>,
         buf: &mut B,
-    ) -> Option<&'v Door>;
+    ) -> Option<Left<'v>>;
 }
 
 struct Uplink;
@@ -92,21 +96,24 @@ struct Exit<'v> {
     door: &'v Door,
 }
 
-/// What packets of one direction of a burst share.
-struct At<'v, 'c> {
-    /// The interface that they arrived on.
-    arrival: InterfaceId,
-    /// What the control thread asked for.
-    commands: &'c Consumer<WorkerCommand>,
-    /// The last exit that was looked up: most packets share it.
-    exit: Option<Exit<'v>>,
+/// A frame that is ready to leave.
+struct Left<'v> {
+    door: &'v Door,
+    /// Unit: octets.
+    frame_len: usize,
 }
 
-/// Frames that leave through one interface.
-struct Leaving<B> {
-    frames: Burst<B>,
-    door: Option<(PortId, InterfaceId)>,
-    bytes: usize,
+/// No block of destinations.
+const NO_BLOCK: (u8, InterfaceSet) = (0, InterfaceSet::NONE);
+
+/// What packets of one direction of a burst share.
+struct At<'v> {
+    /// The interface that they arrived on.
+    arrival: InterfaceSet,
+    /// The last exit that was looked up: most packets share it.
+    exit: Option<Exit<'v>>,
+    /// The routes that led there: a block of destinations, and the interfaces that were looked at.
+    block: (u8, InterfaceSet),
 }
 
 /// Forwards the usual packets of a burst; the others are left in `rx`, in the order of their
@@ -128,12 +135,14 @@ pub(crate) fn express<Io: PacketIo>(
     let mut rows = Column::new();
     let (mut usual, mut uplink) = (0, 0);
     for buf in rx.iter() {
-        if !recognize(link, buf, &mut rows) {
-            return;
+        match recognize(&env.view, link, buf, &mut rows) {
+            Seen::Usual(direction) => {
+                usual += 1;
+                uplink += usize::from(direction == Direction::Uplink);
+            }
+            Seen::Stranger(direction) => uplink += usize::from(direction == Direction::Uplink),
+            Seen::Unknown => return,
         }
-        let Some(row) = rows.last() else { return };
-        usual += usize::from(row.usual);
-        uplink += usize::from(row.direction == Direction::Uplink);
     }
     if usual == 0 {
         return;
@@ -143,42 +152,68 @@ pub(crate) fn express<Io: PacketIo>(
     } else if uplink == 0 {
         run::<Io, Downlink>(env, io, (port, link), &mut rows, rx, out);
     } else {
-        let mut downlink = Burst::new();
-        let mut downlink_rows = Column::new();
-        let mut tunneled = Burst::new();
-        let mut tunneled_rows = Column::new();
-        for (buf, row) in rx.drain(..).zip(&rows) {
-            match row.direction {
-                Direction::Uplink => {
-                    tunneled.push(buf);
-                    tunneled_rows.push(*row);
-                }
-                Direction::Downlink => {
-                    downlink.push(buf);
-                    downlink_rows.push(*row);
-                }
-            }
-        }
-        run::<Io, Uplink>(env, io, (port, link), &mut tunneled_rows, &mut tunneled, out);
-        run::<Io, Downlink>(env, io, (port, link), &mut downlink_rows, &mut downlink, out);
-        rx.extend(tunneled);
-        rx.extend(downlink);
+        run_both(env, io, (port, link), &rows, rx, out);
     }
 }
 
-/// Tells what one packet is; false when only the stages can tell which session it belongs to.
+/// The same for a burst of both directions, each on its own.
+#[inline(never)]
+fn run_both<Io: PacketIo>(
+    env: &Env<'_>,
+    io: &mut Io,
+    on: (PortId, &UsualLink),
+    rows: &Column<Row>,
+    rx: &mut Burst<Io::Buf>,
+    out: &mut Outbound<Io::Buf>,
+) {
+    let [mut tunneled, mut plain] = [Burst::new(), Burst::new()];
+    let [mut uplink, mut downlink] = [Column::new(), Column::new()];
+    for (buf, row) in rx.drain(..).zip(rows) {
+        let (bufs, rows) = match row.direction {
+            Direction::Uplink => (&mut tunneled, &mut uplink),
+            Direction::Downlink => (&mut plain, &mut downlink),
+        };
+        bufs.push(buf);
+        rows.push(*row);
+    }
+    run::<Io, Uplink>(env, io, on, &mut uplink, &mut tunneled, out);
+    run::<Io, Downlink>(env, io, on, &mut downlink, &mut plain, out);
+    rx.extend(tunneled);
+    rx.extend(plain);
+}
+
+/// What was seen of a packet.
+enum Seen {
+    /// It was recognized.
+    Usual(Direction),
+    /// It may belong to a session.
+    Stranger(Direction),
+    /// Only the stages can tell which session it belongs to.
+    Unknown,
+}
+
+/// Tells what one packet is, and asks for the line where its session is found.
 // PERF: a call would pass what was recognized through memory.
 #[inline(always)]
-fn recognize<B: PacketBuf>(link: &UsualLink, buf: &B, rows: &mut Column<Row>) -> bool {
+fn recognize<B: PacketBuf>(
+    view: &View<'_>,
+    link: &UsualLink,
+    buf: &B,
+    rows: &mut Column<Row>,
+) -> Seen {
     let checksum = buf.rx_checksum();
     let verify = checksum == RxChecksum::Unknown;
     let frame = buf.data();
+    // Frames have at most 65535 octets.
+    let frame_len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+    let session = SessionIndex::NONE;
     if buf.is_contiguous() && checksum != RxChecksum::Bad {
         if let Some(n3) = &link.n3
             && let Some(UsualGPdu { teid, qfi, inner_offset, inner }) =
                 usual_g_pdu(frame, &n3.pattern, verify)
-            && is_forwardable(&inner)
+            && is_forwardable(inner.is_v6, inner.dst)
         {
+            view.prefetch_teid(teid);
             rows.push(Row {
                 direction: Direction::Uplink,
                 usual: true,
@@ -186,17 +221,23 @@ fn recognize<B: PacketBuf>(link: &UsualLink, buf: &B, rows: &mut Column<Row>) ->
                 qfi,
                 offset: inner_offset,
                 len: inner.total_len,
+                frame_len,
+                session,
+                door: NO_DOOR,
                 key: u64::from(teid.0),
                 src: inner.src,
                 dst: inner.dst,
             });
-            return true;
+            return Seen::Usual(Direction::Uplink);
         }
         if let Some((_, pattern)) = &link.n6
             && let Some(ip) = usual_ip(frame, pattern, verify)
-            && is_forwardable(&ip)
-            && !link.is_own(&ip)
+            && is_forwardable(ip.is_v6, ip.src)
         {
+            match ip.is_v6 {
+                false => view.prefetch_ue_v4(v4(ip.dst).to_bits()),
+                true => view.prefetch_ue_v6(ip.dst),
+            }
             rows.push(Row {
                 direction: Direction::Downlink,
                 usual: true,
@@ -204,16 +245,21 @@ fn recognize<B: PacketBuf>(link: &UsualLink, buf: &B, rows: &mut Column<Row>) ->
                 qfi: None,
                 offset: ETHERNET_LEN,
                 len: ip.total_len,
+                frame_len,
+                session,
+                door: NO_DOOR,
                 key: ip.dst,
                 src: ip.src,
                 dst: ip.dst,
             });
-            return true;
+            return Seen::Usual(Direction::Downlink);
         }
     }
-    let Some(row) = stranger(frame, link.n3.as_ref().map(|n3| n3.addr)) else { return false };
+    let Some(row) = stranger(frame, link.n3.as_ref().map(|n3| n3.addr)) else {
+        return Seen::Unknown;
+    };
     rows.push(row);
-    true
+    Seen::Stranger(row.direction)
 }
 
 /// The row of a packet that is not usual.
@@ -226,18 +272,30 @@ fn stranger(frame: &[u8], tunnels: Option<Ipv4Addr>) -> Option<Row> {
         Glance::PlainV6(key) => (Direction::Downlink, true, key),
         Glance::Unknown => return None,
     };
-    Some(Row { direction, usual: false, is_v6, qfi: None, offset: 0, len: 0, key, src: 0, dst: 0 })
+    Some(Row {
+        direction,
+        usual: false,
+        is_v6,
+        qfi: None,
+        offset: 0,
+        len: 0,
+        frame_len: 0,
+        session: SessionIndex::NONE,
+        door: NO_DOOR,
+        key,
+        src: 0,
+        dst: 0,
+    })
 }
 
-/// True when neither address keeps a router from forwarding the packet. Prefixes that hold the
+/// True unless a router keeps packets from or to the address of a key. Prefixes that hold the
 /// unspecified and the loopback address count as such.
 #[inline]
-fn is_forwardable(ip: &UsualIp) -> bool {
-    if ip.is_v6 {
-        let whole = |key: u64| Ipv6Addr::from_bits(u128::from(key) << 64);
-        return is_forwardable_v6(whole(ip.src)) && is_forwardable_v6(whole(ip.dst));
+fn is_forwardable(is_v6: bool, key: u64) -> bool {
+    match is_v6 {
+        true => is_forwardable_v6(Ipv6Addr::from_bits(u128::from(key) << 64)),
+        false => is_forwardable_v4(v4(key)),
     }
-    is_forwardable_v4(v4(ip.src)) && is_forwardable_v4(v4(ip.dst))
 }
 
 /// The IPv4 address of a key.
@@ -258,87 +316,144 @@ fn run<Io: PacketIo, C: Course>(
 ) {
     let Some(arrival) = C::arrival(link) else { return };
     let view = &env.view;
+    let Outbound { buffering, handoff, tally, .. } = out;
+    for row in rows.iter_mut() {
+        row.session = C::session(view, row);
+        view.prefetch_express(row.session, C::DIRECTION);
+    }
+    if !handoff.is_alone() {
+        steer(handoff, (port, arrival), rows, rx, tally);
+    }
     for row in rows.iter() {
-        C::prefetch(view, row);
+        view.prefetch_express_usage(row.session, C::DIRECTION);
     }
-    let Outbound { commands, buffering, handoff, tally, .. } = out;
-    let is_alone = handoff.is_alone();
-    let mut sessions = Column::new();
-    for row in rows.iter() {
-        let session = C::session(view, row);
-        if is_alone || handoff.is_ours(session) {
-            view.prefetch_express(session, C::DIRECTION);
-        }
-        sessions.push(session);
-    }
-    if !is_alone {
-        steer(handoff, (port, arrival), rows, &mut sessions, rx, tally);
-    }
-    for session in &sessions {
-        view.prefetch_express_needs(*session, C::DIRECTION);
-    }
-    let mut at = At { arrival, commands, exit: None };
-    let mut leaving = Leaving::new();
-    let (mut pkts, mut bytes) = (0, 0);
-    let mut staying = Burst::<Io::Buf>::new();
+    let mut at = At { arrival: InterfaceSet::only(arrival), exit: None, block: NO_BLOCK };
+    let is_buffering = !buffering.is_empty();
     let mut left = Column::<SessionIndex>::new();
-    for ((mut buf, row), session) in rx.drain(..).zip(&*rows).zip(&sessions) {
-        let len = buf.data().len();
-        let may_leave =
-            row.usual && (left.is_empty() || !left.contains(session)) && !buffering.waits(*session);
-        let door = match may_leave {
-            true => C::forward(env, *session, row, &mut at, &mut buf),
-            false => None,
+    let mut way = Way { door: None, is_one: true };
+    let [mut bytes, mut bytes_out] = [0, 0];
+    for (buf, row) in rx.iter_mut().zip(rows.iter_mut()) {
+        let may_leave = row.usual
+            && (left.is_empty() || !left.contains(&row.session))
+            && !(is_buffering && buffering.waits(row.session));
+        let ready = match (may_leave, row.is_v6) {
+            (false, _) => None,
+            (true, false) => C::forward::<_, false>(env, row, &mut at, buf),
+            (true, true) => C::forward::<_, true>(env, row, &mut at, buf),
         };
-        let Some(door) = door else {
+        let Some(Left { door, frame_len }) = ready else {
             // As many are pushed as there are packets.
-            left.push(*session);
-            staying.push(buf);
+            left.push(row.session);
+            row.usual = false;
             continue;
         };
-        pkts += 1;
-        bytes += len;
-        leaving.push::<Io, C>(io, door, buf, tally);
+        row.door = door.id;
+        way.add(door);
+        bytes += row.frame_len as usize;
+        bytes_out += frame_len;
     }
-    tally.receive_express(arrival, pkts, bytes);
-    leaving.transmit::<Io, C>(io, tally);
-    rx.extend(staying);
+    tally.receive_express(arrival, rows.len() - left.len(), bytes);
+    match way.door {
+        Some(door) if way.is_one && left.is_empty() => {
+            transmit::<Io, C>(io, door, rx, bytes_out, tally);
+        }
+        _ => part::<Io, C>(env, io, rows, rx, tally),
+    }
 }
 
 /// Hands over the packets whose sessions another worker owns, before anything of these is looked at.
+#[inline(never)]
 fn steer<B: PacketBuf>(
     handoff: &mut Handoff<B>,
     (port, arrival): (PortId, InterfaceId),
     rows: &mut Column<Row>,
-    sessions: &mut Column<SessionIndex>,
     rx: &mut Burst<B>,
     tally: &mut Tally,
 ) {
-    if sessions.iter().all(|session| handoff.is_ours(*session)) {
+    if rows.iter().all(|row| handoff.is_ours(row.session)) {
         return;
     }
-    let (all_rows, all_sessions) = (core::mem::take(rows), core::mem::take(sessions));
-    let packets = core::mem::take(rx).into_iter().zip(all_rows).zip(all_sessions);
-    for ((buf, row), session) in packets {
-        if handoff.is_ours(session) {
+    for (buf, row) in mem::take(rx).into_iter().zip(mem::take(rows)) {
+        if handoff.is_ours(row.session) {
             rows.push(row);
-            sessions.push(session);
             rx.push(buf);
         } else {
             tally.receive(buf.data().len());
             tally.receive_on(arrival, buf.data().len());
-            handoff.give(session, port, buf, tally);
+            handoff.give(row.session, port, buf, tally);
         }
+    }
+}
+
+/// Transmits the rewritten packets of a burst, of which some stay, or leave elsewhere than others.
+#[inline(never)]
+fn part<Io: PacketIo, C: Course>(
+    env: &Env<'_>,
+    io: &mut Io,
+    rows: &Column<Row>,
+    rx: &mut Burst<Io::Buf>,
+    tally: &mut Tally,
+) {
+    let [mut staying, mut leaving] = [Burst::<Io::Buf>::new(), Burst::new()];
+    let mut last: Option<&Door> = None;
+    let mut bytes = 0;
+    for (buf, row) in rx.drain(..).zip(rows) {
+        let door = env.interfaces.door(row.door).filter(|_| row.usual);
+        let Some(door) = door else {
+            staying.push(buf);
+            continue;
+        };
+        if let Some(last) = last.filter(|last| last.id != door.id) {
+            transmit::<Io, C>(io, last, &mut leaving, mem::take(&mut bytes), tally);
+        }
+        last = Some(door);
+        bytes += buf.data().len();
+        leaving.push(buf);
+    }
+    if let Some(door) = last {
+        transmit::<Io, C>(io, door, &mut leaving, bytes, tally);
+    }
+    rx.extend(staying);
+}
+
+/// Hands `frames` of `bytes` octets together to their port; what it does not take is dropped.
+fn transmit<Io: PacketIo, C: Course>(
+    io: &mut Io,
+    door: &Door,
+    frames: &mut Burst<Io::Buf>,
+    bytes: usize,
+    tally: &mut Tally,
+) {
+    let queued = frames.len();
+    io.tx_burst(door.port, frames);
+    let mut sent_bytes = bytes;
+    for refused in frames.iter() {
+        sent_bytes = sent_bytes.saturating_sub(refused.data().len());
+        tally.drop(DropReason::TxQueueFull);
+    }
+    let sent = queued.saturating_sub(frames.len());
+    tally.transmit_many(door.id, C::DIRECTION, sent, sent_bytes);
+    frames.clear();
+}
+
+/// The door that packets of a burst leave by.
+struct Way<'v> {
+    /// That of the last packet that left.
+    door: Option<&'v Door>,
+    /// All packets that left so far took it.
+    is_one: bool,
+}
+
+impl<'v> Way<'v> {
+    #[inline]
+    fn add(&mut self, door: &'v Door) {
+        self.is_one &= self.door.is_none_or(|last| last.id == door.id);
+        self.door = Some(door);
     }
 }
 
 impl Course for Uplink {
     const DIRECTION: Direction = Direction::Uplink;
-
-    #[inline]
-    fn prefetch(view: &View<'_>, row: &Row) {
-        view.prefetch_teid(teid(row));
-    }
 
     #[inline]
     fn session(view: &View<'_>, row: &Row) -> SessionIndex {
@@ -351,49 +466,46 @@ impl Course for Uplink {
     }
 
     /// Takes a packet out of its tunnel.
-    #[inline]
-    fn forward<'v, B: PacketBuf>(
+    // PERF: once per packet.
+    #[inline(always)]
+    fn forward<'v, B: PacketBuf, const V6: bool>(
         env: &Env<'v>,
-        session: SessionIndex,
         row: &Row,
-        at: &mut At<'v, '_>,
+        at: &mut At<'v>,
         buf: &mut B,
-    ) -> Option<&'v Door> {
-        let line = at.express(env, session, Self::DIRECTION)?;
-        if !line.takes_uplink(at.arrival, teid(row), row.qfi, row.is_v6, row.src) {
+    ) -> Option<Left<'v>> {
+        let line = env.view.express(row.session, Self::DIRECTION)?;
+        let is_ue = match V6 {
+            false => is_source(line.source_v4(), v4(row.src).to_bits(), V6, row.src),
+            true => is_source(line.source_v6(), row.src, V6, row.src),
+        };
+        if !is_ue || !line.takes_uplink(at.arrival, teid(row), row.qfi) {
             return None;
         }
-        let station = match row.is_v6 {
-            false => env.view.station_towards(line.exit(), IpAddr::V4(v4(row.dst)))?,
-            true => env.view.station_towards(line.exit(), destination(row, buf.data())?)?,
+        let exit = match V6 {
+            false => at.find_v4(env, line.exit(), v4(row.dst))?,
+            true => at.find_v6(env, line.exit(), row, buf.data())?,
         };
-        let exit = at.exit(env, station)?;
-        if row.len > exit.door.mtu_bytes || !is_clear(env, &line, row) {
+        let usage = clear_usage(env, &line, row)?;
+        if row.len > exit.door.mtu_bytes {
             return None;
         }
         let (cut, keep) = (usize::from(row.offset), usize::from(row.len));
         let frame = buf.replace_front(cut, usize::from(ETHERNET_LEN), keep)?;
+        let frame_len = frame.len();
         let (header, packet) = frame.split_first_chunk_mut::<{ ETHERNET_LEN as usize }>()?;
-        let ether_type = if row.is_v6 { EtherType::IPV6 } else { EtherType::IPV4 };
+        let ether_type = if V6 { EtherType::IPV6 } else { EtherType::IPV4 };
         header[..6].copy_from_slice(&exit.mac.0);
         header[6..12].copy_from_slice(&exit.door.mac.0);
         header[12..].copy_from_slice(&ether_type.0.to_be_bytes());
-        age(row, packet);
-        count(env, session, Self::DIRECTION, &line, row);
-        Some(exit.door)
+        age::<V6>(packet);
+        count(env, Self::DIRECTION, &line, usage, row);
+        Some(Left { door: exit.door, frame_len })
     }
 }
 
 impl Course for Downlink {
     const DIRECTION: Direction = Direction::Downlink;
-
-    #[inline]
-    fn prefetch(view: &View<'_>, row: &Row) {
-        match row.is_v6 {
-            false => view.prefetch_ue_v4(v4(row.key).to_bits()),
-            true => view.prefetch_ue_v6(row.key),
-        }
-    }
 
     #[inline]
     fn session(view: &View<'_>, row: &Row) -> SessionIndex {
@@ -409,35 +521,50 @@ impl Course for Downlink {
     }
 
     /// Puts a packet into its tunnel.
-    #[inline]
-    fn forward<'v, B: PacketBuf>(
+    // PERF: once per packet.
+    #[inline(always)]
+    fn forward<'v, B: PacketBuf, const V6: bool>(
         env: &Env<'v>,
-        session: SessionIndex,
         row: &Row,
-        at: &mut At<'v, '_>,
+        at: &mut At<'v>,
         buf: &mut B,
-    ) -> Option<&'v Door> {
-        let line = at.express(env, session, Self::DIRECTION)?;
-        if !line.takes_downlink(at.arrival, row.is_v6, row.dst) {
+    ) -> Option<Left<'v>> {
+        let line = env.view.express(row.session, Self::DIRECTION)?;
+        let is_fit = match V6 {
+            false => line.takes_downlink_v4(at.arrival, v4(row.dst).to_bits()),
+            true => line.takes_downlink_v6(at.arrival, row.dst),
+        };
+        if !is_fit {
             return None;
         }
-        let exit = at.exit(env, line.next_hop())?;
+        let exit = at.find(env, line.next_hop())?;
         let outer = exit.door.outer.as_ref()?;
+        let usage = clear_usage(env, &line, row)?;
         let (teid, dst) = line.tunnel();
         let tunnel =
             UsualTunnel { dst_mac: exit.mac, dst, tos: line.tos(), teid, marking: line.marking() };
-        let is_small = tunnel.ip_len(row.len)? <= exit.door.mtu_bytes;
-        if !is_small || !is_clear(env, &line, row) {
+        if tunnel.ip_len(row.len)? > exit.door.mtu_bytes {
             return None;
         }
         let headers_len = tunnel.headers_len();
         let frame =
             buf.replace_front(usize::from(row.offset), headers_len, usize::from(row.len))?;
+        let frame_len = frame.len();
         // Neither fails: there is room for the headers, and their length fields hold the length.
         outer.emit(&tunnel, row.len, frame)?;
-        age(row, frame.get_mut(headers_len..)?);
-        count(env, session, Self::DIRECTION, &line, row);
-        Some(exit.door)
+        age::<V6>(frame.get_mut(headers_len..)?);
+        count(env, Self::DIRECTION, &line, usage, row);
+        Some(Left { door: exit.door, frame_len })
+    }
+}
+
+/// True when `source` is the UE's. `key` is the same as a key.
+#[inline]
+fn is_source<A: PartialEq>(ue: ExpressUe<A>, source: A, is_v6: bool, key: u64) -> bool {
+    match ue {
+        ExpressUe::Only(only) => only == source,
+        ExpressUe::Any => is_forwardable(is_v6, key),
+        ExpressUe::None => false,
     }
 }
 
@@ -447,106 +574,99 @@ const fn teid(row: &Row) -> Teid {
     Teid(row.key as u32)
 }
 
-/// The destination of an IPv6 packet in `frame`.
-#[cold]
-fn destination(row: &Row, frame: &[u8]) -> Option<IpAddr> {
-    let octets = frame.get(usize::from(row.offset) + 24..)?.first_chunk()?;
-    Some(IpAddr::V6(Ipv6Addr::from_octets(*octets)))
-}
-
-/// True while no URR stops the packet and none has anything to tell of it.
-#[inline]
-fn is_clear(env: &Env<'_>, line: &ExpressLine, row: &Row) -> bool {
-    let usage = env.view.usage();
-    line.urrs().all(|urr| usage.is_clear(&urr, u64::from(row.len)))
+/// The counters of the URRs, while none stops the packet and none has anything to tell of it.
+#[inline(always)]
+fn clear_usage<'v>(
+    env: &Env<'v>,
+    line: &ExpressLine<'_>,
+    row: &Row,
+) -> Option<[Option<ClearUsage<'v>>; EXPRESS_URRS_MAX]> {
+    let mut clear = [None; EXPRESS_URRS_MAX];
+    for (clear, urr) in clear.iter_mut().zip(line.urrs()) {
+        let Some(urr) = urr else { break };
+        *clear = Some(env.view.usage().clear(&urr, u64::from(row.len))?);
+    }
+    Some(clear)
 }
 
 /// Counts a packet for its URRs and its session.
-#[inline]
+#[inline(always)]
 fn count(
     env: &Env<'_>,
-    session: SessionIndex,
     direction: Direction,
-    line: &ExpressLine,
+    line: &ExpressLine<'_>,
+    usage: [Option<ClearUsage<'_>>; EXPRESS_URRS_MAX],
     row: &Row,
 ) {
     let bytes = u64::from(row.len);
-    for urr in line.urrs() {
-        env.view.usage().add_clear(&urr, direction, bytes, env.now);
+    for usage in usage {
+        let Some(usage) = usage else { break };
+        usage.count(direction, bytes, env.now);
     }
-    env.view.count_session(session, direction, 1, bytes);
+    line.count(bytes);
 }
 
 /// Makes the user's packet one hop older; it was seen to have one left.
-#[inline]
-fn age(row: &Row, packet: &mut [u8]) {
-    let _left = match row.is_v6 {
+#[inline(always)]
+fn age<const V6: bool>(packet: &mut [u8]) {
+    let _left = match V6 {
         true => ipv6::decrement_hop_limit(packet),
         false => ipv4::decrement_ttl(packet),
     };
 }
 
-impl<'v> At<'v, '_> {
-    /// The express of a session. While there is a command there is none: what came with the
-    /// express, an End Marker above all, is carried out by the stages.
-    #[inline]
-    fn express(
-        &self,
+impl<'v> At<'v> {
+    /// Finds the way towards an IPv4 address by the routes of data networks.
+    // PERF: once per packet.
+    #[inline(always)]
+    fn find_v4(&mut self, env: &Env<'v>, within: InterfaceSet, dst: Ipv4Addr) -> Option<Exit<'v>> {
+        let block = (env.view.network_block(dst), within);
+        if self.block == block
+            && let Some(exit) = self.exit
+        {
+            return Some(exit);
+        }
+        self.find_by_route(env, within, block.0, IpAddr::V4(dst))
+    }
+
+    /// The same for an IPv6 packet in `frame`.
+    fn find_v6(
+        &mut self,
         env: &Env<'v>,
-        session: SessionIndex,
-        direction: Direction,
-    ) -> Option<ExpressLine> {
-        let line = env.view.express(session, direction)?;
-        self.commands.is_empty().then_some(line)
+        within: InterfaceSet,
+        row: &Row,
+        frame: &[u8],
+    ) -> Option<Exit<'v>> {
+        let octets = frame.get(usize::from(row.offset) + 24..)?.first_chunk()?;
+        self.find_by_route(env, within, 0, IpAddr::V6(Ipv6Addr::from_octets(*octets)))
+    }
+
+    /// Looks the way to `dst` up. Other destinations of `block` share it, unless that is zero.
+    #[cold]
+    fn find_by_route(
+        &mut self,
+        env: &Env<'v>,
+        within: InterfaceSet,
+        block: u8,
+        dst: IpAddr,
+    ) -> Option<Exit<'v>> {
+        let exit = self.find(env, env.view.station_towards(within, dst)?)?;
+        self.block = if block == 0 { NO_BLOCK } else { (block, within) };
+        Some(exit)
     }
 
     /// The way to `station`, if its link-layer address is known and fresh.
-    #[inline]
-    fn exit(&mut self, env: &Env<'v>, station: NextHopIndex) -> Option<Exit<'v>> {
-        if let Some(exit) = self.exit.filter(|exit| exit.station == station) {
+    // PERF: once per packet of downlink.
+    #[inline(always)]
+    fn find(&mut self, env: &Env<'v>, station: NextHopIndex) -> Option<Exit<'v>> {
+        if let Some(exit) = self.exit
+            && exit.station == station
+        {
             return Some(exit);
         }
+        self.block = NO_BLOCK;
         let (interface, mac) = env.view.exit(station)?;
         self.exit = Some(Exit { station, mac, door: env.interfaces.door(interface)? });
         self.exit
-    }
-}
-
-impl<B: PacketBuf> Leaving<B> {
-    fn new() -> Self {
-        Self { frames: Burst::new(), door: None, bytes: 0 }
-    }
-
-    /// Adds a frame; those for another interface are handed over before.
-    #[inline]
-    fn push<Io: PacketIo<Buf = B>, C: Course>(
-        &mut self,
-        io: &mut Io,
-        door: &Door,
-        buf: B,
-        tally: &mut Tally,
-    ) {
-        let door = Some((door.port, door.id));
-        if self.door != door {
-            self.transmit::<Io, C>(io, tally);
-            self.door = door;
-        }
-        self.bytes += buf.data().len();
-        self.frames.push(buf);
-    }
-
-    /// Hands the frames to their port; what it does not take is dropped.
-    fn transmit<Io: PacketIo<Buf = B>, C: Course>(&mut self, io: &mut Io, tally: &mut Tally) {
-        let Some((port, interface)) = self.door.take() else { return };
-        let queued = self.frames.len();
-        io.tx_burst(port, &mut self.frames);
-        let mut bytes = core::mem::take(&mut self.bytes);
-        for refused in &self.frames {
-            bytes = bytes.saturating_sub(refused.data().len());
-            tally.drop(DropReason::TxQueueFull);
-        }
-        let sent = queued.saturating_sub(self.frames.len());
-        tally.transmit_many(interface, C::DIRECTION, sent, bytes);
-        self.frames.clear();
     }
 }
