@@ -5,9 +5,10 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 
+use adit_rules::rule::ue_ipv6_key;
 use adit_tables::Interface;
 use adit_types::{InterfaceId, InterfaceRole, MacAddr, PortId, VlanId};
-use adit_wire::{GPduPattern, IpPattern, UsualOuter};
+use adit_wire::{GPduPattern, IpPattern, UsualIp, UsualOuter};
 
 /// The interfaces that share one port and VLAN.
 #[derive(Debug)]
@@ -74,6 +75,17 @@ pub(crate) struct UsualLink {
     pub n3: Option<UsualN3>,
     /// The interface towards the data network.
     pub n6: Option<(InterfaceId, IpPattern)>,
+    /// Where both are, our addresses on the link, or the upper halves of those of IPv6: what is sent
+    /// to them and is no usual G-PDU may be another one.
+    own: Vec<(bool, u64)>,
+}
+
+impl UsualLink {
+    /// True when `ip` may be a tunnel's outer header.
+    #[inline]
+    pub fn is_own(&self, ip: &UsualIp) -> bool {
+        !self.own.is_empty() && self.own.contains(&(ip.is_v6, ip.dst))
+    }
 }
 
 /// Where usual G-PDUs arrive.
@@ -203,7 +215,16 @@ fn usual_link(links: &[Link]) -> Option<UsualLink> {
         Some(UsualN3 { id: interface.id, addr, pattern: GPduPattern::new(link.mac, addr) })
     });
     let n6 = link.n6.map(|id| (id, IpPattern::new(link.mac)));
-    (link.vlan == VlanId::UNTAGGED).then_some(UsualLink { n3, n6 })
+    let addrs = |interface: &Interface| {
+        let v4 = interface.v4.map(|(addr, _)| (false, u64::from(addr.to_bits())));
+        let v6 = interface.v6.map(|(addr, _)| (true, ue_ipv6_key(addr)));
+        v4.into_iter().chain(v6)
+    };
+    let own = match (&n3, &n6) {
+        (Some(_), Some(_)) => link.interfaces.iter().flat_map(addrs).collect(),
+        _ => Vec::new(),
+    };
+    (link.vlan == VlanId::UNTAGGED).then_some(UsualLink { n3, n6, own })
 }
 
 fn door(interface: &Interface) -> Option<Door> {

@@ -233,6 +233,7 @@ fn recognize<B: PacketBuf>(
         if let Some((_, pattern)) = &link.n6
             && let Some(ip) = usual_ip(frame, pattern, verify)
             && is_forwardable(ip.is_v6, ip.src)
+            && !link.is_own(&ip)
         {
             match ip.is_v6 {
                 false => view.prefetch_ue_v4(v4(ip.dst).to_bits()),
