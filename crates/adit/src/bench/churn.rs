@@ -146,7 +146,7 @@ impl Lane {
             worker: Worker::new(config, reader, events, commands),
             io: BenchIo {
                 rx_port: PortId(0),
-                ready: Vec::new(),
+                ready: Burst::new(),
                 sent: spare,
                 macs: sessions::MACS,
             },

@@ -1,6 +1,7 @@
 //! A packet source and sink in memory that leaves no work of its own inside the measured step.
 
 use std::cell::RefCell;
+use std::mem;
 
 use adit_pktio::mem::MemBuf;
 use adit_pktio::{Burst, PacketBuf, PacketIo, PortInfo, RxChecksum};
@@ -95,8 +96,8 @@ impl PacketBuf for BenchBuf {
 /// Two ports: packets prepared in `ready` arrive at `rx_port`, everything sent lands in `sent`.
 pub struct BenchIo {
     pub rx_port: PortId,
-    pub ready: Vec<BenchBuf>,
-    pub sent: Vec<BenchBuf>,
+    pub ready: Burst<BenchBuf>,
+    pub sent: Burst<BenchBuf>,
     pub macs: [MacAddr; 2],
 }
 
@@ -107,14 +108,22 @@ impl PacketIo for BenchIo {
         if port != self.rx_port {
             return 0;
         }
+        if burst.is_empty() && self.ready.len() <= limit {
+            mem::swap(burst, &mut self.ready);
+            return burst.len();
+        }
         let count = limit.min(self.ready.len()).min(burst.remaining_capacity());
         burst.extend(self.ready.drain(self.ready.len() - count..));
         count
     }
 
     fn tx_burst(&mut self, _port: PortId, burst: &mut Burst<BenchBuf>) -> usize {
-        let count = burst.len();
-        self.sent.extend(burst.drain(..));
+        if self.sent.is_empty() {
+            mem::swap(burst, &mut self.sent);
+            return self.sent.len();
+        }
+        let count = burst.len().min(self.sent.remaining_capacity());
+        self.sent.extend(burst.drain(..count));
         count
     }
 

@@ -105,7 +105,7 @@ impl Bench {
         };
         let worker = Worker::new(config, reader, events, commands);
         let macs = sessions::MACS;
-        let (ready, sent) = (Vec::with_capacity(BURST_MAX), Vec::with_capacity(BURST_MAX));
+        let (ready, sent) = (Burst::new(), Burst::new());
         let io = BenchIo { rx_port: PortId(0), ready, sent, macs };
         Self { worker, io, random: SmallRng::seed_from_u64(1), step: 0 }
     }
@@ -199,7 +199,7 @@ fn outcome_count(before: &Snapshot, after: &Snapshot, outcome: Outcome) -> u64 {
 pub fn floor(sessions: &[BenchSession], plan: &Plan) -> anyhow::Result<Figures> {
     let port = plan.packet.rx_port();
     let mut io =
-        BenchIo { rx_port: port, ready: Vec::new(), sent: Vec::new(), macs: sessions::MACS };
+        BenchIo { rx_port: port, ready: Burst::new(), sent: Burst::new(), macs: sessions::MACS };
     let mut random = SmallRng::seed_from_u64(1);
     let (steps, warm_up) = steps(plan);
     let mut cycles = Vec::with_capacity(steps);

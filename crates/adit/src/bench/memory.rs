@@ -69,7 +69,7 @@ fn send_to_all(
 ) -> anyhow::Result<()> {
     let rx_port = PortId(u16::from(direction == Direction::Downlink));
     let spare = (0..BURST_DEFAULT).map(|_| BenchBuf::take()).collect();
-    let mut io = BenchIo { rx_port, ready: Vec::new(), sent: spare, macs: sessions::MACS };
+    let mut io = BenchIo { rx_port, ready: Burst::new(), sent: spare, macs: sessions::MACS };
     let mut numbers = 0..u32::try_from(plant.sessions.len())?;
     let mut forwarded = 0;
     while forwarded < plant.sessions.len() {
