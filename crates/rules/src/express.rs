@@ -1,6 +1,7 @@
 //! The usual packet of a session, compiled to one cache line per direction.
 //!
-//! Most packets match the first PDR of their direction, pass open gates and leave by a FAR that only
+//! Most packets match the first PDR of their direction, or the one that the matcher of the session's
+//! SDF filters tells, pass open gates and leave by a FAR that only
 //! forwards. For them an [`Express`] says everything that the rules say; a packet that it does not
 //! fit, or a rule set that has none, is treated by [`SessionRules`]. So an express decides nothing
 //! that the rules would decide otherwise.
@@ -97,7 +98,13 @@ impl Express {
     /// needs more than an express can say.
     #[must_use]
     pub fn compile(rules: &SessionRules, direction: Direction) -> Option<Self> {
-        let pdr = rules.pdrs(direction).first()?;
+        let pdr = rules.pdrs(direction).first().filter(|pdr| pdr.sdf.is_empty())?;
+        Self::of_pdr(rules, pdr, direction)
+    }
+
+    /// The express of packets whose first PDR by SDF filters is `pdr`.
+    #[must_use]
+    pub fn of_pdr(rules: &SessionRules, pdr: &PdrEntry, direction: Direction) -> Option<Self> {
         let far = rules.fars.get(usize::from(pdr.far))?;
         let marking = qers(rules, pdr, direction)?;
         let ((ue_v4, ue_v6), way) = match direction {
@@ -125,7 +132,7 @@ fn qers(rules: &SessionRules, pdr: &PdrEntry, direction: Direction) -> Option<Op
 }
 
 fn uplink(rules: &SessionRules, pdr: &PdrEntry, far: &FarEntry) -> Option<(Ues, ExpressWay)> {
-    let PdrEntry { source, teid, qfis, sdf, outer_header_removal, .. } = pdr;
+    let PdrEntry { source, teid, qfis, outer_header_removal, .. } = pdr;
     let teid = (*teid)?;
     let strips_gtpu = matches!(
         outer_header_removal,
@@ -133,7 +140,7 @@ fn uplink(rules: &SessionRules, pdr: &PdrEntry, far: &FarEntry) -> Option<(Ues, 
     );
     let from_ran =
         *source == SourceInterface::Access && rules.tunnel_side(teid) == SourceInterface::Access;
-    if !(strips_gtpu && forwards_to_network(far) && from_ran && sdf.is_empty()) {
+    if !(strips_gtpu && forwards_to_network(far) && from_ran) {
         return None;
     }
     let mut flows = ArrayVec::new();
@@ -144,7 +151,7 @@ fn uplink(rules: &SessionRules, pdr: &PdrEntry, far: &FarEntry) -> Option<(Ues, 
     Some((sources(rules, pdr)?, way))
 }
 
-/// The sources that the first PDR of uplink takes and the session may use.
+/// The sources that a PDR of uplink takes and the session may use.
 fn sources(rules: &SessionRules, pdr: &PdrEntry) -> Option<Ues> {
     let PdrEntry { ue, ue_networks, .. } = pdr;
     let named = match rules.ue.as_slice() {
@@ -165,7 +172,7 @@ fn key(prefix: Ipv6Prefix) -> Option<u64> {
     (prefix.len() == UE_IPV6_KEY_BITS).then(|| ue_ipv6_key(prefix.addr()))
 }
 
-/// The destinations that lead to the session and that its first PDR of downlink takes, all or none
+/// The destinations that lead to the session and that a PDR of downlink takes, all or none
 /// of each family.
 fn destinations(rules: &SessionRules, pdr: &PdrEntry) -> Option<Ues> {
     if !pdr.ue_networks.is_empty() || !rules.ue_networks.is_empty() {
@@ -231,7 +238,7 @@ fn downlink(
         qfis,
         ue: _,
         ue_networks: _,
-        sdf,
+        sdf: _,
         outer_header_removal,
         container_deletion: _,
         far: _,
@@ -239,8 +246,7 @@ fn downlink(
         urrs: _,
     } = pdr;
     let FarEntry { outer_header_creation, transport_level_marking, next_hop, .. } = far;
-    let is_plain =
-        teid.is_none() && qfis.is_empty() && sdf.is_empty() && outer_header_removal.is_none();
+    let is_plain = teid.is_none() && qfis.is_empty() && outer_header_removal.is_none();
     if !is_plain || !only_forwards(far) || *next_hop == NextHopIndex::NONE {
         return None;
     }

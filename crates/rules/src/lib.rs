@@ -22,7 +22,7 @@ pub use delta::{DeltaId, KeyChange, RuleDelta, SessionKey};
 pub use event::{DataDelivery, WorkerCommand, WorkerEvent};
 pub use express::{EXPRESS_QFIS_MAX, EXPRESS_URRS_MAX, Express, ExpressUe, ExpressUrr, ExpressWay};
 pub use forwarding::{Redirect, Steering};
-pub use matcher::{Candidate, FlowKey, Matcher, MatcherView, Matchers};
+pub use matcher::{Candidate, FlowKey, Line, Matcher, MatcherView, Matchers, Root, UsualFlow};
 pub use published::{
     FarShape, PdrShape, PublishedFar, PublishedPdr, PublishedRules, PublishedUrr, UrrShape,
 };

@@ -384,6 +384,11 @@ impl SessionRules {
         self.matchers = Matchers::compile(&self.uplink, &self.downlink).map(Box::new);
     }
 
+    /// As [`SessionRules::matcher`], to be added to.
+    pub fn matcher_mut(&mut self, direction: Direction) -> Option<&mut Matcher> {
+        self.matchers.as_mut()?.get_mut(direction)
+    }
+
     /// The compiled SDF filters of [`SessionRules::pdrs`]; `None` without any.
     #[inline]
     #[must_use]

@@ -12,7 +12,10 @@
 use core::fmt;
 use core::net::Ipv4Addr;
 
-use adit_rules::{EXPRESS_QFIS_MAX, EXPRESS_URRS_MAX, Express, ExpressUe, ExpressUrr, ExpressWay};
+use adit_rules::{
+    EXPRESS_QFIS_MAX, EXPRESS_URRS_MAX, Express, ExpressUe, ExpressUrr, ExpressWay,
+    Line as ChoiceLine,
+};
 use adit_types::{Direction, InterfaceSet, NextHopIndex, Qfi, SessionIndex, Teid, UsageSlot};
 
 use crate::counters::{Counter, SessionTraffic};
@@ -21,7 +24,7 @@ use crate::prefetch;
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// Words behind the head.
-const WORDS: usize = 5;
+pub(crate) const WORDS: usize = 5;
 
 /// The word where the URRs begin.
 const URRS: usize = 3;
@@ -29,7 +32,10 @@ const URRS: usize = 3;
 const _: () = assert!(URRS + EXPRESS_URRS_MAX == WORDS && EXPRESS_QFIS_MAX == 4);
 
 /// Bits of the head below are the sequence number.
-const SEQUENCE: u64 = (1 << 24) - 1;
+const SEQUENCE: u64 = (1 << 23) - 1;
+/// The line holds a choice ([`crate::choice`]) instead of an express.
+const CHOICE: u64 = 1 << 23;
+/// The line may be read.
 const USABLE: u64 = 1 << 24;
 const V4: u64 = 1 << 25;
 const V4_ANY: u64 = 1 << 26;
@@ -57,7 +63,7 @@ const NO_URR: u64 = u64::MAX;
 #[derive(Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C, align(64))]
-struct Line {
+pub(crate) struct Line {
     head: AtomicU64,
     words: [AtomicU64; WORDS],
     pkts: Counter,
@@ -85,8 +91,25 @@ impl Line {
     /// Head and words of one moment, if the line is usable.
     #[inline]
     fn read(&self) -> Option<ExpressLine<'_>> {
+        self.read_if(USABLE)
+    }
+
+    /// The words of a choice, all of one moment.
+    #[inline]
+    pub(crate) fn read_choice(&self) -> Option<[u64; WORDS]> {
+        self.read_if(USABLE | CHOICE).map(|line| line.words)
+    }
+
+    /// Writes the words of a choice, which nobody reads until it is settled; for the one writer.
+    pub(crate) fn write_choice(&self, words: [u64; WORDS]) -> Unsettled {
+        Unsettled(self.write(CHOICE, words))
+    }
+
+    /// Head and words of one moment, if the line is of this kind and may be read.
+    #[inline]
+    fn read_if(&self, kind: u64) -> Option<ExpressLine<'_>> {
         let head = self.head.load(Ordering::Acquire);
-        if head & USABLE == 0 {
+        if head & (USABLE | CHOICE) != kind {
             return None;
         }
         let words = core::array::from_fn(|at| self.words[at].load(Ordering::Relaxed));
@@ -103,8 +126,10 @@ impl Line {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unsettled(u64);
 
-/// The sequence number of no line.
-const NEVER: u64 = u64::MAX;
+impl Unsettled {
+    /// None: the sequence number of no line.
+    pub(crate) const NONE: Self = Self(u64::MAX);
+}
 
 /// Both directions of one session.
 #[derive(Default)]
@@ -129,7 +154,7 @@ impl ExpressTable {
     }
 
     #[inline]
-    fn line(&self, session: SessionIndex, direction: Direction) -> Option<&Line> {
+    pub(crate) fn line(&self, session: SessionIndex, direction: Direction) -> Option<&Line> {
         let lines = self.0.get(session.0 as usize)?;
         Some(match direction {
             Direction::Uplink => &lines.uplink,
@@ -145,7 +170,7 @@ impl ExpressTable {
         direction: Direction,
         express: Option<&Express>,
     ) -> Unsettled {
-        let Some(line) = self.line(session, direction) else { return Unsettled(NEVER) };
+        let Some(line) = self.line(session, direction) else { return Unsettled::NONE };
         match express {
             Some(express) => {
                 let (flags, words) = pack(express);
@@ -153,7 +178,7 @@ impl ExpressTable {
             }
             None => {
                 line.write(0, [0; WORDS]);
-                Unsettled(NEVER)
+                Unsettled::NONE
             }
         }
     }
@@ -192,7 +217,7 @@ impl ExpressTable {
     ) -> Option<[UsageSlot; EXPRESS_URRS_MAX]> {
         let line = self.line(session, direction)?;
         let head = line.head.load(Ordering::Relaxed);
-        if head & USABLE == 0 {
+        if head & (USABLE | CHOICE) != USABLE {
             return None;
         }
         let word = |at: usize| line.words[at].load(Ordering::Relaxed);
@@ -259,7 +284,29 @@ impl fmt::Debug for ExpressLine<'_> {
     }
 }
 
+/// An express as one of those that packets choose among.
+pub(crate) fn choice_line(express: &Express) -> ChoiceLine {
+    let (head, [a, b, c, d, e]) = pack(express);
+    ChoiceLine::of_words([head, a, b, c, d, e, 0, 0])
+}
+
+impl<'a> ExpressLine<'a> {
+    /// The express in the line of a choice, of the session whose line is `home`.
+    #[inline]
+    pub(crate) fn of_choice_line(line: &ChoiceLine, home: &'a Line) -> Self {
+        let [head, a, b, c, d, e, ..] = line.words();
+        Self { head, words: [a, b, c, d, e], home }
+    }
+}
+
 impl ExpressLine<'_> {
+    /// The usage slots of its URRs, out of range where there are fewer.
+    #[inline]
+    pub(crate) fn slots(&self) -> [UsageSlot; EXPRESS_URRS_MAX] {
+        let [_, _, _, urrs @ ..] = self.words;
+        urrs.map(|urr| UsageSlot(halves(urr).0))
+    }
+
     /// True when an uplink packet that came in the tunnel `teid` on one of the interfaces `on` fits,
     /// but for its source.
     #[inline]

@@ -10,6 +10,8 @@
 //! Does not live here: which sessions exist (`session`), what happens to packets (`datapath`).
 #![deny(unsafe_code)]
 
+#[allow(unsafe_code, reason = "lines of what readers may still see")]
+mod choice;
 mod config;
 mod counters;
 mod express;
@@ -33,6 +35,7 @@ mod ue_pools;
 mod usage;
 
 pub use adit_types::IpPrefix;
+pub use choice::{Choice, Chosen};
 pub use config::{Interface, Route, TablesConfig, TablesError};
 pub use counters::{
     Counter, InterfaceCounters, InterfaceSnapshot, SessionTraffic, Snapshot, WorkerCounters,

@@ -18,6 +18,7 @@ use adit_types::{
     WorkerId,
 };
 
+use crate::choice::ChoicePlan;
 use crate::config::{Interface, TablesConfig, TablesError, check};
 use crate::counters::{SessionTraffic, Snapshot, WorkerCounters};
 use crate::express::{ExpressTable, Unsettled};
@@ -164,16 +165,14 @@ impl Publisher {
         if rules.is_some() && self.rules.get(slot).is_none() {
             self.tables.expresses.reset_traffic(session);
         }
-        let expresses = [Direction::Uplink, Direction::Downlink].map(|direction| {
-            let express = rules.as_deref().and_then(|rules| self.express(rules, direction));
+        let ways = [Direction::Uplink, Direction::Downlink].map(|direction| {
             self.tables.expresses.set(session, direction, None);
-            (direction, express)
+            (direction, rules.as_deref_mut().and_then(|rules| self.way(rules, direction)))
         });
         let published = rules.map(|rules| Box::new(PublishedRules::new(*rules, &mut self.shapes)));
         self.rules.swap(slot, published);
-        let expresses = expresses.map(|(direction, express)| {
-            (direction, self.tables.expresses.set(session, direction, express.as_ref()))
-        });
+        let expresses =
+            ways.map(|(direction, way)| (direction, self.open_way(session, direction, way)));
         for change in keys {
             if let KeyChange::Remove(key) = change {
                 self.remove_key(key, session);
@@ -181,6 +180,21 @@ impl Publisher {
         }
         let since = self.rules.advance();
         self.unobserved.push_back(Unobserved { since, id, session, expresses: Some(expresses) });
+    }
+
+    /// Writes the usual way of one direction, after the rules that it was made of.
+    fn open_way(&self, session: SessionIndex, direction: Direction, way: Option<Way>) -> Unsettled {
+        let expresses = &self.tables.expresses;
+        match way {
+            None => Unsettled::NONE,
+            Some(Way::One(express)) => expresses.set(session, direction, Some(&express)),
+            Some(Way::Choice(plan)) => {
+                let rules = self.rules.get(session.0 as usize);
+                rules.map_or(Unsettled::NONE, |rules| {
+                    expresses.set_choice(session, direction, rules, plan)
+                })
+            }
+        }
     }
 
     /// Frees what no worker can see any more and returns the oldest delta that all workers run and
@@ -328,10 +342,19 @@ impl Publisher {
         self.counters
     }
 
-    /// The express of one direction. Packets to our own addresses are for ourselves, whoever else has
-    /// them: they are not usual.
-    fn express(&self, rules: &SessionRules, direction: Direction) -> Option<Express> {
-        let mut express = Express::compile(rules, direction)?;
+    fn way(&self, rules: &mut SessionRules, direction: Direction) -> Option<Way> {
+        match Express::compile(rules, direction) {
+            Some(express) => Some(Way::One(self.without_own(express, direction))),
+            None => {
+                let refine = |express| self.without_own(express, direction);
+                ChoicePlan::append(rules, direction, refine).map(Way::Choice)
+            }
+        }
+    }
+
+    /// The express of one direction without our own addresses: packets to them are for ourselves,
+    /// whoever else has them.
+    fn without_own(&self, mut express: Express, direction: Direction) -> Express {
         if direction == Direction::Downlink {
             for interface in &self.tables.interfaces {
                 let own_v4 = interface.v4.map(|(addr, _)| ExpressUe::Only(addr));
@@ -344,7 +367,7 @@ impl Publisher {
                 }
             }
         }
-        Some(express)
+        express
     }
 
     fn add_key(&mut self, key: SessionKey, session: SessionIndex) {
@@ -413,6 +436,12 @@ impl Publisher {
         }
         index
     }
+}
+
+/// What the usual packets of one direction need.
+enum Way {
+    One(Express),
+    Choice(ChoicePlan),
 }
 
 fn insert(table: &mut KeyWriter, key: u64, session: SessionIndex) -> Result<(), KeyRefused> {

@@ -8,6 +8,7 @@ use adit_types::{
     WorkerId,
 };
 
+use crate::choice::{Choice, Chosen};
 use crate::config::Interface;
 use crate::counters::WorkerCounters;
 use crate::express::{ExpressLine, ExpressTable};
@@ -302,11 +303,39 @@ impl<'a> View<'a> {
     }
 
     /// Asks for the usage counters that the express of one direction names. Reads the line that
-    /// [`View::prefetch_express`] asked for.
+    /// [`View::prefetch_express`] asked for. True when packets choose among expresses: then it asks
+    /// for what a packet of the family needs to choose.
     #[inline]
-    pub fn prefetch_express_usage(&self, session: SessionIndex, direction: Direction) {
-        let Some(slots) = self.tables.expresses.slots(session, direction) else { return };
-        slots.into_iter().for_each(|slot| self.usage.prefetch(slot));
+    pub fn prefetch_express_usage(
+        &self,
+        session: SessionIndex,
+        direction: Direction,
+        is_v6: bool,
+    ) -> bool {
+        if let Some(slots) = self.tables.expresses.slots(session, direction) {
+            slots.into_iter().for_each(|slot| self.usage.prefetch(slot));
+            return false;
+        }
+        self.prefetch_choice(session, direction, is_v6)
+    }
+
+    #[inline(never)]
+    fn prefetch_choice(&self, session: SessionIndex, direction: Direction, is_v6: bool) -> bool {
+        let choice = self.choice(session, direction);
+        choice.inspect(|choice| choice.prefetch(is_v6)).is_some()
+    }
+
+    /// What packets of one direction choose their express by, if there are several.
+    #[inline]
+    #[must_use]
+    pub fn choice(&self, session: SessionIndex, direction: Direction) -> Option<Choice<'a>> {
+        self.tables.expresses.choice(session, direction, self.rules)
+    }
+
+    /// Asks for the usage counters of an express that was chosen.
+    #[inline]
+    pub fn prefetch_chosen_usage(&self, chosen: Chosen<'a>) {
+        chosen.express().slots().into_iter().for_each(|slot| self.usage.prefetch(slot));
     }
 
     /// Asks for the cache line of a next hop.

@@ -56,8 +56,8 @@ pub const fn framed_routes_max(sessions_max: usize) -> usize {
     if of_sessions < FRAMED_ROUTES_MAX { of_sessions } else { FRAMED_ROUTES_MAX }
 }
 
-/// Flow descriptions of one application whose PFDs a control plane provides: the data path walks
-/// them one by one.
+/// Flow descriptions of one application whose PFDs a control plane provides: they are compiled anew
+/// whenever one changes.
 pub const FLOW_DESCRIPTIONS_PER_APPLICATION_MAX: usize = 64;
 
 /// Applications whose PFDs control planes provide; one that several provide counts several times.

@@ -5,6 +5,7 @@
 //! no counter is memory that was never touched.
 
 use adit_datapath::{Worker, WorkerConfig};
+use adit_pktio::Burst;
 use adit_types::limits::{BURST_DEFAULT, COMMAND_RING_LEN, EVENT_RING_LEN};
 use adit_types::{Direction, Nanos, PortId, WorkerId};
 use anyhow::{Context, ensure};

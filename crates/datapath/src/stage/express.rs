@@ -5,12 +5,15 @@
 //! burst and takes the stages, which alone drop, answer, buffer and tell. Packets of a session that
 //! left one packet to the stages follow it there, so that order within a burst is kept.
 
+mod choice;
+
 use core::mem;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_pktio::{Burst, PacketBuf, PacketIo, RxChecksum};
 use adit_rules::{DropReason, EXPRESS_URRS_MAX, ExpressUe};
 use adit_tables::{ClearUsage, ExpressLine, View};
+use adit_types::limits::BURST_MAX;
 use adit_types::{
     Direction, InterfaceId, InterfaceSet, MacAddr, NextHopIndex, PortId, Qfi, SessionIndex, Teid,
     is_forwardable_v4, is_forwardable_v6,
@@ -19,6 +22,7 @@ use adit_wire::{
     EtherType, Glance, UsualGPdu, UsualTunnel, glance, ipv4, ipv6, usual_g_pdu, usual_ip,
 };
 
+use self::choice::choose;
 use crate::columns::Column;
 use crate::handoff::Handoff;
 use crate::interfaces::{Door, UsualLink};
@@ -79,6 +83,7 @@ trait Course {
     /// Rewrites one packet and counts it for its session and URRs, or leaves it as it is.
     fn forward<'v, B: PacketBuf, const V6: bool>(
         env: &Env<'v>,
+        line: &ExpressLine<'v>,
         row: &Row,
         at: &mut At<'v>,
         buf: &mut B,
@@ -325,22 +330,31 @@ fn run<Io: PacketIo, C: Course>(
     if !handoff.is_alone() {
         steer(handoff, (port, arrival), rows, rx, tally);
     }
+    let mut choices = false;
     for row in rows.iter() {
-        view.prefetch_express_usage(row.session, C::DIRECTION);
+        choices |= view.prefetch_express_usage(row.session, C::DIRECTION, row.is_v6);
+    }
+    let mut chosen = [None; BURST_MAX];
+    if choices {
+        choose(C::DIRECTION, view, rx, rows, &mut chosen);
     }
     let mut at = At { arrival: InterfaceSet::only(arrival), exit: None, block: NO_BLOCK };
     let is_buffering = !buffering.is_empty();
     let mut left = Column::<SessionIndex>::new();
     let mut way = Way { door: None, is_one: true };
     let [mut bytes, mut bytes_out] = [0, 0];
-    for (buf, row) in rx.iter_mut().zip(rows.iter_mut()) {
+    for ((buf, row), chosen) in rx.iter_mut().zip(rows.iter_mut()).zip(&chosen) {
         let may_leave = row.usual
             && (left.is_empty() || !left.contains(&row.session))
             && !(is_buffering && buffering.waits(row.session));
-        let ready = match (may_leave, row.is_v6) {
-            (false, _) => None,
-            (true, false) => C::forward::<_, false>(env, row, &mut at, buf),
-            (true, true) => C::forward::<_, true>(env, row, &mut at, buf),
+        let line = match chosen {
+            None => view.express(row.session, C::DIRECTION),
+            Some(chosen) => Some(chosen.express()),
+        };
+        let ready = match (line.filter(|_| may_leave), row.is_v6) {
+            (None, _) => None,
+            (Some(line), false) => C::forward::<_, false>(env, &line, row, &mut at, buf),
+            (Some(line), true) => C::forward::<_, true>(env, &line, row, &mut at, buf),
         };
         let Some(Left { door, frame_len }) = ready else {
             // As many are pushed as there are packets.
@@ -471,11 +485,11 @@ impl Course for Uplink {
     #[inline(always)]
     fn forward<'v, B: PacketBuf, const V6: bool>(
         env: &Env<'v>,
+        line: &ExpressLine<'v>,
         row: &Row,
         at: &mut At<'v>,
         buf: &mut B,
     ) -> Option<Left<'v>> {
-        let line = env.view.express(row.session, Self::DIRECTION)?;
         let is_ue = match V6 {
             false => is_source(line.source_v4(), v4(row.src).to_bits(), V6, row.src),
             true => is_source(line.source_v6(), row.src, V6, row.src),
@@ -487,7 +501,7 @@ impl Course for Uplink {
             false => at.find_v4(env, line.exit(), v4(row.dst))?,
             true => at.find_v6(env, line.exit(), row, buf.data())?,
         };
-        let usage = clear_usage(env, &line, row)?;
+        let usage = clear_usage(env, line, row)?;
         if row.len > exit.door.mtu_bytes {
             return None;
         }
@@ -500,7 +514,7 @@ impl Course for Uplink {
         header[6..12].copy_from_slice(&exit.door.mac.0);
         header[12..].copy_from_slice(&ether_type.0.to_be_bytes());
         age::<V6>(packet);
-        count(env, Self::DIRECTION, &line, usage, row);
+        count(env, Self::DIRECTION, line, usage, row);
         Some(Left { door: exit.door, frame_len })
     }
 }
@@ -526,11 +540,11 @@ impl Course for Downlink {
     #[inline(always)]
     fn forward<'v, B: PacketBuf, const V6: bool>(
         env: &Env<'v>,
+        line: &ExpressLine<'v>,
         row: &Row,
         at: &mut At<'v>,
         buf: &mut B,
     ) -> Option<Left<'v>> {
-        let line = env.view.express(row.session, Self::DIRECTION)?;
         let is_fit = match V6 {
             false => line.takes_downlink_v4(at.arrival, v4(row.dst).to_bits()),
             true => line.takes_downlink_v6(at.arrival, row.dst),
@@ -540,7 +554,7 @@ impl Course for Downlink {
         }
         let exit = at.find(env, line.next_hop())?;
         let outer = exit.door.outer.as_ref()?;
-        let usage = clear_usage(env, &line, row)?;
+        let usage = clear_usage(env, line, row)?;
         let (teid, dst) = line.tunnel();
         let tunnel =
             UsualTunnel { dst_mac: exit.mac, dst, tos: line.tos(), teid, marking: line.marking() };
@@ -554,7 +568,7 @@ impl Course for Downlink {
         // Neither fails: there is room for the headers, and their length fields hold the length.
         outer.emit(&tunnel, row.len, frame)?;
         age::<V6>(frame.get_mut(headers_len..)?);
-        count(env, Self::DIRECTION, &line, usage, row);
+        count(env, Self::DIRECTION, line, usage, row);
         Some(Left { door: exit.door, frame_len })
     }
 }

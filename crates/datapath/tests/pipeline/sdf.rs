@@ -3,7 +3,7 @@
 use adit_rules::sdf::{AddrMatch, PortRange};
 use adit_rules::{DropReason, SdfFilter, SessionRules};
 use adit_testkit::packet::PacketBuilder;
-use adit_types::PortId;
+use adit_types::{FarId, PortId};
 
 use crate::scene::*;
 
@@ -132,4 +132,44 @@ fn all_parts_of_a_filter_must_match_at_once() {
     assert_matches(&filter, frame(0x20, 8), false);
     let tcp = |outer, up| v6(outer, up).tos(0x20).flow_label(7).tcp(1, 2, 2).build();
     assert_matches(&filter, tcp, false);
+}
+
+/// A downlink packet of either family from `port` of the server.
+fn from_port(port: u16, is_v6: bool) -> Vec<u8> {
+    let outer = from_gateway();
+    let inner = if is_v6 { v6(outer, false) } else { v4(outer, false) };
+    inner.udp(port, 4000).payload(&[0x5a; 20]).build()
+}
+
+#[test]
+fn usual_packets_take_the_express_of_the_pdr_that_their_filters_tell() {
+    const DNS_TEID: u32 = 0x5d5;
+    let mut rules = rules();
+    let mut far = rules.fars[1].clone();
+    far.id = FarId(9);
+    far.outer_header_creation = Some(tunnel(DNS_TEID, GNB));
+    let mut dns = rules.downlink[0].clone();
+    dns.far = u16::try_from(rules.fars.len()).unwrap();
+    rules.fars.push(far);
+    let remote_ports = vec![PortRange { first: 53, last: 53 }];
+    dns.sdf = vec![SdfFilter { protocol: Some(17), remote_ports, ..SdfFilter::ANY }].into();
+    rules.downlink.insert(0, dns);
+    let mut scene = Scene::usual(rules.clone());
+    let teid = |frame: &[u8]| u32::from_be_bytes(frame[46..50].try_into().unwrap());
+    // In this order: families are sorted, packets of one are not.
+    for (port, is_v6) in [(80, false), (53, true), (53, false), (80, true), (5353, false)] {
+        scene.io.inject(N6, &from_port(port, is_v6));
+    }
+    scene.step();
+    let teids: Vec<_> = scene.sent(N3).iter().map(|frame| teid(frame)).collect();
+    assert_eq!(teids, [GNB_TEID, DNS_TEID, GNB_TEID, DNS_TEID, GNB_TEID]);
+    assert_eq!(scene.counts().express_pkts, 5);
+    // A filter that only the packet itself can answer leaves the packet to the stages.
+    let label = SdfFilter { flow_label: Some(0), ..SdfFilter::ANY };
+    rules.downlink[0].sdf = vec![label].into();
+    scene.install(rules);
+    assert_eq!(teid(&scene.pass(N6, &from_port(80, true), N3)[0]), DNS_TEID);
+    assert_eq!(scene.counts().express_pkts, 5);
+    assert_eq!(teid(&scene.pass(N6, &from_port(80, false), N3)[0]), GNB_TEID);
+    assert_eq!(scene.counts().express_pkts, 6, "no IPv4 packet can have a flow label");
 }

@@ -7,6 +7,7 @@
 //! the lanes that match is that of the first PDR.
 
 use super::entry::Entry;
+use super::quad::Quad;
 use super::{Candidate, FlowKey, LOCAL, LOCAL_PORT, PROTOCOL, REMOTE, REMOTE_PORT, TOS};
 
 /// Filters of one group.
@@ -25,6 +26,23 @@ const _: () = assert!(size_of::<Line>() == 64);
 impl Line {
     /// A line of zeros.
     pub const EMPTY: Self = Self([[0; LANES]; 4]);
+
+    /// A line that holds something else.
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation, reason = "both halves are taken")]
+    pub fn of_words(words: [u64; 8]) -> Self {
+        let half = |at: usize| (words[at / 2] >> (at % 2 * 32)) as u32;
+        Self(core::array::from_fn(|column| core::array::from_fn(|lane| half(column * 4 + lane))))
+    }
+
+    /// The inverse of [`Line::of_words`].
+    #[inline]
+    #[must_use]
+    pub fn words(&self) -> [u64; 8] {
+        let Self([[a, b, c, d], [e, f, g, h], [i, j, k, l], [m, n, o, p]]) = *self;
+        let halves = [(a, b), (c, d), (e, f), (g, h), (i, j), (k, l), (m, n), (o, p)];
+        halves.map(|(low, high)| u64::from(high) << 32 | u64::from(low))
+    }
 }
 
 /// Where the columns of a family's groups are.
@@ -65,9 +83,9 @@ impl Family for V6 {
 
 const PDR_SHIFT: u32 = 18;
 const UNSURE: u32 = 1 << 17;
-const ANY_PROTOCOL_SHIFT: u32 = 16;
-const LEN_SHIFT: u32 = 8;
-const LOCAL_LEN_SHIFT: u32 = 16;
+const ANY_PROTOCOL_SHIFT: i32 = 16;
+const LEN_SHIFT: i32 = 8;
+const LOCAL_LEN_SHIFT: i32 = 16;
 
 /// No lane matches.
 const NOTHING: u32 = u32::MAX;
@@ -156,78 +174,54 @@ pub(super) fn scan<F: Family, const LINES: usize, const FULL: bool>(
 }
 
 /// The least meta, not below `floor`, of the lanes of one group that match.
-///
-/// PERF: plain loops over four lanes, which the compiler turns into one vector instruction each.
+// PERF: a call would pass the key through memory for every group.
 #[inline(always)]
 fn compare<F: Family, const LINES: usize, const FULL: bool>(
     group: &[Line; LINES],
     key: &FlowKey,
     floor: u32,
 ) -> u32 {
-    let column = |at: usize| &group[at / 4].0[at % 4];
+    let column = |at: usize| Quad::load(&group[at / 4].0[at % 4]);
+    let word = |at: usize| Quad::splat(key.words[at]);
+    let octet = Quad::splat(0xff);
     let meta = column(F::PORTS + 2);
     // What is not zero in the end does not match.
-    let mut off = [0_u32; LANES];
-    for word in 0..F::WORDS {
-        let part = prefix_part::<F>(word, column(word), key.words[REMOTE + word], meta, LEN_SHIFT);
-        off = both(off, part);
+    let mut off = outside(column(F::PORTS), word(REMOTE_PORT))
+        .or(outside(column(F::PORTS + 1), word(LOCAL_PORT)))
+        .shifted_right::<31>();
+    let is_any = meta.shifted_right::<ANY_PROTOCOL_SHIFT>().and(Quad::splat(1));
+    let protocol = meta.xor(word(PROTOCOL)).and(octet);
+    off = off.or(protocol.and(is_any.minus(Quad::splat(1))));
+    let len = meta.shifted_right::<LEN_SHIFT>().and(octet);
+    for at in 0..F::WORDS {
+        off = off.or(prefix_part(at, column(at).xor(word(REMOTE + at)), len));
     }
-    for (at, port) in [(F::PORTS, REMOTE_PORT), (F::PORTS + 1, LOCAL_PORT)] {
-        let (range, port) = (column(at), key.words[port]);
-        off = both(off, core::array::from_fn(|lane| outside(range[lane], port)));
-    }
-    let protocol = key.words[PROTOCOL];
-    off = both(
-        off,
-        core::array::from_fn(|lane| {
-            let any = meta[lane] >> ANY_PROTOCOL_SHIFT & 1;
-            (meta[lane] ^ protocol) & 0xff & any.wrapping_sub(1)
-        }),
-    );
     if FULL {
-        let (fine, tos) = (column(F::FINE), key.words[TOS]);
-        off = both(off, core::array::from_fn(|lane| (fine[lane] ^ tos) & fine[lane] >> 8 & 0xff));
-        for word in 0..F::WORDS {
-            let local = column(F::LOCAL + word);
-            let word_key = key.words[LOCAL + word];
-            off = both(off, prefix_part::<F>(word, local, word_key, fine, LOCAL_LEN_SHIFT));
+        let fine = column(F::FINE);
+        let tos = fine.xor(word(TOS)).and(octet);
+        off = off.or(tos.and(fine.shifted_right::<8>()));
+        let len = fine.shifted_right::<LOCAL_LEN_SHIFT>().and(octet);
+        for at in 0..F::WORDS {
+            let different = column(F::LOCAL + at).xor(word(LOCAL + at));
+            off = off.or(prefix_part(at, different, len));
         }
     }
-    let found: Column = core::array::from_fn(|lane| match off[lane] == 0 && meta[lane] >= floor {
-        true => meta[lane],
-        false => NOTHING,
-    });
-    found[0].min(found[1]).min(found[2].min(found[3]))
+    meta.or_max_unless(off.is_zero().and(meta.is_from(floor))).least()
 }
 
+/// Of the bits that are different in word `at` of an address, those that a prefix covers.
 #[inline(always)]
 // PERF: see `compare`.
-fn both(a: Column, b: Column) -> Column {
-    core::array::from_fn(|lane| a[lane] | b[lane])
-}
-
-/// Zero where the bits of one word that a prefix covers are those of the key.
-#[inline(always)]
-// PERF: see `compare`.
-fn prefix_part<F: Family>(
-    word: usize,
-    column: &Column,
-    key: u32,
-    lens: &Column,
-    len_shift: u32,
-) -> Column {
+fn prefix_part(at: usize, different: Quad, len: Quad) -> Quad {
     #[allow(clippy::cast_possible_truncation, reason = "at most 128")]
-    let end = (word as u32 + 1) * 32;
-    core::array::from_fn(|lane| {
-        let len = lens[lane] >> len_shift & 0xff;
-        (column[lane] ^ key).checked_shr(end.saturating_sub(len)).unwrap_or(0)
-    })
+    let end = Quad::splat((at as u32 + 1) * 32);
+    different.shifted_right_by(end.minus_at_least_zero(len))
 }
 
-/// Not zero when `port` is outside of the range: then one of the differences is negative.
+/// Negative where `port` is outside of the range: then one of the differences is.
 #[inline(always)]
 // PERF: see `compare`.
-const fn outside(range: u32, port: u32) -> u32 {
-    let (first, last) = (range & 0xffff, range >> 16);
-    (port.wrapping_sub(first) | last.wrapping_sub(port)) >> 31
+fn outside(range: Quad, port: Quad) -> Quad {
+    let (first, last) = (range.and(Quad::splat(0xffff)), range.shifted_right::<16>());
+    port.minus(first).or(last.minus(port))
 }

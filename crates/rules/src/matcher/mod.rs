@@ -9,6 +9,7 @@
 
 mod entry;
 mod lanes;
+mod quad;
 mod tree;
 
 use core::net::IpAddr;
@@ -46,6 +47,24 @@ pub struct FlowKey {
 }
 
 impl FlowKey {
+    /// The key of a packet of which only the fields that lie at fixed places are known.
+    #[inline(always)]
+    #[must_use]
+    // PERF: a call would pass the words through memory twice.
+    pub fn of_usual(direction: Direction, is_v6: bool, flow: &UsualFlow) -> Self {
+        let UsualFlow { src, dst, src_port, dst_port, protocol, tos } = flow;
+        let (remote, remote_port, local, local_port) = match direction {
+            Direction::Uplink => (dst, dst_port, src, src_port),
+            Direction::Downlink => (src, src_port, dst, dst_port),
+        };
+        let [r0, r1, r2, r3] = *remote;
+        let [l0, l1, l2, l3] = *local;
+        let [rp, lp, pr, ts] =
+            [u32::from(*remote_port), (*local_port).into(), (*protocol).into(), (*tos).into()];
+        let words = [r0, r1, r2, r3, l0, l1, l2, l3, rp, lp, pr, ts, 0, 0, 0, 0];
+        Self { words, is_v6 }
+    }
+
     /// The key of a packet that travels in `direction`.
     #[inline]
     #[must_use]
@@ -63,6 +82,23 @@ impl FlowKey {
         words[TOS] = flow.tos.into();
         Self { words, is_v6: flow.src.is_ipv6() }
     }
+}
+
+/// What lies at fixed places of most packets. An IPv4 address is the first of its words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UsualFlow {
+    /// Source.
+    pub src: [u32; 4],
+    /// Destination.
+    pub dst: [u32; 4],
+    /// Zero without ports.
+    pub src_port: u16,
+    /// Zero without ports.
+    pub dst_port: u16,
+    /// Upper-layer protocol.
+    pub protocol: u8,
+    /// Type of service or traffic class octet.
+    pub tos: u8,
 }
 
 #[inline]
@@ -107,6 +143,43 @@ pub struct Root {
     pub(crate) is_tree: bool,
 }
 
+impl Root {
+    const FULL: u64 = 1 << 32;
+    const TREE: u64 = 1 << 33;
+
+    /// The root in one word.
+    #[must_use]
+    pub fn to_bits(self) -> u64 {
+        u64::from(self.start)
+            | u64::from(self.groups) << 16
+            | if self.is_full { Self::FULL } else { 0 }
+            | if self.is_tree { Self::TREE } else { 0 }
+    }
+
+    /// The inverse of [`Root::to_bits`].
+    #[inline]
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation, reason = "16 bits each")]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self {
+            start: bits as u16,
+            groups: (bits >> 16) as u16,
+            is_full: bits & Self::FULL != 0,
+            is_tree: bits & Self::TREE != 0,
+        }
+    }
+
+    /// The lines that a packet of the family needs first, as far as they are few.
+    #[inline]
+    #[must_use]
+    pub fn first_lines(self, is_v6: bool) -> core::ops::Range<usize> {
+        let start = usize::from(self.start);
+        let stride = usize::from(is_v6) + usize::from(self.is_full) + 1;
+        let count = if self.is_tree { 1 } else { usize::from(self.groups) * stride };
+        start..start + count.min(4)
+    }
+}
+
 /// The compiled filters of one direction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Matcher {
@@ -149,10 +222,21 @@ impl Matcher {
         MatcherView { roots: self.roots, lines: &self.lines }
     }
 
-    /// Cache lines of the matcher.
+    /// Cache lines of the matcher, and behind them those that were appended.
     #[must_use]
     pub const fn lines(&self) -> &[Line] {
         &self.lines
+    }
+
+    /// Where the filters of IPv4 and IPv6 begin.
+    #[must_use]
+    pub const fn roots(&self) -> [Root; 2] {
+        self.roots
+    }
+
+    /// Appends lines for whoever looks behind the matcher.
+    pub fn append(&mut self, lines: &[Line]) {
+        self.lines = [&self.lines, lines].concat().into();
     }
 }
 
@@ -176,6 +260,14 @@ impl Matchers {
         match direction {
             Direction::Uplink => uplink.as_ref(),
             Direction::Downlink => downlink.as_ref(),
+        }
+    }
+
+    pub(crate) const fn get_mut(&mut self, direction: Direction) -> Option<&mut Matcher> {
+        let [uplink, downlink] = &mut self.0;
+        match direction {
+            Direction::Uplink => uplink.as_mut(),
+            Direction::Downlink => downlink.as_mut(),
         }
     }
 }
@@ -232,7 +324,7 @@ impl<'a> MatcherView<'a> {
     }
 
     /// The first PDR whose filters the packet matches.
-    #[inline]
+    #[inline(always)] // PERF: see `from`.
     #[must_use]
     pub fn first(self, key: &FlowKey) -> Option<Candidate> {
         self.from(key, 0)
@@ -243,7 +335,8 @@ impl<'a> MatcherView<'a> {
         self.from(key, lanes::floor_behind(last.pdr))
     }
 
-    #[inline]
+    // PERF: a call would pass the key through memory.
+    #[inline(always)]
     fn from(self, key: &FlowKey, floor: u32) -> Option<Candidate> {
         let root = self.roots[usize::from(key.is_v6)];
         let (start, groups) = match root.is_tree {

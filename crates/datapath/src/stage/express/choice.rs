@@ -1,0 +1,101 @@
+//! Which express a packet takes where SDF filters tell.
+
+use adit_pktio::{Burst, PacketBuf};
+use adit_rules::{FlowKey, UsualFlow};
+use adit_tables::{Choice, Chosen, View};
+use adit_types::Direction;
+use adit_types::limits::BURST_MAX;
+use adit_wire::protocol;
+
+use super::Row;
+use crate::columns::Column;
+
+/// Finds the expresses of packets whose sessions have several, by the SDF filters.
+///
+/// Cost: two passes: the matcher, whose lines were asked for, then the express that it tells.
+#[inline(never)]
+pub(super) fn choose<'v, B: PacketBuf>(
+    direction: Direction,
+    view: &View<'v>,
+    rx: &Burst<B>,
+    rows: &Column<Row>,
+    chosen: &mut [Option<Chosen<'v>>; BURST_MAX],
+) {
+    for place in by_family(rows).into_iter().take(rows.len()).map(usize::from) {
+        let (Some(row), Some(buf)) = (rows.get(place), rx.get(place)) else { continue };
+        let choice = view.choice(row.session, direction).filter(|_| row.usual);
+        let found = choice.and_then(|choice| match row.is_v6 {
+            false => find::<_, false>(direction, &choice, row, buf),
+            true => find::<_, true>(direction, &choice, row, buf),
+        });
+        if let Some(found) = found {
+            found.prefetch();
+        }
+        chosen[place % BURST_MAX] = found;
+    }
+    for found in chosen.iter().flatten() {
+        view.prefetch_chosen_usage(*found);
+    }
+}
+
+/// The places of packets of IPv4, then those of IPv6.
+///
+/// PERF: where families come mixed, what is done next cannot be predicted; in this order, which is
+/// found without a branch per packet, it can.
+fn by_family(rows: &Column<Row>) -> [u8; BURST_MAX] {
+    let v6 = rows.iter().filter(|row| row.is_v6).count();
+    let mut order = [0_u8; BURST_MAX];
+    // Where the next one of each family goes.
+    let mut next = [0, rows.len().saturating_sub(v6)];
+    for (place, row) in (0_u8..).zip(rows.iter()) {
+        let at = &mut next[usize::from(row.is_v6)];
+        order[*at % BURST_MAX] = place;
+        *at += 1;
+    }
+    order
+}
+
+// PERF: a call would pass the key through memory.
+#[inline(always)]
+fn find<'v, B: PacketBuf, const IS_V6: bool>(
+    direction: Direction,
+    choice: &Choice<'v>,
+    row: &Row,
+    buf: &B,
+) -> Option<Chosen<'v>> {
+    let (start, len) = (usize::from(row.offset), usize::from(row.len));
+    let packet = buf.data().get(start..)?.get(..len)?;
+    let flow = usual_flow(packet, IS_V6)?;
+    choice.find(&FlowKey::of_usual(direction, IS_V6, &flow))
+}
+
+/// What SDF filters see of a usual packet: that it has a header of its family was recognized.
+#[inline(always)]
+// PERF: a call would pass the fields through memory.
+fn usual_flow(packet: &[u8], is_v6: bool) -> Option<UsualFlow> {
+    let word = |octets: &[u8; 4]| u32::from_be_bytes(*octets);
+    let (src, dst, protocol, tos, upper) = match is_v6 {
+        false => {
+            let (header, upper) = packet.split_first_chunk::<20>()?;
+            let (words, _) = header.as_chunks::<4>();
+            // Behind the first fragment there are no ports.
+            let is_later = u16::from_be_bytes([header[6], header[7]]) & 0x1fff != 0;
+            let upper = if is_later { &[][..] } else { upper };
+            let address = |at: usize| [word(&words[at]), 0, 0, 0];
+            (address(3), address(4), header[9], header[1], upper)
+        }
+        true => {
+            let (header, upper) = packet.split_first_chunk::<40>()?;
+            let (words, _) = header.as_chunks::<4>();
+            let address = |at: usize| core::array::from_fn(|of| word(&words[at + of]));
+            (address(2), address(6), header[6], header[0] << 4 | header[1] >> 4, upper)
+        }
+    };
+    let (src_port, dst_port) = match upper {
+        &[a, b, c, d, ..] if protocol::has_ports(protocol) => {
+            (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]))
+        }
+        _ => (0, 0),
+    };
+    Some(UsualFlow { src, dst, src_port, dst_port, protocol, tos })
+}
