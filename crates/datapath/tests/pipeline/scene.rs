@@ -249,7 +249,7 @@ impl Scene {
         scene
     }
 
-    /// Publishes rules for the session, with its keys.
+    /// Publishes rules for the session, with its keys, and lets the worker see them.
     pub fn install(&mut self, rules: SessionRules) {
         self.deltas += 1;
         let keys = vec![
@@ -259,6 +259,8 @@ impl Scene {
         ];
         let delta = RuleDelta { session: SESSION, keys, rules: Some(Box::new(rules)) };
         self.publisher.apply(DeltaId(self.deltas), delta);
+        self.step();
+        while self.publisher.poll_observed().is_some() {}
     }
 
     /// Publishes the hardware address of a neighbor.
