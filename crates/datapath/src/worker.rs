@@ -57,8 +57,9 @@ pub struct StepReport {
 /// One worker of the packet path: run-to-completion from receive to transmit.
 ///
 /// Every packet received or taken over ends in exactly one outcome: transmitted, one drop reason, one
-/// punt reason, /// held for a link-layer address or by a FAR that buffers (the gauge `buffered_pkts`), or handed to
-/// the worker that owns its session. Packets that Adit makes itself are counted apart: `originated_pkts`, and `originated_lost_pkts` when they could not be transmitted.
+/// punt reason, held for a link-layer address or by a FAR that buffers (the gauge `buffered_pkts`),
+/// or handed to the worker that owns its session. Packets that Adit makes itself are counted apart:
+/// `originated_pkts`, and `originated_lost_pkts` when they could not be transmitted.
 ///
 /// Threads: owned by one thread; control thread and worker meet in the reader and the two rings.
 pub struct Worker<Io: PacketIo> {

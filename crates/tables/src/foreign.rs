@@ -10,7 +10,6 @@ use core::ops::Range;
 use std::collections::VecDeque;
 
 use adit_types::SessionIndex;
-use adit_types::limits::BURST_MAX;
 
 use crate::hash::KeyHash;
 use crate::large::Large;
@@ -115,34 +114,19 @@ impl KeyTable {
         (value != NONE).then_some(value)
     }
 
-    /// Finds the session of every key.
-    ///
-    /// Shape:   reads `keys[0..n]`; writes `out[0..n]`, `SessionIndex::NONE` on a miss. The shorter
-    ///          of the two slices decides n.
-    /// Cost:    two passes per `BURST_MAX` keys; the first prefetches buckets. No allocation.
-    /// Threads: any reader; a key that stays in the table is never missed.
-    pub fn lookup_bulk<K: Copy + Into<u64>>(&self, keys: &[K], out: &mut [SessionIndex]) {
-        for (keys, out) in keys.chunks(BURST_MAX).zip(out.chunks_mut(BURST_MAX)) {
-            let mut homes = [0; BURST_MAX];
-            for (home, &key) in homes.iter_mut().zip(keys) {
-                *home = self.home(key.into());
-                prefetch::read(&self.buckets[*home]);
-            }
-            for ((out, &key), &home) in out.iter_mut().zip(keys).zip(&homes) {
-                *out = SessionIndex(self.lookup_from(home, key.into()));
-            }
-        }
-    }
-
     /// Asks for the bucket of `key`.
     #[inline]
-    pub(crate) fn prefetch(&self, key: u64) {
+    pub fn prefetch(&self, key: u64) {
         prefetch::read(&self.buckets[self.home(key)]);
     }
 
     /// The session of `key`, `SessionIndex::NONE` without one.
+    ///
+    /// Cost:    one bucket, or the chain behind it. No allocation.
+    /// Threads: any reader; a key that stays in the table is never missed.
     #[inline]
-    pub(crate) fn session(&self, key: u64) -> SessionIndex {
+    #[must_use]
+    pub fn session(&self, key: u64) -> SessionIndex {
         SessionIndex(self.lookup_from(self.home(key), key))
     }
 

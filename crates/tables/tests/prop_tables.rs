@@ -62,13 +62,10 @@ proptest! {
             }
             prop_assert_eq!(table.len(), model.len());
         }
-        let keys: Vec<u64> = (0..96).collect();
-        let mut out = vec![SessionIndex(0); keys.len()];
-        table.lookup_bulk(&keys, &mut out);
-        for (key, found) in keys.iter().zip(out) {
-            let expected = model.get(key).map_or(SessionIndex::NONE, |value| SessionIndex(*value));
-            prop_assert_eq!(found, expected);
-            prop_assert_eq!(table.lookup(*key), model.get(key).copied());
+        for key in 0..96 {
+            let expected = model.get(&key).map_or(SessionIndex::NONE, |value| SessionIndex(*value));
+            prop_assert_eq!(table.session(key), expected);
+            prop_assert_eq!(table.lookup(key), model.get(&key).copied());
         }
     }
 

@@ -8,10 +8,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use adit_datapath::{Worker, WorkerConfig};
+use adit_datapath::Worker;
 use adit_pktio::Burst;
-use adit_types::limits::{BURST_DEFAULT, COMMAND_RING_LEN, EVENT_RING_LEN};
-use adit_types::{Direction, Nanos, PortId, WorkerId};
+use adit_types::limits::BURST_DEFAULT;
+use adit_types::{Direction, Nanos, PortId};
 use anyhow::{Context, ensure};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -21,7 +21,7 @@ use super::io::{BenchBuf, BenchIo};
 use super::packet::write_packet;
 use super::plant::{Plant, rate};
 use super::sessions::{self, BenchSession};
-use super::{report, smf};
+use super::{measure, report, smf};
 use crate::cli::BenchOutput;
 
 /// Packets that wait for a late worker. Unit: descriptors of the port.
@@ -132,19 +132,9 @@ struct Phase {
 impl Lane {
     fn new(plant: &mut Plant, active: Vec<BenchSession>) -> anyhow::Result<Self> {
         let reader = plant.readers.pop().context("one worker")?;
-        // Events and commands of the control thread are no part of this.
-        let (events, _) = rtrb::RingBuffer::new(EVENT_RING_LEN);
-        let (_, commands) = rtrb::RingBuffer::new(COMMAND_RING_LEN);
-        let config = WorkerConfig {
-            id: WorkerId(0),
-            ports: vec![PortId(0), PortId(1)],
-            burst: BURST_DEFAULT,
-            buffer_pkts_max: 512,
-            recovery_time_stamp: None,
-        };
         let spare = (0..BURST_DEFAULT).map(|_| BenchBuf::take()).collect();
         Ok(Self {
-            worker: Worker::new(config, reader, events, commands),
+            worker: measure::worker(reader, BURST_DEFAULT),
             io: BenchIo {
                 rx_port: PortId(0),
                 ready: Burst::new(),

@@ -83,6 +83,20 @@ impl Figures {
     }
 }
 
+/// A worker without others. Events and commands of the control thread are no part of a bench.
+pub fn worker(reader: Reader, burst: usize) -> Worker<BenchIo> {
+    let (events, _) = rtrb::RingBuffer::new(EVENT_RING_LEN);
+    let (_, commands) = rtrb::RingBuffer::new(COMMAND_RING_LEN);
+    let config = WorkerConfig {
+        id: WorkerId(0),
+        ports: vec![PortId(0), PortId(1)],
+        burst,
+        buffer_pkts_max: BUFFER_PKTS_MAX,
+        recovery_time_stamp: None,
+    };
+    Worker::new(config, reader, events, commands)
+}
+
 /// A worker and what it works on.
 pub struct Bench {
     worker: Worker<BenchIo>,
@@ -94,16 +108,7 @@ pub struct Bench {
 impl Bench {
     /// A worker that looks at tables of its own.
     pub fn new(reader: Reader) -> Self {
-        let (events, _) = rtrb::RingBuffer::new(EVENT_RING_LEN);
-        let (_, commands) = rtrb::RingBuffer::new(COMMAND_RING_LEN);
-        let config = WorkerConfig {
-            id: WorkerId(0),
-            ports: vec![PortId(0), PortId(1)],
-            burst: BURST_MAX,
-            buffer_pkts_max: BUFFER_PKTS_MAX,
-            recovery_time_stamp: None,
-        };
-        let worker = Worker::new(config, reader, events, commands);
+        let worker = worker(reader, BURST_MAX);
         let macs = sessions::MACS;
         let (ready, sent) = (Burst::new(), Burst::new());
         let io = BenchIo { rx_port: PortId(0), ready, sent, macs };

@@ -4,17 +4,17 @@
 //! Sessions are established through the node, and each has had a packet in both directions, so that
 //! no counter is memory that was never touched.
 
-use adit_datapath::{Worker, WorkerConfig};
+use adit_datapath::Worker;
 use adit_pktio::Burst;
-use adit_types::limits::{BURST_DEFAULT, COMMAND_RING_LEN, EVENT_RING_LEN};
-use adit_types::{Direction, Nanos, PortId, WorkerId};
+use adit_types::limits::BURST_DEFAULT;
+use adit_types::{Direction, Nanos, PortId};
 use anyhow::{Context, ensure};
 use serde_json::json;
 
 use super::io::{BenchBuf, BenchIo};
 use super::packet::write_packet;
 use super::plant::Plant;
-use super::{report, sessions, smf};
+use super::{measure, report, sessions, smf};
 use crate::cli::BenchOutput;
 
 /// Measures with `count` sessions and one worker.
@@ -30,16 +30,7 @@ pub fn run(count: u32, output: &BenchOutput) -> anyhow::Result<()> {
     let with_sessions = resident_bytes()?;
     eprintln!("sending a packet each way for each session");
     let reader = plant.readers.pop().context("one worker")?;
-    let (events, _event_sink) = rtrb::RingBuffer::new(EVENT_RING_LEN);
-    let (_command_source, commands) = rtrb::RingBuffer::new(COMMAND_RING_LEN);
-    let config = WorkerConfig {
-        id: WorkerId(0),
-        ports: vec![PortId(0), PortId(1)],
-        burst: BURST_DEFAULT,
-        buffer_pkts_max: 512,
-        recovery_time_stamp: None,
-    };
-    let mut worker = Worker::new(config, reader, events, commands);
+    let mut worker = measure::worker(reader, BURST_DEFAULT);
     for direction in [Direction::Uplink, Direction::Downlink] {
         send_to_all(&mut worker, &plant, direction)?;
     }

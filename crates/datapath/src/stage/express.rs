@@ -323,11 +323,15 @@ fn run<Io: PacketIo, C: Course>(
     let Some(arrival) = C::arrival(link) else { return };
     let view = &env.view;
     let Outbound { buffering, handoff, tally, .. } = out;
+    let is_alone = handoff.is_alone();
     for row in rows.iter_mut() {
         row.session = C::session(view, row);
-        view.prefetch_express(row.session, C::DIRECTION);
+        // What another worker writes is not fetched away from it.
+        if is_alone || handoff.is_ours(row.session) {
+            view.prefetch_express(row.session, C::DIRECTION);
+        }
     }
-    if !handoff.is_alone() {
+    if !is_alone {
         steer(handoff, (port, arrival), rows, rx, tally);
     }
     let mut choices = false;

@@ -247,19 +247,22 @@ fn print_round(index: usize, round: &RoundReport) {
     );
 }
 
+/// What is told of each round; last whether it was the end.
+pub const COLUMNS: [&str; 9] = [
+    "round",
+    "sessions",
+    "established/s",
+    "refused",
+    "lost, ppm",
+    "p99, µs",
+    "CPU, %",
+    "memory, MiB",
+    "",
+];
+
 fn print(report: &RampReport) {
     let mut table = comfy_table::Table::new();
-    table.set_header([
-        "round",
-        "sessions",
-        "established/s",
-        "refused",
-        "lost, ppm",
-        "p99, µs",
-        "CPU, %",
-        "memory, MiB",
-        "",
-    ]);
+    table.set_header(COLUMNS);
     let or_dash = |value: Option<u64>| value.map_or("–".to_owned(), |value| value.to_string());
     for (index, round) in (1u32..).zip(&report.rounds) {
         let p99 = round.trial.streams.iter().map(|stream| stream.latency.p99_ns).max();

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bench::Bench;
 use super::machine::{Machine, Steal};
+use super::progress::mpps;
 use crate::engine::histogram::{CurvePoint, Latency, LatencySummary};
 use crate::engine::trial::{StreamOutcome, TrialOutcome};
 
@@ -273,6 +274,22 @@ pub fn write<T: Serialize>(report: &T, json: bool, out: Option<&Path>) -> Result
         println!("{text}");
     }
     Ok(())
+}
+
+/// Prints rates: what they are of, their median and range, and out of how many `runs`.
+pub fn print_rates(of: &str, runs: &str, figures: &[Figure]) {
+    let mut table = comfy_table::Table::new();
+    table.set_header([of, "median", "lowest", "highest", runs]);
+    for figure in figures {
+        table.add_row([
+            figure.name.clone(),
+            mpps(figure.median),
+            mpps(figure.min),
+            mpps(figure.max),
+            figure.runs.to_string(),
+        ]);
+    }
+    println!("{table}");
 }
 
 #[cfg(test)]

@@ -173,14 +173,18 @@ impl Rig {
         let config = arguments.sessions_config(GNB_TEID)?;
         let target = &mut self.target;
         eprintln!("establishing {} sessions with {}", config.count, arguments.n4);
-        let (sessions, report) = serve_while(&self.bench, &mut self.engine, || {
-            let mut watch = || {
-                stop.check()?;
-                target.check()
-            };
-            control.associate(ASSOCIATION_TIMEOUT, &mut watch)?;
-            control.establish(&config, &mut watch)
-        })?;
+        let (sessions, report) = serve_while(
+            &self.bench,
+            || self.engine.serve(),
+            || {
+                let mut watch = || {
+                    stop.check()?;
+                    target.check()
+                };
+                control.associate(ASSOCIATION_TIMEOUT, &mut watch)?;
+                control.establish(&config, &mut watch)
+            },
+        )?;
         control.answer_in_background()?;
         self.sessions = sessions;
         self.established = Some(report);
@@ -412,7 +416,7 @@ impl Rig {
         if let Some(control) = self.control.as_mut().filter(|_| self.arguments.target == Kind::Upf)
         {
             let engine = &mut self.engine;
-            serve_while(&self.bench, engine, || control.delete(|| Ok(())))?;
+            serve_while(&self.bench, || engine.serve(), || control.delete(|| Ok(())))?;
         }
         Ok(counters)
     }
@@ -456,10 +460,10 @@ fn addresses(arguments: &TargetArguments, ports: &[Port]) -> Vec<Addresses> {
         .collect()
 }
 
-/// Runs `work` here while the tester's thread speaks for the ports.
-fn serve_while<T>(
+/// Runs `work` here while a thread on the tester's core speaks for the ports by calling `serve`.
+pub(super) fn serve_while<T>(
     bench: &Bench,
-    engine: &mut Engine<WorkerIo, TscClock>,
+    mut serve: impl FnMut() + Send,
     work: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
     let done = AtomicBool::new(false);
@@ -467,7 +471,7 @@ fn serve_while<T>(
         let server = scope.spawn(|| {
             on_core(bench.eal(), bench.core(), || {
                 while !done.load(Ordering::Acquire) {
-                    engine.serve();
+                    serve();
                     std::thread::sleep(Duration::from_micros(200));
                 }
                 Ok(())

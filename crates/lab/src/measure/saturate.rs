@@ -7,8 +7,7 @@
 //! between two, N3 and N6. Both get frames of the length that enters in that direction.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use adit_types::{MacAddr, PortId};
 use anyhow::{Context, Result, anyhow, bail};
@@ -16,8 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use super::bench::{Bench, BenchArguments, memif_socket, on_core};
 use super::progress::mpps;
-use super::report::{Figure, Header, Recorder, write};
-use super::rig::{ARP_TIMEOUT, ASSOCIATION_TIMEOUT, GNB_TEID, LINK_TIMEOUT};
+use super::report::{Figure, Header, Recorder, print_rates, write};
+use super::rig::{ARP_TIMEOUT, ASSOCIATION_TIMEOUT, GNB_TEID, LINK_TIMEOUT, serve_while};
 use super::target::{Kind, Running, TargetArguments};
 use super::traffic::span_ns;
 use crate::control::{Control, ProcedureReport};
@@ -221,11 +220,15 @@ impl Side {
         let mut control = options.control()?;
         eprintln!("establishing {} sessions", options.sessions);
         let mut neighbors = Neighbors::new(addresses(&options));
-        let established = serve_while(bench, &mut ports, &mut neighbors, || {
-            let mut watch = || stop.check().and_then(|()| target.check());
-            control.associate(ASSOCIATION_TIMEOUT, &mut watch)?;
-            control.establish(&options.sessions_config(GNB_TEID)?, &mut watch)
-        })?;
+        let established = serve_while(
+            bench,
+            || serve(&mut ports, &mut neighbors),
+            || {
+                let mut watch = || stop.check().and_then(|()| target.check());
+                control.associate(ASSOCIATION_TIMEOUT, &mut watch)?;
+                control.establish(&options.sessions_config(GNB_TEID)?, &mut watch)
+            },
+        )?;
         let (sessions, established) = established;
         control.answer_in_background()?;
         let macs = resolve(&options, &mut ports, &mut neighbors, stop)?;
@@ -314,31 +317,6 @@ fn serve(ports: &mut Ports, neighbors: &mut Neighbors) {
             }
         }
     }
-}
-
-/// Runs `work` here while a thread on the tester's core speaks for the ports.
-fn serve_while<T>(
-    bench: &Bench,
-    ports: &mut Ports,
-    neighbors: &mut Neighbors,
-    work: impl FnOnce() -> Result<T>,
-) -> Result<T> {
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let server = scope.spawn(|| {
-            on_core(bench.eal(), bench.core(), || {
-                while !done.load(Ordering::Acquire) {
-                    serve(ports, neighbors);
-                    std::thread::sleep(Duration::from_micros(200));
-                }
-                Ok(())
-            })
-        });
-        let result = work();
-        done.store(true, Ordering::Release);
-        server.join().map_err(|_| anyhow!("the tester's thread panicked"))??;
-        result
-    })
 }
 
 /// The hardware addresses of the UPF on N3 and N6, and an answer to its own questions.
@@ -550,18 +528,7 @@ fn conclude(report: &mut SaturateReport, recorder: &mut Recorder) {
 }
 
 fn print(report: &SaturateReport) {
-    let mut table = comfy_table::Table::new();
-    table.set_header(["forwarded", "median", "lowest", "highest", "turns"]);
-    for figure in &report.figures {
-        table.add_row([
-            figure.name.clone(),
-            mpps(figure.median),
-            mpps(figure.min),
-            mpps(figure.max),
-            figure.runs.to_string(),
-        ]);
-    }
-    println!("{table}");
+    print_rates("forwarded", "turns", &report.figures);
     for ratio in &report.ratios {
         println!(
             "{}: adit / testpmd = {}.{:03} (from {}.{:03} to {}.{:03} over the turns)",

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::base::{Base, OutputArguments};
 use super::bench::BenchArguments;
 use super::progress::mpps;
-use super::report::{Figure, TrialReport, write};
+use super::report::{Figure, TrialReport, print_rates, write};
 use super::rig::{Case, Rig, is_valid};
 use super::search::{Found, Measured, Method, search};
 use super::target::TargetArguments;
@@ -307,17 +307,6 @@ fn figures(cases: &[CaseReport]) -> Vec<Figure> {
 }
 
 fn print(report: &ThroughputReport) {
-    let mut table = comfy_table::Table::new();
-    table.set_header(["figure", "median", "lowest", "highest", "runs"]);
-    for figure in &report.base.figures {
-        table.add_row([
-            figure.name.clone(),
-            mpps(figure.median),
-            mpps(figure.min),
-            mpps(figure.max),
-            figure.runs.to_string(),
-        ]);
-    }
-    println!("{table}");
+    print_rates("figure", "runs", &report.base.figures);
     report.base.print();
 }

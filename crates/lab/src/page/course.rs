@@ -3,7 +3,7 @@
 use super::axis::{Axis, figure};
 use super::svg::{Look, Plot, Series, escape, put};
 use super::{mpps, table, us};
-use crate::measure::ramp::RampReport;
+use crate::measure::ramp::{COLUMNS, RampReport};
 use crate::measure::soak::{SoakReport, p99};
 
 /// Points by their number, from 1.
@@ -61,18 +61,7 @@ pub fn ramp(out: &mut String, report: &RampReport) {
             ]
         })
         .collect();
-    let header = [
-        "round",
-        "sessions",
-        "established/s",
-        "refused",
-        "lost, ppm",
-        "p99, µs",
-        "CPU, %",
-        "memory, MiB",
-        "",
-    ];
-    table(out, &header, &rows);
+    table(out, &COLUMNS, &rows);
 }
 
 /// Plots by interval, what changed, and what was found.

@@ -25,10 +25,14 @@ impl Rig {
         let from = self.session_count();
         let control = self.control.as_mut().context("this target has no sessions")?;
         let (sessions, target) = (&mut self.sessions, &mut self.target);
-        let report = serve_while(&self.bench, &mut self.engine, || {
-            let watch = || stop.check().and_then(|()| target.check());
-            control.establish_more(&config, from..count.max(from), sessions, true, watch)
-        })?;
+        let report = serve_while(
+            &self.bench,
+            || self.engine.serve(),
+            || {
+                let watch = || stop.check().and_then(|()| target.check());
+                control.establish_more(&config, from..count.max(from), sessions, true, watch)
+            },
+        )?;
         control.answer_in_background()?;
         Ok(report)
     }
@@ -41,10 +45,14 @@ impl Rig {
         let from = self.session_count();
         let control = self.control.as_mut().context("this target has no sessions")?;
         let target = &mut self.target;
-        let report = serve_while(&self.bench, &mut self.engine, || {
-            let watch = || stop.check().and_then(|()| target.check());
-            control.delete_range(count.min(from)..from, watch)
-        })?;
+        let report = serve_while(
+            &self.bench,
+            || self.engine.serve(),
+            || {
+                let watch = || stop.check().and_then(|()| target.check());
+                control.delete_range(count.min(from)..from, watch)
+            },
+        )?;
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         self.sessions.up_seids.truncate(count);
         self.sessions.uplink_teids.truncate(count);
@@ -84,9 +92,11 @@ impl Rig {
         let control = self.control.as_mut().context("this target has no sessions")?;
         control.waiting()?;
         let target = &mut self.target;
-        let (report, sessions) = serve_while(&self.bench, &mut self.engine, || {
-            churn.finish(control, || target.check())
-        })?;
+        let (report, sessions) = serve_while(
+            &self.bench,
+            || self.engine.serve(),
+            || churn.finish(control, || target.check()),
+        )?;
         control.know(&sessions);
         self.sessions = sessions;
         control.answer_in_background()?;
