@@ -27,11 +27,21 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[serde(deny_unknown_fields)]
 struct Request {
     show: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    session: Option<String>,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    pub topic: Topic,
+    /// Only this session, where the topic is sessions' rates: an UP SEID or an address of the UE.
+    pub session: Option<String>,
 }
 
 /// A question for the control thread, with the place to put the answer.
 pub struct Query {
-    pub topic: Topic,
+    pub question: Question,
     pub answer: Sender<Value>,
 }
 
@@ -75,8 +85,8 @@ impl Server {
         Ok(Self { listener, path: path.to_owned() })
     }
 
-    /// Answers requests for ever; `ask` brings a topic to the control thread and back.
-    pub fn serve(&self, ask: impl Fn(Topic) -> Option<Value>) {
+    /// Answers requests for ever; `ask` brings a question to the control thread and back.
+    pub fn serve(&self, ask: impl Fn(Question) -> Option<Value>) {
         for stream in self.listener.incoming() {
             match stream {
                 Ok(stream) => {
@@ -110,19 +120,21 @@ impl Drop for Server {
 }
 
 /// Waits for the control thread's answer, within bounds.
-pub fn ask(queries: &Sender<Query>, topic: Topic) -> Option<Value> {
+pub fn ask(queries: &Sender<Query>, question: Question) -> Option<Value> {
     let (answer, result) = std::sync::mpsc::channel();
-    queries.send(Query { topic, answer }).ok()?;
+    queries.send(Query { question, answer }).ok()?;
     result.recv_timeout(PATIENCE).ok()
 }
 
-fn answer(stream: &UnixStream, ask: impl Fn(Topic) -> Option<Value>) -> anyhow::Result<()> {
+fn answer(stream: &UnixStream, ask: impl Fn(Question) -> Option<Value>) -> anyhow::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();
     BufReader::new(stream.take(REQUEST_BYTES_MAX)).read_line(&mut line)?;
-    let document = match topic_of(&line) {
-        Ok(topic) => ask(topic).unwrap_or_else(|| error("adit is shutting down or overloaded")),
+    let document = match question_of(&line) {
+        Ok(question) => {
+            ask(question).unwrap_or_else(|| error("adit is shutting down or overloaded"))
+        }
         Err(what) => error(&what),
     };
     let mut writer = std::io::BufWriter::new(stream);
@@ -131,12 +143,18 @@ fn answer(stream: &UnixStream, ask: impl Fn(Topic) -> Option<Value>) -> anyhow::
     Ok(writer.flush()?)
 }
 
-fn topic_of(line: &str) -> Result<Topic, String> {
+fn question_of(line: &str) -> Result<Question, String> {
     let request: Request =
         serde_json::from_str(line).map_err(|error| format!("not a request: {error}"))?;
     let topics = <Topic as clap::ValueEnum>::value_variants();
     let found = topics.iter().find(|topic| topic.word() == request.show);
-    found.copied().ok_or_else(|| format!("cannot show \"{}\"", request.show))
+    let topic = found.copied().ok_or_else(|| format!("cannot show \"{}\"", request.show))?;
+    match request.session {
+        Some(_) if topic != Topic::Qos => {
+            Err(format!("\"{}\" is not shown by session; leave it out", topic.word()))
+        }
+        session => Ok(Question { topic, session }),
+    }
 }
 
 fn error(what: &str) -> Value {
@@ -147,7 +165,7 @@ fn error(what: &str) -> Value {
 ///
 /// # Errors
 /// A sentence when nothing listens there, the answer is cut short, or adit refuses.
-pub fn request(socket: &Path, topic: Topic) -> anyhow::Result<Value> {
+pub fn request(socket: &Path, question: &Question) -> anyhow::Result<Value> {
     let mut stream = UnixStream::connect(socket).with_context(|| {
         format!(
             "no adit answers at {}; start one with `adit run`, or name its admin.socket with --socket",
@@ -155,7 +173,10 @@ pub fn request(socket: &Path, topic: Topic) -> anyhow::Result<Value> {
         )
     })?;
     stream.set_read_timeout(Some(2 * PATIENCE))?;
-    serde_json::to_writer(&mut stream, &Request { show: topic.word().to_owned() })?;
+    serde_json::to_writer(
+        &mut stream,
+        &Request { show: question.topic.word().to_owned(), session: question.session.clone() },
+    )?;
     stream.write_all(b"\n")?;
     let mut text = String::new();
     stream.read_to_string(&mut text).context("adit did not finish its answer")?;
@@ -177,10 +198,14 @@ mod tests {
         let server = Server::bind(&path).unwrap();
         let serving = server.listener().unwrap();
         std::thread::spawn(move || {
-            serving.serve(|topic| (topic == Topic::Ports).then(|| serde_json::json!({ "n": 1 })));
+            serving.serve(|question| {
+                (question.topic == Topic::Ports).then(|| serde_json::json!({ "n": 1 }))
+            });
         });
-        assert_eq!(request(&path, Topic::Ports).unwrap(), serde_json::json!({ "n": 1 }));
-        let refused = request(&path, Topic::Sessions).unwrap_err().to_string();
+        let about = |topic| Question { topic, session: None };
+        let ports = request(&path, &about(Topic::Ports)).unwrap();
+        assert_eq!(ports, serde_json::json!({ "n": 1 }));
+        let refused = request(&path, &about(Topic::Sessions)).unwrap_err().to_string();
         assert!(refused.contains("shutting down"), "{refused}");
         assert!(Server::bind(&path).unwrap_err().to_string().contains("another adit"));
         drop(server);
@@ -189,9 +214,15 @@ mod tests {
 
     #[test]
     fn bad_request_line_is_answered_with_an_error() {
-        assert!(topic_of("").is_err());
-        assert!(topic_of("{\"show\":\"all\"}").is_err());
-        assert!(topic_of("{\"show\":\"ports\",\"x\":1}").is_err());
-        assert_eq!(topic_of("{\"show\":\"ports\"}\n"), Ok(Topic::Ports));
+        assert!(question_of("").is_err());
+        assert!(question_of("{\"show\":\"all\"}").is_err());
+        assert!(question_of("{\"show\":\"ports\",\"x\":1}").is_err());
+        assert!(question_of("{\"show\":\"ports\",\"session\":\"1\"}").is_err());
+        let of = |topic, session: Option<&str>| {
+            Ok(Question { topic, session: session.map(str::to_owned) })
+        };
+        assert_eq!(question_of("{\"show\":\"ports\"}\n"), of(Topic::Ports, None));
+        let one = question_of("{\"show\":\"qos\",\"session\":\"10.60.0.1\"}");
+        assert_eq!(one, of(Topic::Qos, Some("10.60.0.1")));
     }
 }

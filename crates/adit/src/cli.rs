@@ -36,6 +36,8 @@ pub enum Command {
     Show {
         /// What to show.
         what: Topic,
+        /// With `qos`, the one session to show, by its UP SEID or an address of its UE.
+        session: Option<String>,
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -67,6 +69,8 @@ pub enum Topic {
     Paths,
     /// Applications, configured and by PFDs, and which of them packets are compared with.
     Applications,
+    /// Rates of QERs: limits, what passed, what was dropped, and what waits.
+    Qos,
 }
 
 impl Topic {
@@ -80,6 +84,7 @@ impl Topic {
             Self::Neighbours => "neighbours",
             Self::Paths => "paths",
             Self::Applications => "applications",
+            Self::Qos => "qos",
         }
     }
 }

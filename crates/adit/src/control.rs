@@ -108,7 +108,7 @@ impl Control {
         self.log_events();
         while let Ok(query) = questions.try_recv() {
             // The asker may have lost patience.
-            let _ = query.answer.send(snapshot::document(self, query.topic));
+            let _ = query.answer.send(snapshot::document(self, &query.question));
         }
         self.sleep(now);
     }

@@ -42,8 +42,9 @@ fn dispatch(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Run { config } => run::run(&config),
         Command::Check { config, json } => check::check(&config, json),
-        Command::Show { what, json, socket } => {
-            let document = admin::request(&socket, what)?;
+        Command::Show { what, session, json, socket } => {
+            let question = admin::Question { topic: what, session };
+            let document = admin::request(&socket, &question)?;
             if json {
                 println!("{}", serde_json::to_string_pretty(&document)?);
             } else {

@@ -290,7 +290,7 @@ fn assemble(
 fn serve_admin(server: &Server, queries: mpsc::Sender<admin::Query>) -> anyhow::Result<()> {
     let serving = server.listener().context("cannot serve the admin socket")?;
     // Ends with the process: it holds nothing that must be given back.
-    spawn("adit-admin", move || serving.serve(|topic| admin::ask(&queries, topic)))?;
+    spawn("adit-admin", move || serving.serve(|question| admin::ask(&queries, question)))?;
     Ok(())
 }
 
@@ -307,6 +307,7 @@ fn start_worker(
         ports: io.receiving().collect(),
         burst: config.datapath.burst_pkts,
         buffer_pkts_max: config.buffer_pkts_per_worker(),
+        shaped_pkts_max: config.shaped_pkts_per_worker(),
         recovery_time_stamp: Some(parts.recovery_time_stamp),
     };
     // A worker that shares its core with the control thread must leave it time.

@@ -55,6 +55,26 @@ pub fn render(topic: Topic, document: &Value) -> String {
             list(document, "applications", &["id", "source", "flow_descriptions", "in_effect"])
         }
         Topic::Counters => counters(document),
+        Topic::Qos => list(
+            document,
+            "rates",
+            &[
+                "up_seid",
+                "ue",
+                "qer",
+                "qfi",
+                "direction",
+                "mbr_bps",
+                "gbr_bps",
+                "excess",
+                "offered_bytes",
+                "passed_bytes",
+                "dropped_pkts",
+                "dropped_bytes",
+                "queued_pkts",
+                "delay_us",
+            ],
+        ),
     }
 }
 

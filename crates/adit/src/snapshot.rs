@@ -2,19 +2,22 @@
 //!
 //! Member names are an interface: they change only with an entry in the changelog.
 
+use std::collections::BTreeSet;
+
 use adit_n4::PathState;
-use adit_rules::ApplyAction;
+use adit_rules::{ApplyAction, Excess};
 use adit_session::Session;
 use adit_tables::{NeighbourState, Snapshot};
-use adit_types::InterfaceId;
+use adit_types::{Direction, InterfaceId};
 use serde_json::{Map, Value, json};
 
+use crate::admin::Question;
 use crate::cli::Topic;
 use crate::control::Control;
 
-/// The document of `topic`.
-pub fn document(control: &Control, topic: Topic) -> Value {
-    match topic {
+/// The document that answers a question.
+pub fn document(control: &Control, question: &Question) -> Value {
+    match question.topic {
         Topic::Associations => associations(control),
         Topic::Sessions => sessions(control),
         Topic::Counters => counters(control),
@@ -22,6 +25,7 @@ pub fn document(control: &Control, topic: Topic) -> Value {
         Topic::Neighbours => neighbours(control),
         Topic::Paths => paths(control),
         Topic::Applications => applications(control),
+        Topic::Qos => qos(control, question.session.as_deref()),
     }
 }
 
@@ -72,24 +76,14 @@ fn session(control: &Control, session: &Session) -> Value {
     let node = &control.parts.node;
     let owner = node.associations().find(|association| association.owner == session.owner());
     let records = session.records();
-    let mut ues: Vec<String> = Vec::new();
-    let mut teids: Vec<String> = Vec::new();
-    for pdi in records.pdrs.iter().flat_map(|pdr| pdr.pdi.each()) {
-        let ue = pdi.ue_addresses();
-        ues.extend(ue.v4.map(|addr| addr.to_string()));
-        ues.extend(ue.v6.map(|prefix| prefix.to_string()));
-        ues.extend(pdi.further_ues.iter().map(|prefix| prefix.to_string()));
-        teids.extend(pdi.f_teid.as_ref().map(|f_teid| f_teid.teid.to_string()));
-    }
-    for list in [&mut ues, &mut teids] {
-        list.sort();
-        list.dedup();
-    }
+    let pdis = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each());
+    let teids = pdis.filter_map(|pdi| Some(pdi.f_teid.as_ref()?.teid.to_string()));
+    let teids: BTreeSet<String> = teids.collect();
     json!({
         "up_seid": session.up_seid().to_string(),
         "cp_seid": session.cp_f_seid().seid.to_string(),
         "cp_node": owner.map(|association| association.node_id.to_string()),
-        "ue": ues,
+        "ue": ues(&records),
         "teids": teids,
         "uplink_pkts": traffic.ul_pkts,
         "uplink_bytes": traffic.ul_bytes,
@@ -104,6 +98,18 @@ fn session(control: &Control, session: &Session) -> Value {
         "inactivity_timer_s":
             records.inactivity_timer.map(|timer| timer.to_duration().as_secs()),
     })
+}
+
+/// The addresses and networks of a session's UE.
+fn ues(records: &adit_session::Records) -> Vec<String> {
+    let mut ues = BTreeSet::new();
+    for pdi in records.pdrs.iter().flat_map(|pdr| pdr.pdi.each()) {
+        let ue = pdi.ue_addresses();
+        ues.extend(ue.v4.map(|addr| addr.to_string()));
+        ues.extend(ue.v6.map(|prefix| prefix.to_string()));
+        ues.extend(pdi.further_ues.iter().map(|prefix| prefix.to_string()));
+    }
+    ues.into_iter().collect()
 }
 
 fn interface_type(known: adit_session::InterfaceType) -> String {
@@ -202,6 +208,69 @@ fn qer(qer: &adit_session::Qer) -> Value {
     })
 }
 
+/// The rates of all sessions, or of one by its UP SEID or an address of its UE.
+fn qos(control: &Control, wanted: Option<&str>) -> Value {
+    let mut rates = Vec::new();
+    let mut is_known = false;
+    for session in control.parts.node.store().sessions() {
+        let ues = ues(&session.records());
+        let is_wanted = |wanted: &str| {
+            session.up_seid().to_string().eq_ignore_ascii_case(wanted)
+                || ues.iter().any(|ue| ue.split('/').next() == wanted.split('/').next())
+        };
+        if wanted.is_none_or(is_wanted) {
+            is_known = true;
+            rates.extend(session_rates(control, session, &ues));
+        }
+    }
+    match wanted {
+        Some(wanted) if !is_known => {
+            json!({ "error": format!("no session has the UP SEID or UE address \"{wanted}\"") })
+        }
+        _ => json!({ "rates": rates }),
+    }
+}
+
+/// One row for each QER with a rate, and direction.
+fn session_rates(control: &Control, session: &Session, ues: &[String]) -> Vec<Value> {
+    let publisher = &control.parts.publisher;
+    let compiled = publisher.rules(session.index()).map_or(&[][..], |rules| rules.qers());
+    let mut rows = Vec::new();
+    for qer in &session.records().qers {
+        let found = compiled.iter().find(|entry| entry.id == qer.id);
+        let Some((mbr, meter)) = qer.mbr.zip(found.and_then(|entry| entry.meter)) else { continue };
+        for direction in [Direction::Uplink, Direction::Downlink] {
+            let of = |rates: adit_session::Rates| match direction {
+                Direction::Uplink => rates.uplink.as_bps(),
+                Direction::Downlink => rates.downlink.as_bps(),
+            };
+            let traffic = publisher.meter_traffic(session.index(), direction, &meter);
+            let excess = match meter.limit(direction).excess() {
+                Excess::Drops => "drop",
+                Excess::Waits => "wait",
+            };
+            rows.push(json!({
+                "up_seid": session.up_seid().to_string(),
+                "ue": ues,
+                "qer": qer.id.0,
+                "qfi": qer.qfi.map(adit_types::Qfi::value),
+                "correlation": qer.correlation,
+                "direction": format!("{direction:?}").to_lowercase(),
+                "mbr_bps": of(mbr),
+                "gbr_bps": qer.gbr.map(of),
+                "excess": excess,
+                "offered_bytes": traffic.passed_bytes + traffic.dropped_bytes,
+                "passed_bytes": traffic.passed_bytes,
+                "dropped_pkts": traffic.dropped_pkts,
+                "dropped_bytes": traffic.dropped_bytes,
+                "queued_pkts": traffic.queued_pkts,
+                "delay_us": traffic.delay.0 / 1000,
+            }));
+        }
+    }
+    rows
+}
+
 /// All counters of the process.
 pub fn counters(control: &Control) -> Value {
     let snapshot = control.parts.publisher.snapshot();
@@ -217,12 +286,23 @@ pub fn counters(control: &Control) -> Value {
     document.insert("drops".to_owned(), Value::Object(drops.collect()));
     let punts = snapshot.punts().map(|(reason, n)| (reason.name().to_owned(), n.into()));
     document.insert("punts".to_owned(), Value::Object(punts.collect()));
+    document.insert("shaping_delays".to_owned(), shaping_delays(&snapshot));
     document.insert("interfaces".to_owned(), interfaces(control, &snapshot));
     document.insert("workers".to_owned(), workers(control));
     let n4 = control.parts.node.counters().list().into_iter().map(|(name, n)| (name, n.into()));
     document.insert("n4".to_owned(), Value::Object(n4.collect()));
     document.insert("control".to_owned(), control_counters(control));
     Value::Object(document)
+}
+
+/// Packets that waited for their rates, by the power of two of a microsecond that they stayed below.
+fn shaping_delays(snapshot: &Snapshot) -> Value {
+    let slots = snapshot.shaping_delays.iter().enumerate();
+    let slots = slots.map(|(power, n)| match power + 1 < snapshot.shaping_delays.len() {
+        true => (format!("below_{}_us", 1_u64 << power), (*n).into()),
+        false => ("longer".to_owned(), (*n).into()),
+    });
+    Value::Object(slots.collect())
 }
 
 fn interfaces(control: &Control, snapshot: &Snapshot) -> Value {

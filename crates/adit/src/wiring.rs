@@ -76,6 +76,7 @@ fn provisioning(config: &Config) -> Provisioning {
         applications: config.applications.iter().map(application).collect(),
         policies: config.forwarding_policies.iter().map(policy).collect(),
         predefined_rules: config.predefined_rules.clone(),
+        qos: config.qos,
     }
 }
 

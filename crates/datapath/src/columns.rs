@@ -82,6 +82,8 @@ pub(crate) struct Matched<'v> {
     pub far: &'v PublishedFar,
     /// The direction of the packet: that of the PDR's source interface.
     pub direction: Direction,
+    /// It waits for its rates before it leaves. Written by `s4_enforce`.
+    pub waits: bool,
 }
 
 /// What becomes of a packet; written by `s3_classify`, turned to `Drop` by later stages.

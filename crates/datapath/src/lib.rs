@@ -21,6 +21,7 @@ mod interfaces;
 mod outbound;
 mod pending;
 mod reason;
+mod shaping;
 mod slow;
 mod stage;
 mod tally;

@@ -8,6 +8,7 @@ use rtrb::{Consumer, Producer};
 use crate::buffering::Buffering;
 use crate::handoff::Handoff;
 use crate::pending::{ASK_INTERVAL, Pending};
+use crate::shaping::Shaping;
 use crate::slow::SlowQueue;
 use crate::stage::egress::{Env, Way};
 pub(crate) use crate::stage::transmit::Origin;
@@ -43,6 +44,8 @@ pub(crate) struct Outbound<B> {
     pub pending: Pending<B>,
     /// Packets that wait for other rules.
     pub buffering: Buffering<B>,
+    /// Packets that wait for their rates.
+    pub shaping: Shaping<B>,
     /// The ways to and from other workers.
     pub handoff: Handoff<B>,
     /// Packets for the slow path.
@@ -62,12 +65,14 @@ impl<B: PacketBuf> Outbound<B> {
         events: Producer<WorkerEvent>,
         commands: Consumer<WorkerCommand>,
         buffering: Buffering<B>,
+        shaping: Shaping<B>,
     ) -> Self {
         Self {
             commands,
             queues: TxQueues::new(ports),
             pending: Pending::new(),
             buffering,
+            shaping,
             handoff: Handoff::alone(),
             slow: SlowQueue::new(),
             events: Events::new(events),
@@ -85,7 +90,7 @@ impl<B: PacketBuf> Outbound<B> {
 
     /// Packets that wait, for whatever they wait.
     pub fn waiting(&self) -> usize {
-        self.pending.len() + self.buffering.len()
+        self.pending.len() + self.buffering.len() + self.shaping.len()
     }
 
     /// Asks for the station of `way`, one of all stations per [`ASK_INTERVAL`].

@@ -1,9 +1,20 @@
 //! What happened in one step, counted locally and added to the worker's counters once per step.
 
 use adit_rules::{DropReason, PuntReason};
-use adit_tables::{Counter, WorkerCounters};
+use adit_tables::{Counter, SHAPING_DELAYS, WorkerCounters};
 use adit_types::limits::INTERFACES_MAX;
-use adit_types::{Direction, InterfaceId, InterfaceSet};
+use adit_types::{Direction, InterfaceId, InterfaceSet, Nanos};
+
+use crate::shaping::delay_slot;
+
+/// For what packets wait, unless for a link-layer address.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Apart {
+    /// For other rules.
+    pub by_far: usize,
+    /// For their rates.
+    pub by_rate: usize,
+}
 
 /// Packets and octets, from the Ethernet header on.
 #[derive(Debug, Clone, Copy, Default)]
@@ -33,6 +44,9 @@ pub(crate) struct Tally {
     is_taking: bool,
     drops: [u64; DropReason::COUNT],
     punts: [u64; PuntReason::COUNT],
+    /// Packets that waited for their rates, by how long.
+    delays: [u64; SHAPING_DELAYS],
+    is_delayed: bool,
     /// Interfaces with traffic.
     busy: InterfaceSet,
     rx: [Traffic; INTERFACES_MAX],
@@ -66,6 +80,8 @@ impl Tally {
             is_taking: false,
             drops: [0; DropReason::COUNT],
             punts: [0; PuntReason::COUNT],
+            delays: [0; SHAPING_DELAYS],
+            is_delayed: false,
             busy: InterfaceSet::NONE,
             rx: [Traffic::default(); INTERFACES_MAX],
             tx: [Traffic::default(); INTERFACES_MAX],
@@ -172,6 +188,12 @@ impl Tally {
         }
     }
 
+    /// One packet leaves that waited for its rates.
+    pub fn delay(&mut self, delay: Nanos) {
+        self.is_delayed = true;
+        self.delays[delay_slot(delay, SHAPING_DELAYS)] += 1;
+    }
+
     /// One packet that Adit made was transmitted.
     pub fn originate(&mut self) {
         self.sums.originated += 1;
@@ -213,15 +235,19 @@ impl Tally {
     }
 
     /// Adds everything to the worker's counters, of which `buffered` packets are waiting now, and
-    /// starts again; `by_far` of them wait for other rules. Readers see all of it or nothing.
+    /// starts again; `apart` says for what. Readers see all of it or nothing.
     ///
     /// Cost: once per step that did something; skips what is zero.
-    pub fn flush(&mut self, counters: &WorkerCounters, buffered: usize, by_far: usize) {
+    pub fn flush(&mut self, counters: &WorkerCounters, buffered: usize, apart: Apart) {
         counters.update(|counters| {
             counters.buffered_pkts.set(buffered as u64);
-            counters.buffered_by_far_pkts.set(by_far as u64);
+            counters.buffered_by_far_pkts.set(apart.by_far as u64);
+            counters.shaped_pkts.set(apart.by_rate as u64);
             core::mem::take(&mut self.sums).add_to(counters, &mut self.drops, &mut self.punts);
             self.add_interfaces_to(counters);
+            if core::mem::take(&mut self.is_delayed) {
+                add_all(&counters.shaping_delays, &mut self.delays);
+            }
         });
     }
 

@@ -16,6 +16,7 @@ use crate::columns::{Lane, Lanes, Side};
 use crate::handoff::{Handoff, WorkerSet, steer_lane};
 use crate::interfaces::Interfaces;
 use crate::outbound::Outbound;
+use crate::shaping;
 use crate::slow::{self, Limits};
 use crate::stage::egress::Env;
 use crate::stage::express::express;
@@ -25,6 +26,7 @@ use crate::stage::s3_classify::s3_classify;
 use crate::stage::s4_enforce::s4_enforce;
 use crate::stage::s5_account::s5_account;
 use crate::stage::s6_apply::s6_apply;
+use crate::tally::Apart;
 
 /// What a worker is told at start.
 #[derive(Debug, Clone)]
@@ -38,6 +40,9 @@ pub struct WorkerConfig {
     /// Packets that are held at most while their FARs buffer; cut to `limits::BUFFER_PKTS_MAX`.
     /// Each occupies a whole buffer of the driver's pool.
     pub buffer_pkts_max: usize,
+    /// Packets that are held at most while they wait for the rates of their QERs; cut to
+    /// `limits::SHAPED_PKTS_MAX`. Each occupies a whole buffer of the driver's pool.
+    pub shaped_pkts_max: usize,
     /// When this node started, told in Echo Requests and Echo Responses; `None`: it is not told.
     /// Unit: seconds since 1900-01-01 00:00 UTC. Spec: TS 23.007 §18A.
     pub recovery_time_stamp: Option<u32>,
@@ -91,7 +96,8 @@ impl<Io: PacketIo> Worker<Io> {
         let limits = Limits::new();
         let sessions_max = reader.sessions_max();
         let buffering = Buffering::new(config.buffer_pkts_max, sessions_max);
-        let out = Outbound::new(interfaces.port_count(), events, commands, buffering);
+        let shaping = shaping::shaping(config.shaped_pkts_max, sessions_max);
+        let out = Outbound::new(interfaces.port_count(), events, commands, buffering, shaping);
         Self { config, reader, interfaces, limits, rx: Burst::new(), out }
     }
 
@@ -130,7 +136,11 @@ impl<Io: PacketIo> Worker<Io> {
             pending.release(&env, io, queues, events, tally);
         }
         let released = !out.buffering.is_empty() && buffering::review(&env, io, out);
-        if unresolved || commanded || released {
+        let shaped = !out.shaping.is_empty();
+        if shaped {
+            shaping::release(&env, io, out);
+        }
+        if unresolved || commanded || released || shaped {
             out.queues.flush(io, &mut out.tally);
         }
         let mut received = 0;
@@ -149,7 +159,7 @@ impl<Io: PacketIo> Worker<Io> {
             slow::run(&env, io, limits, out);
             out.queues.flush(io, &mut out.tally);
         }
-        let idle = received == 0 && !unresolved && !commanded && !released;
+        let idle = received == 0 && !unresolved && !commanded && !released && !shaped;
         if !idle {
             finish(&env, waiting, out);
         }
@@ -173,6 +183,7 @@ impl<Io: PacketIo> Worker<Io> {
         discard_taken(rx, out);
         out.pending.drain(&mut out.tally);
         out.buffering.drain(&mut out.tally);
+        shaping::drain(out);
         finish(&env, waiting, out);
         reader.go_offline();
     }
@@ -244,7 +255,7 @@ fn forward<'v, Io: PacketIo, S: Side>(
     steer_lane(&mut out.handoff, port, lane, &mut out.tally);
     s3_classify(&env.view, lane);
     buffering::catch_up(env, io, lane, out);
-    s4_enforce(env, lane, &mut out.events, &mut out.tally);
+    s4_enforce(env, lane, &out.shaping, &mut out.events, &mut out.tally);
     s5_account(env, lane, &mut out.events, &mut out.tally);
     s6_apply(env, io, lane, out);
 }
@@ -271,5 +282,6 @@ fn finish<B: PacketBuf>(env: &Env<'_>, waited: usize, out: &mut Outbound<B>) {
         "a packet has no outcome, or two: {:?}",
         out.tally
     );
-    out.tally.flush(env.view.counters(), waiting, out.buffering.len());
+    let apart = Apart { by_far: out.buffering.len(), by_rate: out.shaping.len() };
+    out.tally.flush(env.view.counters(), waiting, apart);
 }

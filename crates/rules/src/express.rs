@@ -13,6 +13,7 @@ use adit_types::{
 };
 use arrayvec::ArrayVec;
 
+use crate::rate::RateLimit;
 use crate::rule::{
     ApplyAction, DestinationInterface, FarEntry, Gate, OuterHeaderCreation, OuterHeaderRemoval,
     PdrEntry, QerEntry, SessionRules, SourceInterface, UE_IPV6_KEY_BITS, UeAddresses, ue_ipv6_key,
@@ -24,6 +25,9 @@ pub const EXPRESS_URRS_MAX: usize = 2;
 
 /// QoS flows that one express names; PDRs with more have none.
 pub const EXPRESS_QFIS_MAX: usize = 4;
+
+/// Buckets that an express knows, by their numbers; PDRs with others have none.
+pub const EXPRESS_METERS_MAX: usize = 2;
 
 /// Where an express counts for a URR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +62,8 @@ pub struct Express {
     pub ue_v6: ExpressUe<u64>,
     /// What differs between the directions.
     pub way: ExpressWay,
+    /// Which of the session's first buckets the packet has to pass.
+    pub meters: [bool; EXPRESS_METERS_MAX],
     /// URRs that count the packet.
     pub urrs: ArrayVec<ExpressUrr, EXPRESS_URRS_MAX>,
 }
@@ -90,6 +96,9 @@ pub enum ExpressWay {
     },
 }
 
+/// Which of a session's first buckets a packet has to pass.
+type Meters = [bool; EXPRESS_METERS_MAX];
+
 /// UE addresses of both families.
 type Ues = (ExpressUe<Ipv4Addr>, ExpressUe<u64>);
 
@@ -106,29 +115,41 @@ impl Express {
     #[must_use]
     pub fn of_pdr(rules: &SessionRules, pdr: &PdrEntry, direction: Direction) -> Option<Self> {
         let far = rules.fars.get(usize::from(pdr.far))?;
-        let marking = qers(rules, pdr, direction)?;
+        let (marking, meters) = qers(rules, pdr, direction)?;
         let ((ue_v4, ue_v6), way) = match direction {
             Direction::Uplink => uplink(rules, pdr, far)?,
             Direction::Downlink => downlink(rules, pdr, far, marking)?,
         };
-        Some(Self { arrival: pdr.interfaces, ue_v4, ue_v6, way, urrs: urrs(rules, pdr)? })
+        let arrival = pdr.interfaces;
+        Some(Self { arrival, ue_v4, ue_v6, way, meters, urrs: urrs(rules, pdr)? })
     }
 }
 
-/// What the QERs of a PDR mark downlink packets with, if their gates are open and they do nothing
-/// else.
-fn qers(rules: &SessionRules, pdr: &PdrEntry, direction: Direction) -> Option<Option<(Qfi, bool)>> {
+/// What the QERs of a PDR mark downlink packets with, and the buckets that packets have to pass, if
+/// their gates are open and they do nothing else.
+fn qers(
+    rules: &SessionRules,
+    pdr: &PdrEntry,
+    direction: Direction,
+) -> Option<(Option<(Qfi, bool)>, Meters)> {
     let mut marking = None;
+    let mut meters = [false; EXPRESS_METERS_MAX];
     for at in &pdr.qers {
         let qer = rules.qers.get(usize::from(*at))?;
         // Named one by one, so that what a QER learns to do is decided upon here, too.
-        let QerEntry { id: _, gate_uplink: _, gate_downlink: _, qfi, rqi, ppi } = qer;
+        let QerEntry { id: _, gate_uplink: _, gate_downlink: _, qfi, rqi, ppi, meter } = qer;
         if qer.gate(direction) != Gate::Open || qfi.is_some() && ppi.is_some() {
             return None;
         }
         marking = marking.or(qfi.map(|qfi| (qfi, *rqi)));
+        let Some(meter) = meter else { continue };
+        match meter.limit(direction) {
+            RateLimit::UNLIMITED => {}
+            RateLimit::CLOSED => return None,
+            _ => *meters.get_mut(usize::from(meter.bucket))? = true,
+        }
     }
-    Some(marking)
+    Some((marking, meters))
 }
 
 fn uplink(rules: &SessionRules, pdr: &PdrEntry, far: &FarEntry) -> Option<(Ues, ExpressWay)> {

@@ -11,6 +11,7 @@ pub mod express;
 pub mod forwarding;
 pub mod matcher;
 pub mod published;
+pub mod rate;
 pub mod rule;
 pub mod sdf;
 pub mod sdf_set;
@@ -20,15 +21,19 @@ pub mod verdict;
 
 pub use delta::{DeltaId, KeyChange, RuleDelta, SessionKey};
 pub use event::{DataDelivery, WorkerCommand, WorkerEvent};
-pub use express::{EXPRESS_QFIS_MAX, EXPRESS_URRS_MAX, Express, ExpressUe, ExpressUrr, ExpressWay};
+pub use express::{
+    EXPRESS_METERS_MAX, EXPRESS_QFIS_MAX, EXPRESS_URRS_MAX, Express, ExpressUe, ExpressUrr,
+    ExpressWay,
+};
 pub use forwarding::{Redirect, Steering};
 pub use matcher::{Candidate, FlowKey, Line, Matcher, MatcherView, Matchers, Root, UsualFlow};
 pub use published::{
     FarShape, PdrShape, PublishedFar, PublishedPdr, PublishedRules, PublishedUrr, UrrShape,
 };
+pub use rate::{Bucket, Excess, RateLimit};
 pub use rule::{
     ApplyAction, DestinationInterface, FarEntry, Gate, GtpuTunnel, OuterHeaderCreation,
-    OuterHeaderRemoval, PdrEntry, QerEntry, SessionRules, SourceInterface, UeAddresses,
+    OuterHeaderRemoval, PdrEntry, QerEntry, QerMeter, SessionRules, SourceInterface, UeAddresses,
 };
 pub use sdf::{FlowSelector, SdfFilter};
 pub use sdf_set::SdfSet;

@@ -16,6 +16,7 @@ use bitflags::bitflags;
 use crate::delta::DeltaId;
 use crate::forwarding::{Redirect, Steering};
 use crate::matcher::{Matcher, Matchers};
+use crate::rate::RateLimit;
 use crate::sdf_set::SdfSet;
 use crate::usage::UrrEntry;
 
@@ -311,6 +312,32 @@ pub struct QerEntry {
     pub rqi: bool,
     /// Paging policy indicator in downlink packets, 0..=7. Spec: TS 29.244 §8.2.116.
     pub ppi: Option<u8>,
+    /// Maximum bit rate, if it has one in some direction. Spec: TS 29.244 §8.2.8.
+    pub meter: Option<QerMeter>,
+}
+
+/// The maximum bit rates of a QER, and where its buckets are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct QerMeter {
+    /// Towards the data network.
+    pub uplink: RateLimit,
+    /// Towards the UE.
+    pub downlink: RateLimit,
+    /// Which of the session's buckets it has. Written by the publisher, so that a QER keeps its
+    /// bucket while its session changes; zero until then.
+    pub bucket: u8,
+}
+
+impl QerMeter {
+    /// The limit of `direction`.
+    #[inline]
+    #[must_use]
+    pub const fn limit(&self, direction: Direction) -> RateLimit {
+        match direction {
+            Direction::Uplink => self.uplink,
+            Direction::Downlink => self.downlink,
+        }
+    }
 }
 
 impl QerEntry {

@@ -289,6 +289,8 @@ pub struct QerUpdate {
     pub mbr: Option<Rates>,
     /// Replaces the guaranteed rates.
     pub gbr: Option<Rates>,
+    /// Replaces the averaging window. Unit: milliseconds.
+    pub averaging_window_ms: Option<u32>,
     /// Replaces the QoS flow.
     pub qfi: Option<Qfi>,
     /// Replaces the reflective QoS indication.

@@ -39,8 +39,8 @@ pub use framed_route::{
 };
 pub use pfd::{PfdApplication, PfdProvision, PfdRefusal, ProvidedApplication};
 pub use provisioning::{
-    Application, ForwardingPolicy, LocalInterface, PredefinedAction, PredefinedDetection,
-    PredefinedRule, Provisioning, SNssai, UePool,
+    Application, Enforcement, ForwardingPolicy, LocalInterface, PredefinedAction,
+    PredefinedDetection, PredefinedRule, Provisioning, QosPolicy, SNssai, UePool,
 };
 pub use record::{
     Aggregated, Bar, DroppedThreshold, Exempted, FTeid, Far, Forwarding, GateStatus, InterfaceType,

@@ -1,11 +1,11 @@
 //! What the operator configured for rules to refer to by name.
 
-use adit_rules::SdfSet;
-use adit_rules::Steering;
 use adit_rules::sdf::AddrMatch;
-use adit_types::{InterfaceId, InterfaceRole, InterfaceSet, Precedence, Qfi};
+use adit_rules::{Excess, QerMeter, RateLimit, SdfSet, Steering};
+use adit_types::{InterfaceId, InterfaceRole, InterfaceSet, Nanos, Precedence, Qfi};
 
 use crate::pfd::Pfds;
+use crate::record::Qer;
 
 /// Everything that rules may name and that the control plane does not provide.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -21,6 +21,71 @@ pub struct Provisioning {
     pub policies: Vec<ForwardingPolicy>,
     /// Rules that PDRs may activate; names differ from each other and from those of groups.
     pub predefined_rules: Vec<PredefinedRule>,
+    /// How rates are enforced.
+    pub qos: QosPolicy,
+}
+
+/// How the rates of QERs are enforced, as far as the QERs leave it open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QosPolicy {
+    /// Towards the data network.
+    pub uplink: Enforcement,
+    /// Towards the UE.
+    pub downlink: Enforcement,
+    /// How far a flow whose excess is dropped may be ahead of its rate, where its QER has no
+    /// averaging window.
+    pub burst: Nanos,
+    /// How far a flow whose excess waits may be ahead of its rate: more than a worker is late.
+    pub shaping_burst: Nanos,
+}
+
+/// What becomes of the excess of one direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Enforcement {
+    /// Of QERs with a guaranteed bit rate.
+    pub gbr: Excess,
+    /// Of other QERs with a QoS flow.
+    pub flow: Excess,
+    /// Of QERs without one: the rate of a session.
+    pub session: Excess,
+}
+
+impl Default for QosPolicy {
+    /// Policing, as far ahead as the averaging window that QoS flows have by default, 2 s, lets them.
+    /// Spec: TS 23.501 §5.7.3.6, table 5.7.4-1.
+    fn default() -> Self {
+        let (uplink, downlink) = (Enforcement::default(), Enforcement::default());
+        let (burst, shaping_burst) = (Nanos::from_millis(20), Nanos::from_millis(2));
+        Self { uplink, downlink, burst, shaping_burst }
+    }
+}
+
+impl QosPolicy {
+    /// A flow may be ahead of its rate by this share of its averaging window: within a window no more
+    /// passes than the rate says and a hundredth.
+    const WINDOW_SHARE: u64 = 100;
+
+    /// The maximum bit rates of a QER as workers enforce them; `None` without.
+    pub(crate) fn meter(&self, qer: &Qer) -> Option<QerMeter> {
+        let mbr = qer.mbr?;
+        let limit = |rate, of: Enforcement| {
+            let excess = match (qer.gbr, qer.qfi) {
+                (Some(_), _) => of.gbr,
+                (None, Some(_)) => of.flow,
+                (None, None) => of.session,
+            };
+            let window =
+                |window: u32| Nanos(Nanos::from_millis(window.into()).0 / Self::WINDOW_SHARE);
+            let depth = match excess {
+                Excess::Drops => qer.averaging_window_ms.map_or(self.burst, window),
+                Excess::Waits => self.shaping_burst,
+            };
+            RateLimit::new(rate, depth, excess)
+        };
+        let (uplink, downlink) =
+            (limit(mbr.uplink, self.uplink), limit(mbr.downlink, self.downlink));
+        Some(QerMeter { uplink, downlink, bucket: 0 })
+    }
 }
 
 /// A forwarding policy. Spec: TS 29.244 §5.4.8, §8.2.23.
@@ -219,6 +284,7 @@ mod tests {
                 interface(InterfaceRole::N6, Some("internet")),
                 interface(InterfaceRole::N6, Some("ims")),
             ],
+            qos: QosPolicy::default(),
         }
     }
 

@@ -15,6 +15,9 @@ use crate::sync::{AtomicU64, Ordering, fence};
 /// well below a microsecond, so only a worker that lost its core inside it is ever met twice.
 const READ_ATTEMPTS: u32 = 10_000;
 
+/// Slots of the histogram of shaping delays; the last one has everything from 8.4 s on.
+pub const SHAPING_DELAYS: usize = 24;
+
 /// A number that one thread writes and others read.
 #[derive(Debug, Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
@@ -81,6 +84,9 @@ macro_rules! counters {
             pub drops: [Counter; DropReason::COUNT],
             /// Packets consumed by the slow path, by [`PuntReason::index`].
             pub punts: [Counter; PuntReason::COUNT],
+            /// Packets that waited for their rates and left, by how long: first below 1 µs, then
+            /// below each power of two of it.
+            pub shaping_delays: [Counter; SHAPING_DELAYS],
             /// Per logical interface, by [`InterfaceId`].
             pub interfaces: [InterfaceCounters; INTERFACES_MAX],
         }
@@ -92,6 +98,7 @@ macro_rules! counters {
                     generation: AtomicU64::new(0),
                     drops: core::array::from_fn(|_| Counter::default()),
                     punts: core::array::from_fn(|_| Counter::default()),
+                    shaping_delays: core::array::from_fn(|_| Counter::default()),
                     interfaces: core::array::from_fn(|_| InterfaceCounters::default()),
                 }
             }
@@ -105,6 +112,8 @@ macro_rules! counters {
             pub drops: [u64; DropReason::COUNT],
             /// Packets consumed by the slow path, by [`PuntReason::index`].
             pub punts: [u64; PuntReason::COUNT],
+            /// As of [`WorkerCounters::shaping_delays`].
+            pub shaping_delays: [u64; SHAPING_DELAYS],
             /// Per logical interface, by [`InterfaceId`].
             pub interfaces: [InterfaceSnapshot; INTERFACES_MAX],
         }
@@ -115,6 +124,7 @@ macro_rules! counters {
                     $( $field: 0, )*
                     drops: [0; DropReason::COUNT],
                     punts: [0; PuntReason::COUNT],
+                    shaping_delays: [0; SHAPING_DELAYS],
                     interfaces: [InterfaceSnapshot::default(); INTERFACES_MAX],
                 }
             }
@@ -126,6 +136,7 @@ macro_rules! counters {
                 $( self.$field = self.$field.wrapping_add(worker.$field.load()); )*
                 add_all(&mut self.drops, &worker.drops);
                 add_all(&mut self.punts, &worker.punts);
+                add_all(&mut self.shaping_delays, &worker.shaping_delays);
                 for (sum, counters) in self.interfaces.iter_mut().zip(&worker.interfaces) {
                     sum.rx_pkts = sum.rx_pkts.wrapping_add(counters.rx_pkts.load());
                     sum.rx_bytes = sum.rx_bytes.wrapping_add(counters.rx_bytes.load());
@@ -158,6 +169,7 @@ counters! {
     duplicated_pkts, "Copies of packets that FARs asked for, transmitted.";
     duplicates_lost_pkts, "Copies that could not be made or transmitted: no buffer, no way out, too big.";
     buffered_pkts, "Packets held now, waiting for a link-layer address or other rules.";
+    shaped_pkts, "Those of them that wait for the rates of their QERs.";
     buffered_by_far_pkts, "Those of them that wait because their FAR buffers.";
     bursts, "Bursts received that held at least one packet.";
     events_lost, "Events that found the ring to the control thread full.";

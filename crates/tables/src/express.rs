@@ -32,7 +32,10 @@ const URRS: usize = 3;
 const _: () = assert!(URRS + EXPRESS_URRS_MAX == WORDS && EXPRESS_QFIS_MAX == 4);
 
 /// Bits of the head below are the sequence number.
-const SEQUENCE: u64 = (1 << 23) - 1;
+const SEQUENCE: u64 = (1 << 21) - 1;
+/// Which of the first two buckets the packet has to pass.
+const METERS_SHIFT: u32 = 21;
+const METERS: u64 = 0b11 << METERS_SHIFT;
 /// The line holds a choice ([`crate::choice`]) instead of an express.
 const CHOICE: u64 = 1 << 23;
 /// The line may be read.
@@ -207,21 +210,22 @@ impl ExpressTable {
         self.line(session, direction)?.read()
     }
 
-    /// The usage slots of the express, to be asked for ahead of [`ExpressTable::get`]; may be of two
-    /// moments, and out of range where there are fewer.
+    /// The usage slots of the express and whether it has buckets, to be asked for ahead of
+    /// [`ExpressTable::get`]; may be of two moments, and out of range where there are fewer.
     #[inline]
     pub(crate) fn slots(
         &self,
         session: SessionIndex,
         direction: Direction,
-    ) -> Option<[UsageSlot; EXPRESS_URRS_MAX]> {
+    ) -> Option<([UsageSlot; EXPRESS_URRS_MAX], bool)> {
         let line = self.line(session, direction)?;
         let head = line.head.load(Ordering::Relaxed);
         if head & (USABLE | CHOICE) != USABLE {
             return None;
         }
         let word = |at: usize| line.words[at].load(Ordering::Relaxed);
-        Some([word(URRS), word(URRS + 1)].map(|urr| UsageSlot(halves(urr).0)))
+        let slots = [word(URRS), word(URRS + 1)].map(|urr| UsageSlot(halves(urr).0));
+        Some((slots, head & METERS != 0))
     }
 
     #[inline]
@@ -408,6 +412,13 @@ impl ExpressLine<'_> {
         qfi.map(|qfi| (qfi, self.head & REFLECTIVE != 0))
     }
 
+    /// Which of the first two buckets of the session and direction the packet has to pass, by bits.
+    #[inline]
+    #[must_use]
+    pub fn meters(&self) -> u64 {
+        (self.head & METERS) >> METERS_SHIFT
+    }
+
     /// The URRs that count the packet; those that there are come first.
     #[inline]
     #[must_use]
@@ -448,10 +459,13 @@ fn pack_ue<A>(ue: ExpressUe<A>, usual: u64, any: u64, value: impl FnOnce(A) -> u
 }
 
 fn pack(express: &Express) -> (u64, [u64; WORDS]) {
-    let Express { arrival, ue_v4, ue_v6, way, urrs } = express;
+    let Express { arrival, ue_v4, ue_v6, way, meters, urrs } = express;
     let (v4_flags, ue_v4) = pack_ue(*ue_v4, V4, V4_ANY, |addr| addr.to_bits().into());
     let (v6_flags, ue_v6) = pack_ue(*ue_v6, V6, V6_ANY, |key| key);
     let mut flags = USABLE | v4_flags | v6_flags;
+    for (at, is_metered) in meters.iter().enumerate() {
+        flags |= u64::from(*is_metered) << at << METERS_SHIFT;
+    }
     let mut words = [NO_URR; WORDS];
     match way {
         ExpressWay::Uplink { teid, qfis, exit } => {
@@ -517,6 +531,7 @@ mod tests {
                 tos: 0xff,
                 marking,
             },
+            meters: [false, true],
             urrs: urrs(2),
         }
     }
@@ -524,7 +539,14 @@ mod tests {
     fn uplink(flows: &[u8], ue_v4: ExpressUe<Ipv4Addr>, ue_v6: ExpressUe<u64>) -> Express {
         let qfis = flows.iter().map(|flow| qfi(*flow)).collect();
         let way = ExpressWay::Uplink { teid: Teid(9), qfis, exit: InterfaceSet(5) };
-        Express { arrival: InterfaceSet(1 << 3), ue_v4, ue_v6, way, urrs: urrs(1) }
+        Express {
+            arrival: InterfaceSet(1 << 3),
+            ue_v4,
+            ue_v6,
+            way,
+            meters: [true, false],
+            urrs: urrs(1),
+        }
     }
 
     fn table(express: &Express, direction: Direction) -> ExpressTable {
@@ -550,7 +572,7 @@ mod tests {
             let line = table.get(SESSION, Direction::Downlink).unwrap();
             assert_eq!(line.tunnel(), (Teid(u32::MAX), Ipv4Addr::BROADCAST));
             assert_eq!((line.next_hop(), line.tos()), (NextHopIndex(u32::MAX), 0xff));
-            assert_eq!(line.marking(), marking);
+            assert_eq!((line.marking(), line.meters()), (marking, 0b10));
             assert!(line.urrs().into_iter().flatten().eq(urrs(2)));
         }
     }
@@ -581,7 +603,7 @@ mod tests {
         assert!(!line.takes_uplink(on(3), tunnel, None));
         assert_eq!(line.source_v4(), ExpressUe::Only(0x0a00_0001));
         assert_eq!(line.source_v6(), ue_v6);
-        assert_eq!(line.exit(), InterfaceSet(5));
+        assert_eq!((line.exit(), line.meters()), (InterfaceSet(5), 0b01));
         assert!(line.urrs().into_iter().flatten().eq(urrs(1)));
     }
 

@@ -20,6 +20,7 @@ mod framed;
 mod hash;
 #[allow(unsafe_code, reason = "advice to the kernel about memory")]
 mod large;
+mod meters;
 mod neighbour;
 mod next_hop;
 #[allow(unsafe_code, reason = "prefetch intrinsics")]
@@ -38,10 +39,12 @@ pub use adit_types::IpPrefix;
 pub use choice::{Choice, Chosen};
 pub use config::{Interface, Route, TablesConfig, TablesError};
 pub use counters::{
-    Counter, InterfaceCounters, InterfaceSnapshot, SessionTraffic, Snapshot, WorkerCounters,
+    Counter, InterfaceCounters, InterfaceSnapshot, SHAPING_DELAYS, SessionTraffic, Snapshot,
+    WorkerCounters,
 };
 pub use express::ExpressLine;
 pub use foreign::{KeyRefused, KeyTable, KeyWriter};
+pub use meters::{Meter, MeterPair, MeterTraffic};
 pub use neighbour::{NeighbourCache, NeighbourCounters, NeighbourEntry, NeighbourState};
 pub use next_hop::{NextHop, NextHopRef, Via};
 pub use publisher::{Publisher, PublisherCounters, build};

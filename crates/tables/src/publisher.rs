@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 
 use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{
-    DeltaId, Express, ExpressUe, KeyChange, PublishedRules, RuleDelta, SessionKey, SessionRules,
-    Shapes,
+    DeltaId, Express, ExpressUe, Gate, KeyChange, PublishedRules, QerMeter, RateLimit, RuleDelta,
+    SessionKey, SessionRules, Shapes,
 };
 use adit_types::limits::{framed_routes_max, usage_slots_max};
 use adit_types::{
@@ -24,6 +24,7 @@ use crate::counters::{SessionTraffic, Snapshot, WorkerCounters};
 use crate::express::{ExpressTable, Unsettled};
 use crate::foreign::{KeyRefused, KeyWriter};
 use crate::framed::FramedWriter;
+use crate::meters::{MeterTable, MeterTraffic};
 use crate::next_hop::{NextHop, NextHopWriter};
 use crate::publish::{Epoch, Writer, published};
 use crate::reader::{Reader, Tables};
@@ -75,6 +76,7 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
         framed: Arc::clone(framed.routes()),
         next_hops: Arc::clone(next_hops.table()),
         expresses: ExpressTable::new(sessions_max),
+        meters: MeterTable::new(sessions_max),
         routes,
         interfaces: config.interfaces.into_boxed_slice(),
     });
@@ -156,6 +158,7 @@ impl Publisher {
             rules.generation = id;
             self.resolve_next_hops(rules);
             rules.compile_matchers();
+            self.assign_buckets(session, rules);
         }
         for change in &keys {
             if let KeyChange::Add(key) = change {
@@ -169,6 +172,9 @@ impl Publisher {
             self.tables.expresses.set(session, direction, None);
             (direction, rules.as_deref_mut().and_then(|rules| self.way(rules, direction)))
         });
+        if let Some(rules) = rules.as_deref() {
+            self.set_limits(session, rules);
+        }
         let published = rules.map(|rules| Box::new(PublishedRules::new(*rules, &mut self.shapes)));
         self.rules.swap(slot, published);
         let expresses =
@@ -318,6 +324,18 @@ impl Publisher {
         self.tables.expresses.traffic(session)
     }
 
+    /// What a QER's bucket of one direction let pass and what not.
+    #[must_use]
+    pub fn meter_traffic(
+        &self,
+        session: SessionIndex,
+        direction: Direction,
+        meter: &QerMeter,
+    ) -> MeterTraffic {
+        let found = self.tables.meters.meter(session, direction, meter.bucket);
+        found.map_or_else(MeterTraffic::default, |meter| meter.traffic())
+    }
+
     /// Where the usage of URRs is read.
     #[must_use]
     pub fn usage(&self) -> std::sync::Arc<UsageTable> {
@@ -398,6 +416,48 @@ impl Publisher {
             SessionKey::UeIpv6(key) => self.ues_v6.remove(key, session.0, epoch),
             SessionKey::Framed(prefix) => self.framed.remove(prefix, session, epoch),
         };
+    }
+
+    /// Gives every QER with a rate the bucket that it had, or one that no other QER has had last.
+    fn assign_buckets(&self, session: SessionIndex, rules: &mut SessionRules) {
+        let before = self.rules.get(session.0 as usize).map_or(&[][..], PublishedRules::qers);
+        let had = |id| before.iter().find(|qer| qer.id == id).and_then(|qer| qer.meter);
+        let set = |meters: &mut dyn Iterator<Item = QerMeter>| {
+            meters.fold(0_u64, |set, meter| set | 1 << (u32::from(meter.bucket) % u64::BITS))
+        };
+        let mut kept = set(&mut rules.qers.iter().filter_map(|qer| had(qer.id)));
+        let left = set(&mut before.iter().filter_map(|qer| qer.meter)) & !kept;
+        for qer in &mut rules.qers {
+            let Some(meter) = &mut qer.meter else { continue };
+            if let Some(known) = had(qer.id) {
+                meter.bucket = known.bucket;
+                continue;
+            }
+            // There are as many buckets as a session may have QERs. What the last rules left is
+            // taken last: a worker may run these still.
+            let free = match kept | left {
+                u64::MAX => kept.trailing_ones(),
+                taken => taken.trailing_ones(),
+            };
+            meter.bucket = u8::try_from(free % u64::BITS).unwrap_or_default();
+            kept |= 1 << (free % u64::BITS);
+            self.tables.meters.make_room(meter.bucket);
+            self.tables.meters.reset(session, meter.bucket);
+        }
+    }
+
+    /// Tells the buckets of new rules their limits, while no express is read.
+    fn set_limits(&self, session: SessionIndex, rules: &SessionRules) {
+        for (qer, meter) in rules.qers.iter().filter_map(|qer| Some((qer, qer.meter?))) {
+            for direction in [Direction::Uplink, Direction::Downlink] {
+                // What waits behind a closed gate goes nowhere.
+                let limit = match qer.gate(direction) {
+                    Gate::Open => meter.limit(direction),
+                    Gate::Closed => RateLimit::CLOSED,
+                };
+                self.tables.meters.set_limit(session, direction, meter.bucket, limit);
+            }
+        }
     }
 
     /// Gives every FAR with a GTP-U peer the next hop towards it. Spec: TS 29.244 §8.2.56.

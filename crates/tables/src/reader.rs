@@ -14,6 +14,7 @@ use crate::counters::WorkerCounters;
 use crate::express::{ExpressLine, ExpressTable};
 use crate::foreign::KeyTable;
 use crate::framed::FramedRoutes;
+use crate::meters::{Meter, MeterPair, MeterTable};
 use crate::next_hop::{NextHop, NextHopRef, NextHopTable, Via};
 use crate::publish::{Guard, ReadHandle};
 use crate::routes::{RouteTarget, Routes};
@@ -33,6 +34,7 @@ pub(crate) struct Tables {
     pub(crate) framed: Arc<FramedRoutes>,
     pub(crate) next_hops: Arc<NextHopTable>,
     pub(crate) expresses: ExpressTable,
+    pub(crate) meters: MeterTable,
     pub(crate) routes: Routes,
     pub(crate) interfaces: Box<[Interface]>,
 }
@@ -312,8 +314,11 @@ impl<'a> View<'a> {
         direction: Direction,
         is_v6: bool,
     ) -> bool {
-        if let Some(slots) = self.tables.expresses.slots(session, direction) {
+        if let Some((slots, is_metered)) = self.tables.expresses.slots(session, direction) {
             slots.into_iter().for_each(|slot| self.usage.prefetch(slot));
+            if is_metered {
+                self.tables.meters.prefetch(session, direction);
+            }
             return false;
         }
         self.prefetch_choice(session, direction, is_v6)
@@ -336,6 +341,31 @@ impl<'a> View<'a> {
     #[inline]
     pub fn prefetch_chosen_usage(&self, chosen: Chosen<'a>) {
         chosen.express().slots().into_iter().for_each(|slot| self.usage.prefetch(slot));
+    }
+
+    /// The first two buckets of a direction of a session, as expresses use them.
+    #[inline]
+    #[must_use]
+    pub fn meter_pair(&self, session: SessionIndex, direction: Direction) -> Option<MeterPair<'a>> {
+        self.tables.meters.pair(session, direction)
+    }
+
+    /// A bucket of a direction of a session; `None` where no rules have it.
+    #[inline]
+    #[must_use]
+    pub fn meter(
+        &self,
+        session: SessionIndex,
+        direction: Direction,
+        bucket: u8,
+    ) -> Option<Meter<'a>> {
+        self.tables.meters.meter(session, direction, bucket)
+    }
+
+    /// Asks for the cache line of [`View::meter_pair`].
+    #[inline]
+    pub fn prefetch_meters(&self, session: SessionIndex, direction: Direction) {
+        self.tables.meters.prefetch(session, direction);
     }
 
     /// Asks for the cache line of a next hop.

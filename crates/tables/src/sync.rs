@@ -10,3 +10,6 @@ pub(crate) use std::sync::{
     Arc, Mutex,
     atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };
+
+/// What the control thread makes once; readers find it by one load, and never wait.
+pub(crate) use std::sync::OnceLock as MadeOnce;

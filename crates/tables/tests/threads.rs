@@ -30,6 +30,7 @@ fn marked(session: u32, n: u32) -> adit_rules::SessionRules {
         qfi: None,
         rqi: false,
         ppi: None,
+        meter: None,
     };
     marked.qers = vec![qer; usize::try_from(n % 4).unwrap()];
     marked

@@ -15,8 +15,8 @@ use adit_rules::sdf::AddrMatch;
 use adit_rules::{DeltaId, DropReason, RuleDelta, Steering, WorkerCommand, WorkerEvent};
 use adit_session::{
     Application, Change, CpFSeid, ForwardingPolicy, LocalAddresses, LocalInterface, OwnerId,
-    PredefinedAction, PredefinedDetection, PredefinedRule, Provisioning, Refusal, SessionStore,
-    StoreConfig, UePool, UsageReport, parse_flow_description,
+    PredefinedAction, PredefinedDetection, PredefinedRule, Provisioning, QosPolicy, Refusal,
+    SessionStore, StoreConfig, UePool, UsageReport, parse_flow_description,
 };
 use adit_tables::{Interface, IpPrefix, Publisher, Reader, Route, Snapshot, TablesConfig};
 use adit_types::limits::{
@@ -45,6 +45,9 @@ const UE_POOLS: [&str; 2] = ["10.61.0.0/29", "2001:db8:61::/61"];
 
 /// Packets that a worker holds while FARs buffer.
 const BUFFER_PKTS: usize = 256;
+
+/// Packets that wait for their rates at most.
+const SHAPED_PKTS: usize = 256;
 
 /// How a world is laid out.
 #[derive(Debug, Clone)]
@@ -186,6 +189,7 @@ impl World {
                 ports: (0..).take(macs.len()).map(PortId).collect(),
                 burst: 64,
                 buffer_pkts_max: BUFFER_PKTS,
+                shaped_pkts_max: SHAPED_PKTS,
                 recovery_time_stamp: None,
             };
             let worker = Worker::new(config, reader, event_tx, command_rx).with_handoff(handoff);
@@ -758,6 +762,7 @@ fn provisioning(layout: &Layout) -> Provisioning {
         applications: APPLICATIONS.iter().map(application).collect(),
         policies: oracle::POLICIES.iter().map(policy).collect(),
         predefined_rules: RULES.iter().map(predefined_rule).collect(),
+        qos: QosPolicy::default(),
     }
 }
 

@@ -174,10 +174,12 @@ fn add(sums: &mut Vec<u64>, counts: &[u64]) {
 fn check(coverage: &Coverage) {
     use adit_rules::{DropReason, PuntReason};
     // What these worlds cannot cause: buffers in parts, short headroom, full queues and rings, too
-    // many requests to redirect.
+    // many requests to redirect; their QERs have no rates.
     let absent = [
         DropReason::HandoffFull,
         DropReason::RedirectLimited,
+        DropReason::RateExceeded,
+        DropReason::ShapingQueueFull,
         DropReason::FrameSegmented,
         DropReason::HeadroomShort,
         DropReason::SlowQueueFull,

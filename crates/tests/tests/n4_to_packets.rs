@@ -91,6 +91,7 @@ impl Control {
                 ports,
                 burst: 32,
                 buffer_pkts_max: 512,
+                shaped_pkts_max: 512,
                 recovery_time_stamp: None,
             };
             let worker = Worker::new(config, reader, event_tx, command_rx);

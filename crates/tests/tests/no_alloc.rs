@@ -91,6 +91,7 @@ impl Bench {
             ports: vec![PortId(0), PortId(1)],
             burst: 32,
             buffer_pkts_max: 512,
+            shaped_pkts_max: 512,
             recovery_time_stamp: Some(3_900_000_000),
         };
         let worker = Worker::new(config, readers.remove(0), event_tx, command_rx);
@@ -230,6 +231,7 @@ impl Pair {
                 ports: vec![PortId(0), PortId(1)],
                 burst: 32,
                 buffer_pkts_max: 512,
+                shaped_pkts_max: 512,
                 recovery_time_stamp: None,
             };
             let commands = rtrb::RingBuffer::new(64).1;

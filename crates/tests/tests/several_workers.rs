@@ -114,6 +114,7 @@ impl Fleet {
                 ports: vec![N3, N6],
                 burst: 32,
                 buffer_pkts_max: 64,
+                shaped_pkts_max: 64,
                 recovery_time_stamp: None,
             };
             let worker = Worker::new(config, reader, event_tx, command_rx).with_handoff(handoff);

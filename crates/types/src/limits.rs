@@ -88,6 +88,12 @@ pub const KEYS_PER_SESSION_MAX: usize = 2 * RULES_PER_SESSION_MAX;
 /// octets, an association message stays below half of what we send at most.
 pub const ANNOUNCED_POOLS_MAX: usize = 64;
 
+/// Packets that one worker holds at most while they wait for the rates of their QERs.
+pub const SHAPED_PKTS_MAX: usize = 1 << 18;
+
+/// Packets of one flow among them: at 500 Mb/s, 12 ms of the longest ones.
+pub const SHAPED_PKTS_PER_FLOW_MAX: u32 = 512;
+
 /// PFCP associations at most.
 pub const ASSOCIATIONS_MAX: usize = 256;
 

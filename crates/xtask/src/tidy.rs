@@ -32,6 +32,7 @@ const ROOMS: &[Room] = &[
     Room { package: "adit-rules", imports: &["adit-types"], may: &[] },
     Room { package: "adit-pktio", imports: &["adit-types"], may: &[] },
     Room { package: "adit-session", imports: &["adit-types", "adit-rules"], may: &[] },
+    Room { package: "adit-shaper", imports: &["adit-types"], may: &[] },
     Room { package: "adit-tables", imports: &["adit-types", "adit-rules"], may: &[Unsafe] },
     Room {
         package: "adit-n4",
@@ -40,7 +41,14 @@ const ROOMS: &[Room] = &[
     },
     Room {
         package: "adit-datapath",
-        imports: &["adit-types", "adit-rules", "adit-wire", "adit-pktio", "adit-tables"],
+        imports: &[
+            "adit-types",
+            "adit-rules",
+            "adit-wire",
+            "adit-pktio",
+            "adit-shaper",
+            "adit-tables",
+        ],
         may: &[],
     },
     Room { package: "adit-dpdk-sys", imports: &[], may: &[Unsafe] },

@@ -92,6 +92,7 @@ pub fn worker(reader: Reader, burst: usize) -> Worker<BenchIo> {
         ports: vec![PortId(0), PortId(1)],
         burst,
         buffer_pkts_max: BUFFER_PKTS_MAX,
+        shaped_pkts_max: BUFFER_PKTS_MAX,
         recovery_time_stamp: None,
     };
     Worker::new(config, reader, events, commands)

@@ -146,6 +146,7 @@ fn work(
         ports: vec![PortId(1)],
         burst: 32,
         buffer_pkts_max: 0,
+        shaped_pkts_max: 0,
         recovery_time_stamp: None,
     };
     let mut worker = Worker::new(config, reader, events, commands);

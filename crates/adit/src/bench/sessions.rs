@@ -318,6 +318,7 @@ fn qer(id: QerId, qfi: Option<Qfi>, gate: Gate) -> Qer {
         gates: GateStatus { uplink: gate, downlink: gate },
         mbr: None,
         gbr: None,
+        averaging_window_ms: None,
         qfi,
         rqi: false,
         ppi: None,

@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use adit_dpdk::{Device, HugepageMode};
-pub use adit_session::PredefinedRule;
+pub use adit_session::{PredefinedRule, QosPolicy};
 use adit_types::{InterfaceRole, Nanos, PortId, VlanId};
 
 pub use section::Problem;
@@ -43,6 +43,9 @@ pub struct Config {
     pub forwarding_policies: Vec<ForwardingPolicy>,
     /// Predefined rules; names differ from each other and from those of groups.
     pub predefined_rules: Vec<PredefinedRule>,
+    pub qos: QosPolicy,
+    /// Packets that all workers together hold while they wait for the rates of their QERs.
+    pub shaped_pkts_max: usize,
     pub admin_socket: PathBuf,
 }
 
@@ -217,6 +220,12 @@ impl Config {
             let noun = if count == 1 { "mistake" } else { "mistakes" };
             anyhow::anyhow!("{}: {count} {noun}\n{}", path.display(), lines.join("\n"))
         })
+    }
+
+    /// Packets that one worker holds at most while they wait for rates: an equal share.
+    #[must_use]
+    pub fn shaped_pkts_per_worker(&self) -> usize {
+        self.shaped_pkts_max / self.datapath.workers.len().max(1)
     }
 
     /// Packets that one worker holds at most while FARs buffer: an equal share.

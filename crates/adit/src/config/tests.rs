@@ -108,12 +108,14 @@ fn gtpu_path_management_is_read_and_has_limits() {
 #[test]
 fn buffered_packets_leave_half_of_the_mbufs_to_traffic() {
     assert_eq!(Config::parse(EXAMPLE).unwrap().buffer_pkts_max, 4096);
-    let few = EXAMPLE.replacen("buffer_pkts_max = 4096\n", "", 1).replacen(
-        "mempool_mbufs = 16384",
-        "mempool_mbufs = 1024",
-        1,
-    );
-    assert_eq!(Config::parse(&few).unwrap().buffer_pkts_max, 512, "the default shrinks with them");
+    let few = EXAMPLE
+        .replacen("buffer_pkts_max = 4096\n", "", 1)
+        .replacen("queue_pkts_max = 4096\n", "", 1)
+        .replacen("mempool_mbufs = 16384", "mempool_mbufs = 1024", 1);
+    let few = Config::parse(&few).unwrap();
+    assert_eq!((few.buffer_pkts_max, few.shaped_pkts_max), (512, 512), "they shrink with them");
+    let problems = changed("queue_pkts_max = 4096", "queue_pkts_max = 8193");
+    assert_eq!(paths(&problems), ["qos.queue_pkts_max"]);
     let none = EXAMPLE.replacen("buffer_pkts_max = 4096", "buffer_pkts_max = 0", 1);
     assert_eq!(Config::parse(&none).unwrap().buffer_pkts_max, 0);
     for bad in ["8193", "-1", "16777217"] {

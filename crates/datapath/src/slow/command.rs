@@ -8,6 +8,7 @@ use adit_rules::{DeltaId, WorkerCommand};
 use adit_types::SessionIndex;
 
 use crate::outbound::Outbound;
+use crate::shaping;
 use crate::slow::{arp, end_marker, gtpu_echo, neighbour_discovery};
 use crate::stage::egress::Env;
 
@@ -76,6 +77,7 @@ fn execute<Io: PacketIo>(
     match *command {
         WorkerCommand::SendEndMarker { session, tunnel, .. } => {
             if out.handoff.is_ours(session) {
+                shaping::release_session(env, io, out, session);
                 end_marker::send(env, io, out, tunnel);
             }
         }

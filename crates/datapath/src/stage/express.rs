@@ -12,7 +12,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_pktio::{Burst, PacketBuf, PacketIo, RxChecksum};
 use adit_rules::{DropReason, EXPRESS_URRS_MAX, ExpressUe};
-use adit_tables::{ClearUsage, ExpressLine, View};
+use adit_tables::{ClearUsage, ExpressLine, MeterPair, View};
 use adit_types::limits::BURST_MAX;
 use adit_types::{
     Direction, InterfaceId, InterfaceSet, MacAddr, NextHopIndex, PortId, Qfi, SessionIndex, Teid,
@@ -322,7 +322,7 @@ fn run<Io: PacketIo, C: Course>(
 ) {
     let Some(arrival) = C::arrival(link) else { return };
     let view = &env.view;
-    let Outbound { buffering, handoff, tally, .. } = out;
+    let Outbound { buffering, shaping, handoff, tally, .. } = out;
     let is_alone = handoff.is_alone();
     for row in rows.iter_mut() {
         row.session = C::session(view, row);
@@ -343,14 +343,15 @@ fn run<Io: PacketIo, C: Course>(
         choose(C::DIRECTION, view, rx, rows, &mut chosen);
     }
     let mut at = At { arrival: InterfaceSet::only(arrival), exit: None, block: NO_BLOCK };
-    let is_buffering = !buffering.is_empty();
+    let (is_buffering, is_shaping) = (!buffering.is_empty(), !shaping.is_empty());
     let mut left = Column::<SessionIndex>::new();
     let mut way = Way { door: None, is_one: true };
     let [mut bytes, mut bytes_out] = [0, 0];
     for ((buf, row), chosen) in rx.iter_mut().zip(rows.iter_mut()).zip(&chosen) {
         let may_leave = row.usual
             && (left.is_empty() || !left.contains(&row.session))
-            && !(is_buffering && buffering.waits(row.session));
+            && !(is_buffering && buffering.waits(row.session))
+            && !(is_shaping && shaping.waits(row.session, C::DIRECTION));
         let line = match chosen {
             None => view.express(row.session, C::DIRECTION),
             Some(chosen) => Some(chosen.express()),
@@ -506,6 +507,7 @@ impl Course for Uplink {
             true => at.find_v6(env, line.exit(), row, buf.data())?,
         };
         let usage = clear_usage(env, line, row)?;
+        let meters = open_meters(env, Self::DIRECTION, line, row)?;
         if row.len > exit.door.mtu_bytes {
             return None;
         }
@@ -518,7 +520,7 @@ impl Course for Uplink {
         header[6..12].copy_from_slice(&exit.door.mac.0);
         header[12..].copy_from_slice(&ether_type.0.to_be_bytes());
         age::<V6>(packet);
-        count(env, Self::DIRECTION, line, usage, row);
+        count(env, Self::DIRECTION, line, (usage, meters), row);
         Some(Left { door: exit.door, frame_len })
     }
 }
@@ -559,6 +561,7 @@ impl Course for Downlink {
         let exit = at.find(env, line.next_hop())?;
         let outer = exit.door.outer.as_ref()?;
         let usage = clear_usage(env, line, row)?;
+        let meters = open_meters(env, Self::DIRECTION, line, row)?;
         let (teid, dst) = line.tunnel();
         let tunnel =
             UsualTunnel { dst_mac: exit.mac, dst, tos: line.tos(), teid, marking: line.marking() };
@@ -572,7 +575,7 @@ impl Course for Downlink {
         // Neither fails: there is room for the headers, and their length fields hold the length.
         outer.emit(&tunnel, row.len, frame)?;
         age::<V6>(frame.get_mut(headers_len..)?);
-        count(env, Self::DIRECTION, line, usage, row);
+        count(env, Self::DIRECTION, line, (usage, meters), row);
         Some(Left { door: exit.door, frame_len })
     }
 }
@@ -608,15 +611,34 @@ fn clear_usage<'v>(
     Some(clear)
 }
 
-/// Counts a packet for its URRs and its session.
+/// The buckets that the packet has to pass, while all of them let it.
+#[inline(always)]
+fn open_meters<'v>(
+    env: &Env<'v>,
+    direction: Direction,
+    line: &ExpressLine<'_>,
+    row: &Row,
+) -> Option<Option<MeterPair<'v>>> {
+    let which = line.meters();
+    if which == 0 {
+        return Some(None);
+    }
+    let pair = env.view.meter_pair(row.session, direction)?;
+    pair.are_open(which, env.now).then_some(Some(pair))
+}
+
+/// Counts a packet for its URRs and its session, and lets it pass its buckets.
 #[inline(always)]
 fn count(
     env: &Env<'_>,
     direction: Direction,
     line: &ExpressLine<'_>,
-    usage: [Option<ClearUsage<'_>>; EXPRESS_URRS_MAX],
+    (usage, meters): ([Option<ClearUsage<'_>>; EXPRESS_URRS_MAX], Option<MeterPair<'_>>),
     row: &Row,
 ) {
+    if let Some(meters) = meters {
+        meters.pass(line.meters(), env.now, row.len);
+    }
     let bytes = u64::from(row.len);
     for usage in usage {
         let Some(usage) = usage else { break };

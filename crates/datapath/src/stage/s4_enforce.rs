@@ -1,33 +1,44 @@
-//! Fourth stage: may the packet pass?
+//! Fourth stage: may the packet pass, by gates, rates and FAR?
 
-use adit_rules::{ApplyAction, DropReason, Gate, PublishedFar};
-use adit_types::Direction;
+use adit_rules::{ApplyAction, DropReason, Excess, Gate, PublishedFar};
+use adit_types::{Direction, SessionIndex};
 
 use crate::columns::{Lane, Matched, Side, Verdict};
 use crate::outbound::Events;
+use crate::shaping::{Shaping, flow_of, limits};
 use crate::stage::egress::Env;
 use crate::stage::s5_account::Meter;
 use crate::tally::Tally;
 
-/// Drops what a QER's gate or the FAR's action stops, and diverts what is to be buffered.
+/// Drops what a QER's gate or rate or the FAR's action stops, and diverts what is to be buffered.
 ///
-/// Shape:   reads `verdicts[0..n]` and turns `Pass` into `Drop` or `Divert`. n ≤ BURST_MAX.
-/// Cost:    reads the QERs of each PDR; asks for the usage counters that `s5_account` writes. No
-///          allocation, no clock.
-/// Spec:    TS 29.244 §5.4.3 (gating), §8.2.26 (Apply Action), §8.2.68 (measurement before QoS).
+/// Shape:   reads `sessions` and `ips`, and turns `verdicts[0..n]` from `Pass` into `Drop` or
+///          `Divert`. n ≤ BURST_MAX.
+/// Cost:    reads the QERs of each PDR and a bucket for each of their rates; asks for the usage
+///          counters that `s5_account` writes. No allocation, no clock.
+/// Units:   rates count the octets of the inner IP packet, without outer headers and padding. A
+///          packet passes all buckets of its PDR's QERs or counts in none.
+/// Spec:    TS 29.244 §5.4.3 (gating), §5.4.4 (QoS control), §8.2.26 (Apply Action), §8.2.68
+///          (measurement before QoS).
 /// Errors:  none.
 pub(crate) fn s4_enforce<B, S: Side>(
     env: &Env<'_>,
     lane: &mut Lane<'_, B, S>,
+    shaping: &Shaping<B>,
     events: &mut Events,
     tally: &mut Tally,
 ) {
     let usage = env.view.usage();
-    let Lane { verdicts, ips, .. } = lane;
-    for (verdict, ip) in verdicts.iter_mut().zip(&*ips) {
+    let Lane { verdicts, ips, sessions, .. } = lane;
+    for ((verdict, ip), session) in verdicts.iter_mut().zip(&*ips).zip(&*sessions) {
         let Verdict::Pass(matched) = *verdict else { continue };
-        match admit(&matched, matched.direction) {
-            Ok(()) => {
+        let admitted = admit(&matched, matched.direction)
+            .and_then(|()| pass_rates(env, shaping, &matched, *session, ip.total_len));
+        match admitted {
+            Ok(waits) => {
+                if waits {
+                    *verdict = Verdict::Pass(Matched { waits, ..matched });
+                }
                 for at in &matched.pdr.urrs {
                     if let Some(urr) = matched.rules.urrs.get(usize::from(*at)) {
                         usage.prefetch(urr.slot);
@@ -42,6 +53,81 @@ pub(crate) fn s4_enforce<B, S: Side>(
                 *verdict = stopped(matched, reason);
             }
         }
+    }
+}
+
+/// Takes a packet of `bytes` octets through the buckets of its PDR's QERs, all or none; true when it
+/// has to wait for them instead.
+///
+/// # Errors
+/// `RateExceeded`; `ShapingQueueFull` for what may not wait.
+#[inline]
+fn pass_rates<B>(
+    env: &Env<'_>,
+    shaping: &Shaping<B>,
+    matched: &Matched<'_>,
+    session: SessionIndex,
+    bytes: u16,
+) -> Result<bool, DropReason> {
+    let meter = |bucket| env.view.meter(session, matched.direction, bucket);
+    let mut is_metered = false;
+    let mut waits = shaping.waits(session, matched.direction);
+    for (limit, bucket) in limits(matched) {
+        is_metered = true;
+        let found = meter(bucket);
+        if found.is_some_and(|meter| meter.is_open(limit, env.now)) {
+            continue;
+        }
+        if limit.excess() == Excess::Drops {
+            found.inspect(|meter| meter.count_dropped(bytes));
+            return Err(DropReason::RateExceeded);
+        }
+        waits = true;
+    }
+    if !is_metered {
+        return Ok(false);
+    }
+    if waits {
+        return wait(env, shaping, matched, session, bytes);
+    }
+    pass(env, matched, session, bytes);
+    Ok(false)
+}
+
+/// A packet that is beyond its rates, or whose session has such packets; true when it waits.
+///
+/// # Errors
+/// `ShapingQueueFull`.
+#[cold]
+fn wait<B>(
+    env: &Env<'_>,
+    shaping: &Shaping<B>,
+    matched: &Matched<'_>,
+    session: SessionIndex,
+    bytes: u16,
+) -> Result<bool, DropReason> {
+    let meter = |bucket| env.view.meter(session, matched.direction, bucket);
+    let is_open = limits(matched)
+        .all(|(limit, bucket)| meter(bucket).is_some_and(|meter| meter.is_open(limit, env.now)));
+    let key = flow_of(session, matched);
+    if is_open && shaping.flow_len(&key) == 0 {
+        pass(env, matched, session, bytes);
+        return Ok(false);
+    }
+    if shaping.has_room(&key) {
+        return Ok(true);
+    }
+    if let Some(last) = key.buckets.last().and_then(|bucket| meter(*bucket)) {
+        last.count_dropped(bytes);
+    }
+    Err(DropReason::ShapingQueueFull)
+}
+
+#[inline]
+fn pass(env: &Env<'_>, matched: &Matched<'_>, session: SessionIndex, bytes: u16) {
+    for (limit, bucket) in limits(matched) {
+        let meter = env.view.meter(session, matched.direction, bucket);
+        meter.inspect(|meter| meter.pass(limit, env.now, bytes));
     }
 }
 
@@ -67,7 +153,9 @@ fn measure(
 ) {
     let (meter, direction) = (Meter::new(env, matched), matched.direction);
     match reason {
-        DropReason::GateClosed => meter.gated(matched, direction, bytes, events, tally),
+        DropReason::GateClosed | DropReason::RateExceeded | DropReason::ShapingQueueFull => {
+            meter.gated(matched, direction, bytes, events, tally);
+        }
         _ if matched.far.buffers() => {}
         _ => meter.count_dropped(matched, direction, bytes, events, tally),
     }

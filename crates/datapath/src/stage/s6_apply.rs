@@ -10,6 +10,7 @@ use adit_wire::{IpPacket, PduSessionContainer, PduType, ipv4, ipv6};
 use crate::buffering;
 use crate::columns::{Arrival, Lane, Matched, Side, Verdict};
 use crate::outbound::{Origin, Outbound};
+use crate::shaping;
 use crate::slow::{GtpuError, IcmpError, IcmpErrorKind, obey_before};
 use crate::stage::duplicate::duplicate;
 use crate::stage::egress::{Env, Way, ether_type_of, prepend_link, way_by_route, way_to_hop};
@@ -80,6 +81,9 @@ pub(crate) fn s6_apply<Io: PacketIo, S: Side>(
             obey_before(env, io, out, (*session, matched.rules.generation));
         }
         match apply(env, &mut buf, arrival, ip, matched) {
+            Ok(way) if matched.waits && way.mac.is_some() => {
+                shaping::hold(env, out, buf, &way, (*session, matched, ip.total_len));
+            }
             Ok(way) => out.send(env, io, buf, &way, Origin::Received(matched.direction)),
             Err(Refused { reason, error }) => {
                 out.tally.drop(reason);

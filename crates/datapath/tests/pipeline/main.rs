@@ -14,6 +14,7 @@ mod local;
 mod neighbours;
 mod network_instance;
 mod publishing;
+mod rates;
 mod redirect;
 mod scene;
 mod sdf;

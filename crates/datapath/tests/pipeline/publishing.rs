@@ -77,6 +77,7 @@ fn end_marker_of_a_change_in_the_middle_of_a_step_leaves_before_the_new_path() {
         ports: vec![N3, N6],
         burst: 32,
         buffer_pkts_max: 512,
+        shaped_pkts_max: 512,
         recovery_time_stamp: None,
     };
     let mut worker = Worker::new(worker_config, readers.remove(0), event_tx, command_rx);

@@ -179,6 +179,7 @@ pub fn rules() -> SessionRules {
         qfi: Qfi::new(9),
         rqi: false,
         ppi: None,
+        meter: None,
     };
     SessionRules {
         generation: DeltaId::default(),
@@ -239,6 +240,7 @@ impl Scene {
             ports: vec![N3, N6, MIXED],
             burst: 32,
             buffer_pkts_max: 512,
+            shaped_pkts_max: 512,
             recovery_time_stamp: Some(STARTED),
         };
         let worker = Worker::new(config, readers.remove(0), event_tx, command_rx);

@@ -71,6 +71,7 @@ fn frame_in_several_buffers_is_dropped() {
         ports: vec![N3],
         burst: 32,
         buffer_pkts_max: 512,
+        shaped_pkts_max: 512,
         recovery_time_stamp: None,
     };
     let mut worker = Worker::new(settings, readers.remove(0), events, commands);

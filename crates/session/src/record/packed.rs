@@ -77,7 +77,7 @@ packed!(Forwarding {
 });
 packed!(GtpuTunnel { teid, addr });
 packed!(Bar { id, notification_delay, suggested_pkts });
-packed!(Qer { id, correlation, gates, mbr, gbr, qfi, rqi, ppi });
+packed!(Qer { id, correlation, gates, mbr, gbr, averaging_window_ms, qfi, rqi, ppi });
 packed!(GateStatus { uplink, downlink });
 packed!(Rates { uplink, downlink });
 packed!(Urr { id, method, triggers, settings });

@@ -8,14 +8,17 @@ use adit_types::{BitRate, QerId, Qfi};
 pub struct Qer {
     /// Identifier, unique within the session.
     pub id: QerId,
-    /// QERs of several sessions with the same value share their rates; recorded, not yet enforced.
+    /// QERs of several sessions with the same value share their rates; recorded, not yet shared.
     pub correlation: Option<u32>,
     /// Gates of both directions.
     pub gates: GateStatus,
-    /// Maximum rates; recorded, not yet enforced.
+    /// Maximum rates; absent without a limit.
     pub mbr: Option<Rates>,
     /// Guaranteed rates; recorded, not yet enforced.
     pub gbr: Option<Rates>,
+    /// Time over which the rates are averaged; absent is the default of the configuration. Unit:
+    /// milliseconds. Spec: TS 29.244 §8.2.115; TS 23.501 §5.7.3.6.
+    pub averaging_window_ms: Option<u32>,
     /// QoS flow that downlink packets are marked with.
     pub qfi: Option<Qfi>,
     /// Reflective QoS indication in downlink packets.

@@ -38,7 +38,7 @@ pub(crate) fn compile(
         downlink: pdrs(Direction::Downlink),
         matchers: None,
         fars: fars(known, records, &brought),
-        qers: records.qers.iter().chain(&brought.qers).map(qer).collect(),
+        qers: records.qers.iter().chain(&brought.qers).map(|rule| qer(known, rule)).collect(),
         urrs: urr_entries(known, records, usage),
     }
 }
@@ -229,7 +229,7 @@ fn forwarding(
     }
 }
 
-fn qer(qer: &Qer) -> QerEntry {
+fn qer(known: Known<'_>, qer: &Qer) -> QerEntry {
     QerEntry {
         id: qer.id,
         gate_uplink: qer.gates.uplink,
@@ -237,5 +237,6 @@ fn qer(qer: &Qer) -> QerEntry {
         qfi: qer.qfi,
         rqi: qer.rqi,
         ppi: qer.ppi,
+        meter: known.configured.qos.meter(qer),
     }
 }

@@ -27,6 +27,7 @@ fn two_networks() -> Provisioning {
             interface(InterfaceRole::N6, Some("internet")),
             interface(InterfaceRole::N6, Some("ims")),
         ],
+        qos: adit_session::QosPolicy::default(),
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use adit_rules::{KeyChange, SessionKey};
+use adit_rules::{Excess, KeyChange, RateLimit, SessionKey};
 use adit_session::{
     Change, LocalAddresses, OwnerId, PdrUpdate, Provisioning, QerUpdate, Rates, Refusal, Reserved,
     SessionStore, StoreConfig,
 };
-use adit_types::{BitRate, PdrId, QerId, Seid, SessionIndex};
+use adit_types::{BitRate, Nanos, PdrId, QerId, Seid, SessionIndex};
 
 use crate::builders::*;
 
@@ -80,11 +80,30 @@ fn teid_replaced_by_a_modification_waits_for_that_reclaim() {
 fn change_without_meaning_for_packets_yields_no_delta() {
     let mut store = store(4);
     let up_seid = store.establish(OWNER, CP, session(1)).unwrap().up_seid;
-    let mbr = Rates { uplink: BitRate::from_kbps(5), downlink: BitRate::from_kbps(5) };
-    let update = QerUpdate { id: QerId(1), mbr: Some(mbr), ..QerUpdate::default() };
+    let update = QerUpdate { id: QerId(1), correlation: Some(7), ..QerUpdate::default() };
     let change = Change { update_qers: vec![update], ..Change::default() };
     assert_eq!(store.modify(up_seid, change).unwrap().delta, None);
-    assert_eq!(store.session(up_seid).unwrap().qers()[0].mbr, Some(mbr));
+    assert_eq!(store.session(up_seid).unwrap().qers()[0].correlation, Some(7));
+}
+
+#[test]
+fn new_rate_is_compiled_with_the_depth_of_its_averaging_window() {
+    let mut store = store(4);
+    let up_seid = store.establish(OWNER, CP, session(1)).unwrap().up_seid;
+    let mbr = Rates { uplink: BitRate::from_kbps(5), downlink: BitRate::from_kbps(7) };
+    let update = QerUpdate { id: QerId(1), mbr: Some(mbr), ..QerUpdate::default() };
+    let change = Change { update_qers: vec![update], ..Change::default() };
+    let meter = |change| {
+        let mut store = store.clone();
+        store.modify(up_seid, change).unwrap().delta.unwrap().rules.unwrap().qers[0].meter.unwrap()
+    };
+    let limit = |kbps, depth| RateLimit::new(BitRate::from_kbps(kbps), depth, Excess::Drops);
+    let by_default = Nanos::from_millis(20);
+    let compiled = meter(change.clone());
+    assert_eq!((compiled.uplink, compiled.downlink), (limit(5, by_default), limit(7, by_default)));
+    let mut windowed = change;
+    windowed.update_qers[0].averaging_window_ms = Some(500);
+    assert_eq!(meter(windowed).uplink, limit(5, Nanos::from_millis(5)));
 }
 
 #[test]

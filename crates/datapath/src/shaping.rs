@@ -1,0 +1,171 @@
+//! Packets that wait for the rates of their QERs, ready to leave.
+//!
+//! A packet waits behind everything else that is done with it: rewritten, and counted as used. It
+//! passes its buckets when it leaves, by the limits of that moment. Those that wait when the tunnel
+//! of their session is left leave at once, ahead of the End Marker.
+
+use adit_pktio::{PacketBuf, PacketIo};
+use adit_rules::{DropReason, RateLimit};
+use adit_shaper::{FlowKey, Held, Pace, Queues, QueuesConfig};
+use adit_tables::{Meter, View};
+use adit_types::limits::{BURST_MAX, SHAPED_PKTS_MAX, SHAPED_PKTS_PER_FLOW_MAX};
+use adit_types::{Direction, InterfaceId, Nanos, PortId, SessionIndex};
+
+use crate::columns::Matched;
+use crate::outbound::{Origin, Outbound};
+use crate::stage::egress::{Env, Way};
+
+/// Packets that leave in one step: four bursts, so that a step stays short.
+const RELEASES_PER_STEP_MAX: usize = 4 * BURST_MAX;
+
+/// A frame that is ready to leave.
+#[derive(Debug)]
+pub(crate) struct Ready<B> {
+    buf: B,
+    exit: (PortId, InterfaceId),
+}
+
+/// The packets of one worker that wait for rates.
+pub(crate) type Shaping<B> = Queues<Ready<B>>;
+
+/// Room for `pkts_max` packets of `sessions_max` sessions.
+pub(crate) fn shaping<B>(pkts_max: usize, sessions_max: usize) -> Shaping<B> {
+    let pkts_max = pkts_max.min(SHAPED_PKTS_MAX);
+    Queues::new(QueuesConfig { pkts_max, flow_pkts_max: SHAPED_PKTS_PER_FLOW_MAX, sessions_max })
+}
+
+/// The buckets that a packet has to pass, with their limits by its rules.
+#[inline]
+pub(crate) fn limits<'m>(matched: &'m Matched<'_>) -> impl Iterator<Item = (RateLimit, u8)> + 'm {
+    let qers = matched.pdr.qers.iter();
+    let meters = qers.filter_map(|at| matched.rules.qers().get(usize::from(*at))?.meter);
+    let limits = meters.map(|meter| (meter.limit(matched.direction), meter.bucket));
+    limits.filter(|(limit, _)| *limit != RateLimit::UNLIMITED)
+}
+
+/// The flow that a packet waits in.
+pub(crate) fn flow_of(session: SessionIndex, matched: &Matched<'_>) -> FlowKey {
+    let buckets = limits(matched).map(|(_, bucket)| bucket).collect();
+    FlowKey { session, direction: matched.direction, buckets }
+}
+
+/// The buckets of a flow; those that no rules have any more are left out.
+fn meters<'v>(view: &View<'v>, key: &FlowKey) -> impl Iterator<Item = Meter<'v>> {
+    let (session, direction) = (key.session, key.direction);
+    key.buckets.iter().filter_map(move |bucket| view.meter(session, direction, *bucket))
+}
+
+/// Lets a frame wait whose rates do not let it pass yet.
+#[cold]
+pub(crate) fn hold<B: PacketBuf>(
+    env: &Env<'_>,
+    out: &mut Outbound<B>,
+    buf: B,
+    way: &Way<'_>,
+    (session, matched, bytes): (SessionIndex, &Matched<'_>, u16),
+) {
+    let key = flow_of(session, matched);
+    let at = match pace(env, &key) {
+        Pace::At(at) => at,
+        Pace::Now | Pace::Never => env.now,
+    };
+    let packet = Ready { buf, exit: (way.interface.port, way.interface.id) };
+    let last = meters(&env.view, &key).last();
+    if out.shaping.push(key, at, Held { packet, bytes, since: env.now }).is_ok() {
+        last.inspect(|meter| meter.queue());
+    } else {
+        last.inspect(|meter| meter.count_dropped(bytes));
+        out.tally.drop(DropReason::ShapingQueueFull);
+    }
+}
+
+/// When the next packet of a flow may leave, by the limits of now.
+fn pace(env: &Env<'_>, key: &FlowKey) -> Pace {
+    let mut pace = Pace::Now;
+    for meter in meters(&env.view, key) {
+        let limit = meter.limit();
+        if meter.is_open(limit, env.now) {
+            continue;
+        }
+        let Some(at) = meter.opens_at(limit) else { return Pace::Never };
+        pace = match pace {
+            Pace::At(other) => Pace::At(other.max(at)),
+            Pace::Now | Pace::Never => Pace::At(at),
+        };
+    }
+    pace
+}
+
+/// Sends what may leave by now; tells whether anything did.
+#[cold]
+pub(crate) fn release<Io: PacketIo>(
+    env: &Env<'_>,
+    io: &mut Io,
+    out: &mut Outbound<Io::Buf>,
+) -> bool {
+    let Outbound { shaping, queues, tally, .. } = out;
+    let gone = shaping.release(
+        env.now,
+        RELEASES_PER_STEP_MAX,
+        |key| pace(env, key),
+        |key, may_leave, held| {
+            let mut last = None;
+            for meter in meters(&env.view, key) {
+                if may_leave {
+                    meter.pass(meter.limit(), env.now, held.bytes);
+                }
+                last = Some(meter);
+            }
+            let delay = env.now.since(held.since);
+            if let Some(meter) = last {
+                meter.unqueue(delay);
+            }
+            if may_leave {
+                tally.delay(delay);
+                let Ready { buf, exit } = held.packet;
+                queues.push(io, tally, exit, buf, Origin::Received(key.direction));
+            } else {
+                last.inspect(|meter| meter.count_dropped(held.bytes));
+                tally.drop(DropReason::GateClosed);
+            }
+        },
+    );
+    gone > 0
+}
+
+/// Sends everything towards the UE of a session that waits, whatever its rates say: what comes next
+/// must not overtake it.
+pub(crate) fn release_session<Io: PacketIo>(
+    env: &Env<'_>,
+    io: &mut Io,
+    out: &mut Outbound<Io::Buf>,
+    session: SessionIndex,
+) {
+    let Outbound { shaping, queues, tally, .. } = out;
+    shaping.take_all(session, Direction::Downlink, |key, held| {
+        let delay = env.now.since(held.since);
+        let mut last = None;
+        for meter in meters(&env.view, key) {
+            meter.pass(meter.limit(), env.now, held.bytes);
+            last = Some(meter);
+        }
+        last.inspect(|meter| meter.unqueue(delay));
+        tally.delay(delay);
+        let Ready { buf, exit } = held.packet;
+        queues.push(io, tally, exit, buf, Origin::Received(key.direction));
+    });
+}
+
+/// Drops everything that waits; the meters of sessions are left as they are.
+pub(crate) fn drain<B: PacketBuf>(out: &mut Outbound<B>) {
+    let Outbound { shaping, tally, .. } = out;
+    shaping.drain(|_| tally.drop(DropReason::ShapingQueueFull));
+}
+
+/// Slot of a delay in a histogram of powers of two: 0 below a microsecond, n below 2^n of them.
+#[must_use]
+pub(crate) fn delay_slot(delay: Nanos, slots: usize) -> usize {
+    let micros = delay.0 / 1000;
+    let slot = (u64::BITS - micros.leading_zeros()) as usize;
+    slot.min(slots.saturating_sub(1))
+}

@@ -1,0 +1,186 @@
+//! Rates of QERs: what is beyond them is dropped or waits.
+
+use adit_rules::{
+    DropReason, Excess, Gate, PoolMembers, QerMeter, RateLimit, SessionRules, UrrEntry,
+    UsageLimits, UsageSource,
+};
+use adit_types::{BitRate, Direction, Nanos, UrrId, UsageSlot};
+
+use crate::scene::{N3, N6, SERVER, SESSION, Scene, UE, downlink, rules, tunneled, uplink};
+
+/// Octets of the inner packet of [`uplink`], and of [`downlink`].
+const UPLINK_LEN: u64 = 20 + 8 + 8;
+const DOWNLINK_LEN: u64 = 20 + 8 + 6;
+
+fn limit(kbps: u64, excess: Excess) -> RateLimit {
+    RateLimit::new(BitRate::from_kbps(kbps), Nanos(0), excess)
+}
+
+/// The scene's rules with a second QER; the rates are those of uplink and downlink.
+fn limited(first: [RateLimit; 2], second: [RateLimit; 2]) -> SessionRules {
+    let mut rules = rules();
+    let meter = |[uplink, downlink]: [RateLimit; 2]| Some(QerMeter { uplink, downlink, bucket: 0 });
+    let mut other = rules.qers[0].clone();
+    other.id.0 += 1;
+    other.qfi = None;
+    rules.qers.push(other);
+    rules.qers[0].meter = meter(first);
+    rules.qers[1].meter = meter(second);
+    for pdr in rules.uplink.iter_mut().chain(&mut rules.downlink) {
+        pdr.qers = [0, 1].into_iter().collect();
+    }
+    rules
+}
+
+const OPEN: [RateLimit; 2] = [RateLimit::UNLIMITED; 2];
+
+fn urr(before_qos: bool) -> UrrEntry {
+    UrrEntry {
+        id: UrrId(1),
+        slot: UsageSlot(0),
+        generation: 1,
+        report: UsageLimits::NONE,
+        quota: UsageLimits::NONE,
+        report_dropped: (u64::MAX, u64::MAX),
+        stopped: false,
+        quota_far: None,
+        exempt: Vec::new(),
+        pool: None,
+        members: PoolMembers::default(),
+        report_start: false,
+        before_qos,
+    }
+}
+
+/// Sends one packet each `every`, `count` times; tells how many left.
+fn offer(scene: &mut Scene, direction: Direction, every: Nanos, count: usize) -> usize {
+    let (port, out, frame) = match direction {
+        Direction::Uplink => (N3, N6, uplink().build()),
+        Direction::Downlink => (N6, N3, downlink().build()),
+    };
+    let mut sent = 0;
+    for _ in 0..count {
+        sent += scene.pass(port, &frame, out).len();
+        scene.now += every;
+    }
+    sent
+}
+
+#[test]
+fn excess_of_each_direction_is_dropped_by_its_own_rate() {
+    // 36 octets each millisecond are 288 kb/s; 34 are 272 kb/s.
+    let half = [limit(144, Excess::Drops), limit(68, Excess::Drops)];
+    let mut scene = Scene::with(limited(half, OPEN));
+    let ms = Nanos::from_millis(1);
+    assert_eq!(offer(&mut scene, Direction::Uplink, ms, 100), 50);
+    assert_eq!(offer(&mut scene, Direction::Downlink, ms, 100), 25);
+    assert_eq!(scene.dropped(DropReason::RateExceeded), 50 + 75);
+    assert!(scene.counts().express_pkts > 0, "usual packets keep their way");
+    let meter = scene.publisher.rules(SESSION).unwrap().qers()[0].meter.unwrap();
+    let traffic = scene.publisher.meter_traffic(SESSION, Direction::Downlink, &meter);
+    assert_eq!(
+        (traffic.passed_bytes, traffic.dropped_bytes),
+        (25 * DOWNLINK_LEN, 75 * DOWNLINK_LEN)
+    );
+}
+
+#[test]
+fn packet_passes_all_its_rates_or_counts_in_none() {
+    // The second lets a quarter through; the first, half of everything, must not be charged for the
+    // rest: what the second lets through, the first does.
+    let (half, quarter) = (limit(144, Excess::Drops), limit(72, Excess::Drops));
+    let mut scene = Scene::with(limited([half; 2], [quarter; 2]));
+    assert_eq!(offer(&mut scene, Direction::Uplink, Nanos::from_millis(1), 100), 25);
+    let qers: Vec<_> = scene.publisher.rules(SESSION).unwrap().qers().to_vec();
+    for qer in qers {
+        let traffic =
+            scene.publisher.meter_traffic(SESSION, Direction::Uplink, &qer.meter.unwrap());
+        assert_eq!(traffic.passed_bytes, 25 * UPLINK_LEN);
+    }
+}
+
+#[test]
+fn rate_of_zero_lets_nothing_pass_and_a_new_rate_counts_at_once() {
+    let mut scene = Scene::with(limited([RateLimit::CLOSED, RateLimit::UNLIMITED], OPEN));
+    scene.assert_drops(N3, &uplink().build(), DropReason::RateExceeded);
+    assert_eq!(offer(&mut scene, Direction::Downlink, Nanos(0), 3), 3);
+    // 8 kb/s: one packet of 36 octets takes 36 ms.
+    scene.install(limited([limit(8, Excess::Drops); 2], OPEN));
+    assert_eq!(offer(&mut scene, Direction::Uplink, Nanos::from_millis(1), 36), 1);
+    scene.install(limited([limit(288, Excess::Drops); 2], OPEN));
+    assert_eq!(offer(&mut scene, Direction::Uplink, Nanos::from_millis(1), 10), 10);
+    scene.install(limited(OPEN, OPEN));
+    assert_eq!(offer(&mut scene, Direction::Uplink, Nanos(0), 10), 10);
+}
+
+#[test]
+fn dropped_excess_is_no_usage_unless_measured_before_qos() {
+    for before_qos in [false, true] {
+        let mut rules = limited([limit(144, Excess::Drops); 2], OPEN);
+        rules.urrs = vec![urr(before_qos)];
+        rules.uplink[0].urrs = [0].into_iter().collect();
+        let mut scene = Scene::with(rules);
+        assert_eq!(offer(&mut scene, Direction::Uplink, Nanos::from_millis(1), 100), 50);
+        let usage = scene.publisher.usage();
+        let counted = usage.usage(UsageSlot(0), 1);
+        assert_eq!(counted.ul_pkts, if before_qos { 100 } else { 50 });
+    }
+}
+
+#[test]
+fn excess_that_waits_leaves_in_order_at_the_rate() {
+    let slow = limit(144, Excess::Waits);
+    let mut scene = Scene::with(limited([slow; 2], OPEN));
+    let frames: Vec<Vec<u8>> = (0..10_u8)
+        .map(|n| {
+            let packet = tunneled();
+            packet.ipv4(UE, SERVER).udp(4000, 53).payload(&[n; 8]).build()
+        })
+        .collect();
+    let mut sent = scene.pass(N3, &frames[0], N6);
+    assert_eq!(sent.len(), 1);
+    for frame in &frames[1..] {
+        sent.extend(scene.pass(N3, frame, N6));
+    }
+    assert_eq!((sent.len(), scene.counts().shaped_pkts), (1, 9));
+    // 36 octets at 144 kb/s take 2 ms; a slot of the wheel is late by 33 µs at most.
+    for _ in 0..9 {
+        scene.now += Nanos::from_millis(2);
+        scene.step();
+        scene.now += Nanos::from_micros(40);
+        scene.step();
+        sent.extend(scene.sent(N6));
+    }
+    let numbers: Vec<u8> = sent.iter().map(|frame| frame[frame.len() - 1]).collect();
+    assert_eq!(numbers, (0..10).collect::<Vec<u8>>());
+    assert_eq!((scene.counts().shaped_pkts, scene.counts().dropped_pkts()), (0, 0));
+    assert_eq!(scene.counts().shaping_delays.iter().sum::<u64>(), 9);
+}
+
+#[test]
+fn new_rate_counts_for_what_waits_and_a_closed_gate_discards_it() {
+    let mut scene = Scene::with(limited([limit(8, Excess::Waits); 2], OPEN));
+    assert_eq!(offer(&mut scene, Direction::Uplink, Nanos(0), 11), 1);
+    let fast = RateLimit::new(BitRate::from_kbps(1_000_000), Nanos::from_millis(2), Excess::Waits);
+    scene.install(limited([fast; 2], OPEN));
+    scene.now += Nanos::from_millis(140);
+    scene.step();
+    assert_eq!(scene.sent(N6).len(), 10);
+    scene.install(limited([limit(8, Excess::Waits); 2], OPEN));
+    scene.now += Nanos::from_secs(1);
+    assert_eq!(offer(&mut scene, Direction::Uplink, Nanos(0), 5), 1);
+    let mut closed = limited([limit(8, Excess::Waits); 2], OPEN);
+    closed.qers[0].gate_uplink = Gate::Closed;
+    scene.install(closed);
+    scene.now += Nanos::from_millis(140);
+    scene.step();
+    assert_eq!((scene.sent(N6).len(), scene.dropped(DropReason::GateClosed)), (0, 4));
+}
+
+#[test]
+fn queue_of_a_flow_is_bounded() {
+    let mut scene = Scene::with(limited([limit(8, Excess::Waits); 2], OPEN));
+    assert_eq!(offer(&mut scene, Direction::Uplink, Nanos(0), 1 + 512 + 7), 1);
+    assert_eq!(scene.dropped(DropReason::ShapingQueueFull), 7);
+    assert_eq!(scene.counts().shaped_pkts, 512);
+}

@@ -1,0 +1,249 @@
+//! Rates: what a packet costs, and whether there is credit for it.
+//!
+//! The generic cell rate algorithm in its virtual scheduling form (ITU-T I.371 annex A): a bucket
+//! is the *theoretical arrival time*, the moment at which everything that passed would have passed
+//! at the rate exactly. A packet passes while that moment lies at most one *depth* ahead of now, and
+//! moves it by the packet's length divided by the rate. So no clock refills anything, and the time
+//! of one octet (the *price*) is the only number that is rounded.
+
+use adit_types::{BitRate, Nanos};
+
+/// Fraction bits of a price.
+const PRICE_FRACTION_BITS: u32 = 24;
+
+/// Bits below the price in one word: the depth, and above it the excess.
+const DEPTH_BITS: u32 = 15;
+const WAITS: u64 = 1 << DEPTH_BITS;
+const PRICE_SHIFT: u32 = DEPTH_BITS + 1;
+
+/// A depth counts in units of 2^this nanoseconds.
+const DEPTH_UNIT_BITS: u32 = 16;
+
+/// The highest price that a word holds beside the rest.
+const PRICE_MAX: u64 = (1 << (u64::BITS - PRICE_SHIFT)) - 2;
+
+/// Longest IP packet. Unit: octets.
+const PACKET_BYTES_MAX: u64 = u16::MAX as u64;
+
+/// What becomes of packets beyond a rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Excess {
+    /// They are dropped (policing).
+    #[default]
+    Drops,
+    /// They wait until their time has come (shaping).
+    Waits,
+}
+
+/// A rate, how much may pass at once, and what becomes of the rest: the time that one octet takes, and how far the bucket may
+/// run ahead. One word, so that a writer and its readers share it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RateLimit(u64);
+
+impl Default for RateLimit {
+    fn default() -> Self {
+        Self::UNLIMITED
+    }
+}
+
+impl RateLimit {
+    /// Everything passes.
+    pub const UNLIMITED: Self = Self(0);
+
+    /// Nothing passes.
+    pub const CLOSED: Self = Self(u64::MAX);
+
+    /// A limit of `rate` that a flow may be ahead of by `depth`. A rate of zero closes.
+    ///
+    /// Units: the price is rounded up to 2^-24 ns per octet, so that the limit is never exceeded: by
+    ///        4 parts in 10^7 at 100 Gb/s, less below. The depth is rounded up to 65.5 µs, and is at
+    ///        most 2.14 s. Below 500 bit/s the rate is 500 bit/s.
+    #[must_use]
+    pub const fn new(rate: BitRate, depth: Nanos, excess: Excess) -> Self {
+        const SECOND: u128 = (8 * 1_000_000_000) << PRICE_FRACTION_BITS;
+        if rate.as_bps() == 0 {
+            return Self::CLOSED;
+        }
+        let price = SECOND.div_ceil(rate.as_bps() as u128);
+        #[allow(clippy::cast_possible_truncation, reason = "compared with the maximum first")]
+        let price = if price > PRICE_MAX as u128 { PRICE_MAX } else { price as u64 };
+        let depth = depth.0.div_ceil(1 << DEPTH_UNIT_BITS);
+        let most = (1 << DEPTH_BITS) - 1;
+        let waits = match excess {
+            Excess::Drops => 0,
+            Excess::Waits => WAITS,
+        };
+        Self(price << PRICE_SHIFT | waits | if depth > most { most } else { depth })
+    }
+
+    /// The limit as one word.
+    #[must_use]
+    pub const fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// The limit of [`RateLimit::to_bits`]; zeros are no limit.
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// How far a flow may be ahead. Unit: nanoseconds.
+    #[inline]
+    const fn depth_ns(self) -> u64 {
+        (self.0 & ((1 << DEPTH_BITS) - 1)) << DEPTH_UNIT_BITS
+    }
+
+    /// The time that one octet takes. Unit: 2^-24 ns.
+    #[inline]
+    const fn price(self) -> u64 {
+        self.0 >> PRICE_SHIFT
+    }
+
+    /// What becomes of packets beyond the rate. Those beyond a closed one are dropped.
+    #[inline]
+    #[must_use]
+    pub const fn excess(self) -> Excess {
+        if self.0 & WAITS != 0 && self.0 != Self::CLOSED.0 { Excess::Waits } else { Excess::Drops }
+    }
+
+    /// Time that `bytes` octets take, rounded down. Saturates.
+    #[must_use]
+    pub const fn time_of(self, bytes: u64) -> Nanos {
+        let time = (self.price() as u128 * bytes as u128) >> PRICE_FRACTION_BITS;
+        #[allow(clippy::cast_possible_truncation, reason = "compared with the maximum first")]
+        Nanos(if time > u64::MAX as u128 { u64::MAX } else { time as u64 })
+    }
+}
+
+/// How far a flow is, at its rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Bucket {
+    /// The theoretical arrival time. Unit: nanoseconds.
+    pub due: u64,
+    /// The part of it below one nanosecond. Unit: 2^-24 ns.
+    pub fraction: u64,
+}
+
+impl Bucket {
+    /// True when a packet of any length may pass at `now`.
+    ///
+    /// A packet passes whole while the bucket is not ahead by more than the depth, so that it ends
+    /// at most one packet beyond, and the slowest rate lets the longest packet through.
+    #[inline]
+    #[must_use]
+    pub const fn is_open(self, limit: RateLimit, now: Nanos) -> bool {
+        self.due <= now.0.saturating_add(limit.depth_ns()) && limit.0 != RateLimit::CLOSED.0
+    }
+
+    /// When [`Bucket::is_open`] becomes true; `None` never.
+    #[inline]
+    #[must_use]
+    pub const fn opens_at(self, limit: RateLimit) -> Option<Nanos> {
+        match limit {
+            RateLimit::CLOSED => None,
+            _ => Some(Nanos(self.due.saturating_sub(limit.depth_ns()))),
+        }
+    }
+
+    /// The bucket after a packet of `bytes` octets passed at `now`.
+    #[inline]
+    #[must_use]
+    pub const fn after(self, limit: RateLimit, now: Nanos, bytes: u16) -> Self {
+        // A price has 48 bits and a length 16; the fraction is below 2^24.
+        let cost = (limit.price() * bytes as u64).saturating_add(self.fraction);
+        let begin = if self.due > now.0 { self.due } else { now.0 };
+        Self {
+            due: begin.saturating_add(cost >> PRICE_FRACTION_BITS),
+            fraction: cost & ((1 << PRICE_FRACTION_BITS) - 1),
+        }
+    }
+
+    /// The same bucket, or an empty one if it is further ahead than `limit` ever leads to: it was
+    /// another limit, and that one's debt is not owed to this one.
+    #[inline]
+    #[must_use]
+    pub const fn settled(self, limit: RateLimit, now: Nanos) -> Self {
+        let empty = now.0.saturating_add(limit.depth_ns());
+        let most = empty.saturating_add(limit.time_of(PACKET_BYTES_MAX + 1).0);
+        if self.due > most { Self { due: empty, fraction: 0 } } else { self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MTU: u16 = 1500;
+
+    fn passed(limit: RateLimit, len: u16, every: Nanos, until: Nanos) -> u64 {
+        let (mut bucket, mut bytes, mut now) = (Bucket::default(), 0, Nanos::from_secs(5));
+        let end = now + until;
+        while now < end {
+            if bucket.is_open(limit, now) {
+                bucket = bucket.after(limit, now, len);
+                bytes += u64::from(len);
+            }
+            now += every;
+        }
+        bytes
+    }
+
+    #[test]
+    fn no_limit_lets_everything_through_and_zero_nothing() {
+        let bucket = Bucket::default().after(RateLimit::UNLIMITED, Nanos(7), MTU);
+        assert_eq!((bucket.due, bucket.fraction), (7, 0));
+        assert!(bucket.is_open(RateLimit::UNLIMITED, Nanos(7)));
+        let closed = RateLimit::new(BitRate::from_bps(0), Nanos::from_secs(1), Excess::Waits);
+        assert_eq!((closed, closed.excess()), (RateLimit::CLOSED, Excess::Drops));
+        assert_eq!(RateLimit::UNLIMITED.excess(), Excess::Drops);
+        assert!(!Bucket::default().is_open(closed, Nanos::NEVER));
+        assert_eq!(Bucket::default().opens_at(closed), None);
+    }
+
+    #[test]
+    fn flow_gets_its_rate_and_its_depth_once() {
+        // 1 Mb/s for 10 s after a depth of 20 ms: 1.25 MB and 2.5 kB, and at most one packet more.
+        let limit = RateLimit::new(BitRate::from_kbps(1000), Nanos::from_millis(20), Excess::Drops);
+        let bytes = passed(limit, MTU, Nanos::from_micros(100), Nanos::from_secs(10));
+        assert!((1_252_500..=1_252_500 + 2 * u64::from(MTU)).contains(&bytes), "{bytes}");
+    }
+
+    #[test]
+    fn slowest_rate_starves_no_packet() {
+        let limit = RateLimit::new(BitRate::from_kbps(8), Nanos(0), Excess::Waits);
+        let bytes = passed(limit, u16::MAX, Nanos::from_millis(100), Nanos::from_secs(200));
+        assert_eq!(bytes / u64::from(u16::MAX), 4, "one each 65.5 s, and the first at once");
+    }
+
+    #[test]
+    fn debt_of_a_slower_limit_is_not_owed_to_a_faster_one() {
+        let now = Nanos::from_secs(1);
+        let slow = RateLimit::new(BitRate::from_kbps(8), Nanos(0), Excess::Waits);
+        let fast =
+            RateLimit::new(BitRate::from_kbps(1_000_000), Nanos::from_millis(1), Excess::Drops);
+        let bucket = Bucket::default().after(slow, now, u16::MAX);
+        assert_eq!((slow.excess(), fast.excess()), (Excess::Waits, Excess::Drops));
+        assert_eq!(bucket.settled(slow, now), bucket);
+        let settled = bucket.settled(fast, now);
+        assert!(settled.is_open(fast, now));
+        assert_eq!(settled.settled(fast, now), settled);
+        let after = settled.after(fast, now, MTU);
+        assert!(!after.is_open(fast, now), "it begins empty");
+        assert_eq!(after.settled(fast, now), after, "its own debt stays");
+    }
+
+    #[test]
+    fn highest_rates_and_lengths_do_not_overflow() {
+        for kbps in [1, 8, 100_000_000, (1 << 40) - 1] {
+            let limit = RateLimit::new(BitRate::from_kbps(kbps), Nanos::NEVER, Excess::Waits);
+            let late = Nanos(u64::MAX - 1);
+            let bucket = Bucket { due: u64::MAX - 1, fraction: (1 << 24) - 1 };
+            let after = bucket.after(limit, late, u16::MAX);
+            assert!(after.due >= bucket.due && after.fraction < 1 << 24);
+            assert!(limit.time_of(u64::MAX).0 > 0);
+        }
+        let slowest = RateLimit::new(BitRate::from_bps(1), Nanos(0), Excess::Drops);
+        assert_eq!(slowest.price(), PRICE_MAX);
+    }
+}

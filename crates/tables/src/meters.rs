@@ -1,0 +1,376 @@
+//! Buckets of QERs: what has passed of a rate, by session, direction and bucket number.
+//!
+//! The first two buckets of a direction share one cache line, found by the session index alone; most
+//! sessions have no more (the rate of the session, and of the flow). Further ones stand in arrays
+//! that exist once a session has needed them.
+//!
+//! A bucket's limit is written by the control thread; it is what expresses look at, and those are
+//! not read before all workers run the rules that the limit belongs to. Whoever has the rules takes
+//! the limit from there. Everything else is written by the worker that owns the session.
+
+use core::fmt;
+
+use adit_rules::{Bucket, RateLimit};
+use adit_types::limits::RULES_PER_SESSION_MAX;
+use adit_types::{Direction, Nanos, SessionIndex};
+
+use crate::counters::Counter;
+use crate::large::Large;
+use crate::prefetch;
+use crate::sync::MadeOnce;
+
+/// Buckets in one line.
+const PER_LINE: usize = 2;
+
+const _: () = assert!(RULES_PER_SESSION_MAX <= 64, "the publisher keeps them in a set of 64 bits");
+
+/// Lines that one direction of a session may have.
+const LINES_MAX: usize = RULES_PER_SESSION_MAX.div_ceil(PER_LINE);
+
+#[derive(Debug, Default)]
+#[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
+#[repr(C)]
+struct Cell {
+    due: Counter,
+    fraction: Counter,
+    /// Octets that passed.
+    passed: Counter,
+    /// [`RateLimit::to_bits`], by the control thread.
+    limit: Counter,
+}
+
+/// Buckets of one direction.
+#[derive(Debug, Default)]
+#[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
+#[repr(C, align(64))]
+struct Line([Cell; PER_LINE]);
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Line>() == 64, "one cache line");
+
+/// What did not pass at once; apart, because it is rare.
+#[derive(Debug, Default)]
+#[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
+#[repr(C)]
+struct Excess {
+    dropped_pkts: Counter,
+    dropped_bytes: Counter,
+    queued_pkts: Counter,
+    /// Of the packet that left last. Unit: nanoseconds.
+    delay_ns: Counter,
+}
+
+/// Two buckets of each direction, for all sessions.
+struct Level {
+    /// Uplink, then downlink of each session.
+    lines: Large<Line>,
+    excess: Large<[Excess; PER_LINE]>,
+}
+
+impl Level {
+    fn new(sessions: usize) -> Self {
+        let lines = sessions.saturating_mul(2);
+        Self { lines: Large::zeroed(lines), excess: Large::zeroed(lines) }
+    }
+}
+
+/// Where the line of one direction of a session is.
+#[inline]
+const fn line_at(session: SessionIndex, direction: Direction) -> usize {
+    (session.0 as usize) << 1 | matches!(direction, Direction::Downlink) as usize
+}
+
+/// What a bucket let pass and what not. Octets are those of the inner IP packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MeterTraffic {
+    /// Octets that passed.
+    pub passed_bytes: u64,
+    /// Packets that were dropped.
+    pub dropped_pkts: u64,
+    /// Octets that were dropped.
+    pub dropped_bytes: u64,
+    /// Packets that wait now.
+    pub queued_pkts: u64,
+    /// How long the last packet waited that had to.
+    pub delay: Nanos,
+}
+
+/// The buckets of all sessions.
+pub(crate) struct MeterTable {
+    sessions: usize,
+    first: Level,
+    further: [MadeOnce<Level>; LINES_MAX - 1],
+}
+
+impl MeterTable {
+    pub(crate) fn new(sessions: usize) -> Self {
+        let further = core::array::from_fn(|_| MadeOnce::new());
+        Self { sessions, first: Level::new(sessions), further }
+    }
+
+    #[inline]
+    fn level(&self, bucket: u8) -> Option<&Level> {
+        match usize::from(bucket) / PER_LINE {
+            0 => Some(&self.first),
+            at => self.further.get(at - 1)?.get(),
+        }
+    }
+
+    /// The first two buckets of one direction.
+    #[inline]
+    pub(crate) fn pair(
+        &self,
+        session: SessionIndex,
+        direction: Direction,
+    ) -> Option<MeterPair<'_>> {
+        self.first.lines.get(line_at(session, direction)).map(MeterPair)
+    }
+
+    #[inline]
+    pub(crate) fn prefetch(&self, session: SessionIndex, direction: Direction) {
+        if let Some(line) = self.first.lines.get(line_at(session, direction)) {
+            prefetch::read(line);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn meter(
+        &self,
+        session: SessionIndex,
+        direction: Direction,
+        bucket: u8,
+    ) -> Option<Meter<'_>> {
+        let level = self.level(bucket)?;
+        let (at, of_line) = (line_at(session, direction), usize::from(bucket) % PER_LINE);
+        let cell = level.lines.get(at)?.0.get(of_line)?;
+        Some(Meter { cell, excess: level.excess.get(at)?.get(of_line)? })
+    }
+
+    /// Makes room for bucket `bucket` of any session. For the publisher only.
+    pub(crate) fn make_room(&self, bucket: u8) {
+        let further = (usize::from(bucket) / PER_LINE).checked_sub(1);
+        if let Some(level) = further.and_then(|at| self.further.get(at)) {
+            level.get_or_init(|| Level::new(self.sessions));
+        }
+    }
+
+    /// Sets the limit that expresses look at. For the publisher only.
+    pub(crate) fn set_limit(
+        &self,
+        session: SessionIndex,
+        direction: Direction,
+        bucket: u8,
+        limit: RateLimit,
+    ) {
+        if let Some(Meter { cell, .. }) = self.meter(session, direction, bucket) {
+            cell.limit.set(limit.to_bits());
+        }
+    }
+
+    /// Empties a bucket of both directions. Only while no published rules name it.
+    pub(crate) fn reset(&self, session: SessionIndex, bucket: u8) {
+        for direction in [Direction::Uplink, Direction::Downlink] {
+            let Some(Meter { cell, excess }) = self.meter(session, direction, bucket) else {
+                return;
+            };
+            let Cell { due, fraction, passed, limit: _ } = cell;
+            // What waits was another session's, and still waits.
+            let Excess { dropped_pkts, dropped_bytes, queued_pkts: _, delay_ns } = excess;
+            for counter in [due, fraction, passed, dropped_pkts, dropped_bytes, delay_ns] {
+                // What was never written stays without memory.
+                if counter.load() != 0 {
+                    counter.set(0);
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for MeterTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MeterTable").field("sessions", &self.sessions).finish_non_exhaustive()
+    }
+}
+
+/// The first two buckets of one direction of a session, with the limits that expresses look at.
+#[derive(Debug, Clone, Copy)]
+pub struct MeterPair<'a>(&'a Line);
+
+impl MeterPair<'_> {
+    /// True when a packet may pass at `now` those of the two buckets that `which` names by its bits.
+    #[inline]
+    #[must_use]
+    pub fn are_open(self, which: u64, now: Nanos) -> bool {
+        self.named(which).all(|cell| cell.bucket().is_open(cell.limit(), now))
+    }
+
+    /// Lets a packet of `bytes` octets pass them. For the worker that owns the session only.
+    #[inline]
+    pub fn pass(self, which: u64, now: Nanos, bytes: u16) {
+        self.named(which).for_each(|cell| cell.pass(cell.limit(), now, bytes));
+    }
+
+    #[inline]
+    fn named(&self, which: u64) -> impl Iterator<Item = &Cell> {
+        let Self(Line(cells)) = self;
+        cells.iter().enumerate().filter(move |(at, _)| which >> at & 1 != 0).map(|(_, cell)| cell)
+    }
+}
+
+impl Cell {
+    #[inline]
+    fn bucket(&self) -> Bucket {
+        Bucket { due: self.due.load(), fraction: self.fraction.load() }
+    }
+
+    #[inline]
+    fn limit(&self) -> RateLimit {
+        RateLimit::from_bits(self.limit.load())
+    }
+
+    #[inline]
+    fn set(&self, Bucket { due, fraction }: Bucket) {
+        self.due.set(due);
+        self.fraction.set(fraction);
+    }
+
+    #[inline]
+    fn pass(&self, limit: RateLimit, now: Nanos, bytes: u16) {
+        self.set(self.bucket().after(limit, now, bytes));
+        self.passed.add(u64::from(bytes));
+    }
+}
+
+/// One bucket.
+#[derive(Debug, Clone, Copy)]
+pub struct Meter<'a> {
+    cell: &'a Cell,
+    excess: &'a Excess,
+}
+
+impl Meter<'_> {
+    /// True when a packet may pass at `now`, if `limit` is the rules' limit. For the worker that owns
+    /// the session only: it forgives what is owed to another limit.
+    #[inline]
+    #[must_use]
+    pub fn is_open(&self, limit: RateLimit, now: Nanos) -> bool {
+        let bucket = self.cell.bucket();
+        if bucket.is_open(limit, now) {
+            return true;
+        }
+        let settled = bucket.settled(limit, now);
+        if settled != bucket {
+            self.cell.set(settled);
+        }
+        settled.is_open(limit, now)
+    }
+
+    /// Lets a packet of `bytes` octets pass. For the worker that owns the session only.
+    #[inline]
+    pub fn pass(&self, limit: RateLimit, now: Nanos, bytes: u16) {
+        self.cell.pass(limit, now, bytes);
+    }
+
+    /// The limit as the control thread set it last.
+    #[must_use]
+    pub fn limit(&self) -> RateLimit {
+        self.cell.limit()
+    }
+
+    /// When [`Meter::is_open`] becomes true; `None` never.
+    #[must_use]
+    pub fn opens_at(&self, limit: RateLimit) -> Option<Nanos> {
+        self.cell.bucket().opens_at(limit)
+    }
+
+    /// Counts a packet of `bytes` octets that this bucket stopped. For the worker that owns the
+    /// session only.
+    pub fn count_dropped(&self, bytes: u16) {
+        self.excess.dropped_pkts.add(1);
+        self.excess.dropped_bytes.add(u64::from(bytes));
+    }
+
+    /// Counts a packet that begins to wait. For the worker that owns the session only.
+    pub fn queue(&self) {
+        self.excess.queued_pkts.add(1);
+    }
+
+    /// Counts a packet that does not wait any more, and did for `delay`.
+    pub fn unqueue(&self, delay: Nanos) {
+        let queued = &self.excess.queued_pkts;
+        queued.set(queued.load().saturating_sub(1));
+        self.excess.delay_ns.set(delay.0);
+    }
+
+    /// What passed and what not.
+    #[must_use]
+    pub fn traffic(&self) -> MeterTraffic {
+        MeterTraffic {
+            passed_bytes: self.cell.passed.load(),
+            dropped_pkts: self.excess.dropped_pkts.load(),
+            dropped_bytes: self.excess.dropped_bytes.load(),
+            queued_pkts: self.excess.queued_pkts.load(),
+            delay: Nanos(self.excess.delay_ns.load()),
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use adit_rules::Excess as Beyond;
+    use adit_types::BitRate;
+
+    use super::*;
+
+    const SESSION: SessionIndex = SessionIndex(1);
+    const NOW: Nanos = Nanos::from_secs(1);
+
+    fn limit(kbps: u64) -> RateLimit {
+        RateLimit::new(BitRate::from_kbps(kbps), Nanos(0), Beyond::Drops)
+    }
+
+    #[test]
+    fn bucket_of_an_express_and_of_the_rules_is_the_same() {
+        let table = MeterTable::new(2);
+        table.set_limit(SESSION, Direction::Downlink, 1, limit(1000));
+        let pair = table.pair(SESSION, Direction::Downlink).unwrap();
+        assert!(pair.are_open(0b11, NOW));
+        pair.pass(0b11, NOW, 1500);
+        assert!(!pair.are_open(0b11, NOW));
+        assert!(pair.are_open(0b01, NOW), "without a limit");
+        let meter = table.meter(SESSION, Direction::Downlink, 1).unwrap();
+        assert!(!meter.is_open(limit(1000), NOW));
+        meter.count_dropped(1400);
+        let expected = MeterTraffic {
+            passed_bytes: 1500,
+            dropped_pkts: 1,
+            dropped_bytes: 1400,
+            ..MeterTraffic::default()
+        };
+        assert_eq!(meter.traffic(), expected);
+        let others = [(SessionIndex(0), Direction::Downlink), (SESSION, Direction::Uplink)];
+        for (session, direction) in others {
+            let traffic = table.meter(session, direction, 1).unwrap().traffic();
+            assert_eq!(traffic, MeterTraffic::default());
+        }
+        table.reset(SESSION, 1);
+        assert!(pair.are_open(0b11, NOW));
+        assert_eq!(meter.traffic(), MeterTraffic::default());
+    }
+
+    #[test]
+    fn further_buckets_exist_once_they_are_needed() {
+        let table = MeterTable::new(2);
+        let last = u8::try_from(RULES_PER_SESSION_MAX - 1).unwrap();
+        for bucket in [2, last] {
+            assert!(table.meter(SESSION, Direction::Uplink, bucket).is_none());
+            table.make_room(bucket);
+            let meter = table.meter(SESSION, Direction::Uplink, bucket).unwrap();
+            meter.pass(limit(8), NOW, 100);
+            assert!(!meter.is_open(limit(8), NOW));
+            assert!(meter.is_open(limit(1_000_000), NOW), "another limit's debt is forgiven");
+        }
+        assert!(table.meter(SessionIndex(2), Direction::Uplink, 2).is_none());
+        assert!(table.pair(SessionIndex::NONE, Direction::Uplink).is_none());
+    }
+}
