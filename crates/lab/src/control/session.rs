@@ -7,9 +7,9 @@ use adit_pfcp::grouped::{
     UpdateForwardingParameters,
 };
 use adit_pfcp::ie::{
-    ApplyAction, DestinationInterface, FSeid, FTeid, FTeidAddress, GateStatus, Mbr,
-    MeasurementMethod, NetworkInstance, Nullable, OuterHeaderCreation,
-    OuterHeaderRemovalDescription, PdnType, ReportingTriggers, SdfFilter, SourceInterface,
+    ApplyAction, AveragingWindow, DestinationInterface, FSeid, FTeid, FTeidAddress, GateStatus, Gbr,
+    Mbr, MeasurementMethod, NetworkInstance, Nullable, OuterHeaderCreation,
+    OuterHeaderRemovalDescription, PdnType, QerCorrelationId, ReportingTriggers, SdfFilter, SourceInterface,
     UeIpAddress, VolumeThreshold,
 };
 use adit_pfcp::message::{
@@ -20,6 +20,7 @@ use adit_types::{BitRate, FarId, PdrId, Precedence, QerId, Seid, Teid, UrrId};
 use anyhow::{Context, Result, bail};
 
 use super::exchange::Procedure;
+use super::profile::Kbps;
 use super::{Identity, Profile, Sessions, SessionsConfig, Teids};
 use crate::answer::accepted;
 use crate::engine::frame::PROBE_PORT;
@@ -58,12 +59,28 @@ struct Rules {
 impl Rules {
     fn of(profile: &Profile) -> Self {
         let mut qers = Vec::new();
+        let each = |rate: Kbps| rate.each_bps().map(BitRate::from_bps);
+        let mbr = |rate: Option<Kbps>| rate.map(each).map(|[up, down]| Mbr::new(up, down));
+        let window = profile.averaging_window_ms.map(AveragingWindow);
         if let Some(qfi) = profile.qfi() {
-            qers.push(CreateQer { qfi: Some(qfi), ..CreateQer::new(QerId(1), GateStatus::OPEN) });
+            let (mbr, gbr) = (mbr(profile.flow_mbr_kbps), profile.flow_gbr_kbps.map(each));
+            qers.push(CreateQer {
+                qfi: Some(qfi),
+                mbr,
+                gbr: gbr.map(|[up, down]| Gbr::new(up, down)),
+                averaging_window: window.filter(|_| mbr.is_some() || gbr.is_some()),
+                ..CreateQer::new(QerId(1), GateStatus::OPEN)
+            });
         }
-        let rate = profile.mbr_kbps.map(BitRate::from_kbps).map(|rate| Mbr::new(rate, rate));
-        for id in (2..).take(usize::from(profile.rate_qers)) {
-            qers.push(CreateQer { mbr: rate, ..CreateQer::new(QerId(id), GateStatus::OPEN) });
+        for (id, at) in (2..).zip(0..u32::from(profile.rate_qers)) {
+            let correlation = profile.correlation_id.map(|first| first.wrapping_add(at));
+            let mbr = mbr(profile.mbr_kbps);
+            qers.push(CreateQer {
+                mbr,
+                qer_correlation_id: correlation.map(QerCorrelationId),
+                averaging_window: window.filter(|_| mbr.is_some()),
+                ..CreateQer::new(QerId(id), GateStatus::OPEN)
+            });
         }
         let total = Some(profile.urr_threshold_bytes.unwrap_or(NEVER_BYTES));
         let threshold = VolumeThreshold { total, ..VolumeThreshold::default() };
@@ -89,6 +106,17 @@ impl Rules {
 }
 
 impl SessionsConfig {
+    /// The rules of a session.
+    fn profile(&self, index: u32) -> &Profile {
+        let mut before = 0u32;
+        let found = self.profiles.iter().find(|(count, _)| {
+            before = before.saturating_add(*count);
+            index < before
+        });
+        let (_, profile) = found.unwrap_or(&self.last);
+        profile
+    }
+
     /// gNB address of a session that has moved `moves` times.
     fn gnb(&self, index: u32, moves: u32) -> Ipv4Addr {
         let gnbs = self.gnbs.len().max(1);
@@ -109,7 +137,7 @@ impl SessionsConfig {
         sequence: u32,
         out: &mut [u8],
     ) -> Result<usize> {
-        let rules = Rules::of(&self.profile);
+        let rules = Rules::of(self.profile(index));
         let ue = |destination| {
             let v4 = (!self.ipv6).then(|| self.endpoints.ue_v4(index));
             let v6 = self.ipv6.then(|| self.endpoints.ue_v6(index));

@@ -170,6 +170,7 @@ pub struct Template {
     upper: Option<(usize, Sum)>,
     stamp_at: usize,
     is_tcp: bool,
+    ip_len: u32,
 }
 
 impl Template {
@@ -199,7 +200,9 @@ impl Template {
         });
         bytes.extend(packet);
         let stamp_at = inner_at + form.inner.headers_len();
-        Ok(Self { bytes, outer, ue, upper, stamp_at, is_tcp: form.inner.is_tcp() })
+        let is_tcp = form.inner.is_tcp();
+        let ip_len = u32::from(inner_len);
+        Ok(Self { bytes, outer, ue, upper, stamp_at, is_tcp, ip_len })
     }
 
     /// Octets of the frame, without FCS.
@@ -207,6 +210,13 @@ impl Template {
     #[must_use]
     pub fn frame_len(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// Octets of the UE's IP packet within.
+    #[inline]
+    #[must_use]
+    pub fn ip_len(&self) -> u32 {
+        self.ip_len
     }
 
     /// Writes a whole frame; `out` has [`Self::frame_len`] octets.

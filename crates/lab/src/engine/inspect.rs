@@ -20,16 +20,7 @@ pub struct Probe {
 #[inline]
 #[must_use]
 pub fn probe(frame: &[u8]) -> Option<Probe> {
-    let (packet, is_ipv4) = match frame.get(12..14)? {
-        [0x08, 0x00] => (frame.get(14..)?, true),
-        [0x86, 0xdd] => (frame.get(14..)?, false),
-        [0x81, 0x00] => match frame.get(16..18)? {
-            [0x08, 0x00] => (frame.get(18..)?, true),
-            [0x86, 0xdd] => (frame.get(18..)?, false),
-            _ => return None,
-        },
-        _ => return None,
-    };
+    let (packet, is_ipv4) = network_layer(frame)?;
     let (upper, protocol) = upper_layer(packet, is_ipv4)?;
     if protocol == protocol::UDP && destination(upper) == Some(UDP_PORT) {
         let message = upper.get(8..)?;
@@ -42,6 +33,41 @@ pub fn probe(frame: &[u8]) -> Option<Probe> {
         return Some(Probe { stamp: stamp(upper, protocol)?, teid: Some(gtpu.teid) });
     }
     Some(Probe { stamp: stamp(upper, protocol)?, teid: None })
+}
+
+/// Length of the UE's IP packet in a frame that [`probe`] takes, by its own header. Unit: octets.
+#[must_use]
+pub fn ip_len(frame: &[u8]) -> Option<u32> {
+    let (packet, is_ipv4) = network_layer(frame)?;
+    let (upper, protocol) = upper_layer(packet, is_ipv4)?;
+    if protocol == protocol::UDP && destination(upper) == Some(UDP_PORT) {
+        let message = upper.get(8..)?;
+        return total_len(parse_gtpu(message).ok()?.payload(message));
+    }
+    total_len(packet)
+}
+
+fn total_len(packet: &[u8]) -> Option<u32> {
+    let field = |at: usize| {
+        let bytes = packet.get(at..at + 2)?;
+        Some(u32::from(u16::from_be_bytes(bytes.try_into().ok()?)))
+    };
+    if packet.first()? >> 4 == 4 { field(2) } else { Some(40 + field(4)?) }
+}
+
+/// The IP packet of a frame, and whether it is IPv4.
+#[inline]
+fn network_layer(frame: &[u8]) -> Option<(&[u8], bool)> {
+    match frame.get(12..14)? {
+        [0x08, 0x00] => Some((frame.get(14..)?, true)),
+        [0x86, 0xdd] => Some((frame.get(14..)?, false)),
+        [0x81, 0x00] => match frame.get(16..18)? {
+            [0x08, 0x00] => Some((frame.get(18..)?, true)),
+            [0x86, 0xdd] => Some((frame.get(18..)?, false)),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// What follows the IP header, and its protocol number. Extension headers are not looked behind:
@@ -87,6 +113,17 @@ mod tests {
             assert_eq!((up.stamp.session, up.teid), (ENTRY.session, Some(Teid(ENTRY.teid))));
             let down = probe(&frame(&form(inner, false, false), 120)).unwrap();
             assert_eq!((down.stamp, down.teid), (up.stamp, None));
+        }
+    }
+
+    #[test]
+    fn length_is_that_of_the_ues_packet_without_tunnel_and_padding() {
+        for inner in [Inner::Udp4, Inner::Udp6, Inner::Tcp4, Inner::Tcp6] {
+            for uplink in [true, false] {
+                let mut frame = frame(&form(inner, uplink, true), 120);
+                frame.extend([0; 6]);
+                assert_eq!(ip_len(&frame), Some(120), "{inner:?}");
+            }
         }
     }
 

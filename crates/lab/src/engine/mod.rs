@@ -19,3 +19,4 @@ pub mod tally;
 #[cfg(test)]
 mod tests;
 pub mod trial;
+pub mod windows;

@@ -1,5 +1,7 @@
 //! The schedule of an open loop: when each packet is due, whatever happened to those before it.
 
+use super::clock::{NS_PER_S, scaled};
+
 /// Fraction bits of a time in the schedule.
 const FRACTION_BITS: u32 = 16;
 
@@ -12,6 +14,23 @@ pub enum Rate {
     Max,
 }
 
+/// A rate for a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// How fast packets are due.
+    pub rate: Rate,
+    /// For how long; the end of the trial ends the last step in any case. Unit: ns.
+    pub ns: u64,
+}
+
+impl Step {
+    /// One rate until the end of the trial.
+    #[must_use]
+    pub fn always(rate: Rate) -> Vec<Self> {
+        vec![Self { rate, ns: u64::MAX }]
+    }
+}
+
 /// When packets of one stream are due.
 ///
 /// Invariant: due times never depend on how late packets were sent.
@@ -22,34 +41,63 @@ pub struct Schedule {
     next: u64,
     /// Time between packets, zero for [`Rate::Max`]. Unit: 2^-16 ticks.
     interval: u64,
-    /// No packet is due at or after this. Unit: 2^-16 ticks after `start`.
+    /// No packet of this step is due at or after this. Unit: 2^-16 ticks after `start`.
     end: u64,
+    /// Interval and end of the steps that follow, the next one last.
+    rest: Vec<(u64, u64)>,
 }
 
+/// The interval of a step without packets.
+const NEVER: u64 = u64::MAX;
+
 impl Schedule {
-    /// A schedule of `duration` ticks from `start` on, for a clock of `hz`. A rate of zero has no
-    /// packet.
+    /// A schedule of `duration` ticks from `start` on, for a clock of `hz`, step by step. A rate of
+    /// zero has no packet, and neither has what follows the last step.
     #[must_use]
-    pub fn new(rate: Rate, hz: u64, start: u64, duration: u64) -> Self {
-        let end = duration << FRACTION_BITS;
-        let interval = match rate {
-            Rate::Max => 0,
-            Rate::Pps(0) => u64::MAX,
-            // Rounded, never zero: at least one packet in 2^16 of a tick.
-            Rate::Pps(pps) => (((hz << FRACTION_BITS) + pps / 2) / pps).max(1),
-        };
-        let next = if rate == Rate::Pps(0) { end } else { 0 };
-        Self { start, next, interval, end }
+    pub fn new(steps: &[Step], hz: u64, start: u64, duration: u64) -> Self {
+        let mut at = 0u64;
+        let mut rest: Vec<(u64, u64)> = steps
+            .iter()
+            .map(|step| {
+                let interval = match step.rate {
+                    Rate::Max => 0,
+                    Rate::Pps(0) => NEVER,
+                    // Rounded, never zero: at least one packet in 2^16 of a tick.
+                    Rate::Pps(pps) => (((hz << FRACTION_BITS) + pps / 2) / pps).max(1),
+                };
+                at = at.saturating_add(step.ns);
+                (interval, scaled(at, hz, NS_PER_S).min(duration) << FRACTION_BITS)
+            })
+            .collect();
+        rest.reverse();
+        let mut schedule = Self { start, next: 0, interval: NEVER, end: 0, rest };
+        schedule.proceed();
+        schedule
+    }
+
+    /// Goes to the next step; false when there is none.
+    #[cold]
+    fn proceed(&mut self) -> bool {
+        let Some((interval, end)) = self.rest.pop() else { return false };
+        let next = self.next.max(self.end);
+        self.next = if interval == NEVER { next.max(end) } else { next };
+        (self.interval, self.end) = (interval, end);
+        true
     }
 
     /// The intended time of the next packet that is due at `now`, or `None` when none is.
     #[inline]
     pub fn take_due(&mut self, now: u64) -> Option<u64> {
         let elapsed = now.saturating_sub(self.start) << FRACTION_BITS;
-        if self.interval == 0 {
-            return (now >= self.start && elapsed < self.end).then_some(now);
+        while self.position(elapsed) >= self.end {
+            if !self.proceed() {
+                return None;
+            }
         }
-        if self.next > elapsed || self.next >= self.end || now < self.start {
+        if self.interval == 0 {
+            return (now >= self.start).then_some(now);
+        }
+        if self.next > elapsed || now < self.start {
             return None;
         }
         let intended = self.start + (self.next >> FRACTION_BITS);
@@ -60,13 +108,25 @@ impl Schedule {
     /// Gives up packets that are due longer than `late_max` ticks; returns how many.
     pub fn skip_late(&mut self, now: u64, late_max: u64) -> u64 {
         let elapsed = now.saturating_sub(self.start) << FRACTION_BITS;
-        let limit = elapsed.saturating_sub(late_max << FRACTION_BITS).min(self.end);
-        if self.interval == 0 || self.next >= limit {
-            return 0;
+        let limit = elapsed.saturating_sub(late_max << FRACTION_BITS);
+        let mut skipped = 0;
+        loop {
+            let until = limit.min(self.end);
+            if self.interval != 0 && self.next < until {
+                let count = (until - self.next).div_ceil(self.interval);
+                self.next = self.next.saturating_add(count.saturating_mul(self.interval));
+                skipped += count;
+            }
+            if self.position(limit) < self.end || limit < self.end || !self.proceed() {
+                return skipped;
+            }
         }
-        let count = (limit - self.next).div_ceil(self.interval);
-        self.next = self.next.saturating_add(count.saturating_mul(self.interval));
-        count
+    }
+
+    /// Where the schedule stands: at its next packet or, unpaced, at `elapsed`.
+    #[inline]
+    fn position(&self, elapsed: u64) -> u64 {
+        if self.interval == 0 { elapsed } else { self.next }
     }
 
     /// True for [`Rate::Max`].
@@ -78,10 +138,8 @@ impl Schedule {
     /// True when nothing will be due any more.
     #[must_use]
     pub fn is_over(&self, now: u64) -> bool {
-        if self.interval == 0 {
-            return now.saturating_sub(self.start) << FRACTION_BITS >= self.end;
-        }
-        self.next >= self.end
+        let elapsed = now.saturating_sub(self.start) << FRACTION_BITS;
+        self.position(elapsed) >= self.end && self.rest.is_empty()
     }
 }
 
@@ -97,7 +155,7 @@ mod tests {
 
     #[test]
     fn packets_keep_their_intended_time_however_late_they_are_asked_for() {
-        let mut schedule = Schedule::new(Rate::Pps(1_000_000), HZ, 1000, HZ);
+        let mut schedule = Schedule::new(&Step::always(Rate::Pps(1_000_000)), HZ, 1000, HZ);
         assert!(due(&mut schedule, 999).is_empty());
         assert_eq!(due(&mut schedule, 1000 + 2 * 2600), [1000, 3600, 6200]);
         assert!(due(&mut schedule, 1000 + 3 * 2600 - 1).is_empty());
@@ -106,7 +164,7 @@ mod tests {
     #[test]
     fn odd_rate_gives_its_number_of_packets_in_a_second() {
         for pps in [1, 7, 999_983, 12_345_678, 40_000_001] {
-            let mut schedule = Schedule::new(Rate::Pps(pps), HZ, 0, HZ);
+            let mut schedule = Schedule::new(&Step::always(Rate::Pps(pps)), HZ, 0, HZ);
             let mut count = 0u64;
             while schedule.take_due(HZ).is_some() {
                 count += 1;
@@ -118,7 +176,7 @@ mod tests {
 
     #[test]
     fn late_packets_are_given_up_and_counted() {
-        let mut schedule = Schedule::new(Rate::Pps(1_000_000), HZ, 0, HZ);
+        let mut schedule = Schedule::new(&Step::always(Rate::Pps(1_000_000)), HZ, 0, HZ);
         assert_eq!(schedule.skip_late(2600 * 100, 2600 * 10), 90);
         assert_eq!(due(&mut schedule, 2600 * 100).first(), Some(&(90 * 2600)));
         assert_eq!(schedule.skip_late(2600 * 100, 2600 * 10), 0);
@@ -128,12 +186,32 @@ mod tests {
 
     #[test]
     fn maximum_rate_is_due_now_until_the_end_and_zero_never() {
-        let mut schedule = Schedule::new(Rate::Max, HZ, 10, 100);
+        let mut schedule = Schedule::new(&Step::always(Rate::Max), HZ, 10, 100);
         assert_eq!(schedule.take_due(109), Some(109));
         assert_eq!(schedule.take_due(110), None);
         assert!(schedule.is_over(110));
-        let mut none = Schedule::new(Rate::Pps(0), HZ, 10, 100);
+        let mut none = Schedule::new(&Step::always(Rate::Pps(0)), HZ, 10, 100);
         assert_eq!(none.take_due(50), None);
         assert!(none.is_over(50));
+    }
+
+    #[test]
+    fn steps_follow_each_other_each_with_its_rate() {
+        let step = |pps, ns| Step { rate: Rate::Pps(pps), ns };
+        let steps = [step(1_000_000, 1_000_000), step(0, 2_000_000), step(500_000, 1_000_000)];
+        let ms = HZ / 1000;
+        let mut schedule = Schedule::new(&steps, HZ, 0, HZ);
+        let times = due(&mut schedule, 10 * ms);
+        let within =
+            |from: u64, to: u64| times.iter().filter(|at| (from..to).contains(*at)).count();
+        assert_eq!((within(0, ms), within(ms, 3 * ms), within(3 * ms, 4 * ms)), (1000, 0, 500));
+        assert_eq!(times.len(), 1500);
+        assert!(schedule.is_over(10 * ms));
+        // What is late in several steps is given up in all of them.
+        let mut schedule = Schedule::new(&steps, HZ, 0, HZ);
+        assert_eq!(schedule.skip_late(10 * ms, ms), 1500);
+        // And the end of the trial cuts a step.
+        let mut schedule = Schedule::new(&steps, HZ, 0, ms / 2);
+        assert_eq!(due(&mut schedule, 10 * ms).len(), 500);
     }
 }

@@ -44,6 +44,8 @@ pub struct Entry {
 pub struct PlanConfig<'a> {
     /// Uplink TEID of each session; as many as there are sessions with traffic, at least one.
     pub teids: &'a [u32],
+    /// Index of the first of these sessions.
+    pub first: usize,
     /// gNB addresses, at least one; session *k* is at gNB *k* modulo their number.
     pub gnbs: &'a [Ipv4Addr],
     /// Source UDP ports of a gNB, counted up from 2152; at least one.
@@ -90,12 +92,14 @@ pub fn draw(config: &PlanConfig<'_>) -> Vec<Entry> {
 
 fn entry(config: &PlanConfig<'_>, session: usize, size: u16) -> Entry {
     let gnbs = config.gnbs.len().max(1);
+    let teid = config.teids.get(session).copied().unwrap_or_default();
+    let session = config.first + session;
     let gnb = config.gnbs.get(session % gnbs).copied().unwrap_or(Ipv4Addr::UNSPECIFIED);
     let ports = usize::from(config.source_ports.max(1));
     let port = u16::try_from(session / gnbs % ports).unwrap_or_default();
     Entry {
         session: u32::try_from(session).unwrap_or(u32::MAX),
-        teid: config.teids.get(session).copied().unwrap_or_default(),
+        teid,
         gnb: gnb.to_bits(),
         source_port: adit_wire::gtpu::UDP_PORT.saturating_add(port),
         size,
@@ -141,8 +145,15 @@ mod tests {
 
     fn plan(order: Order, sessions: u32, weights: &[u32]) -> Vec<Entry> {
         let teids: Vec<u32> = (0..sessions).map(|session| session + 1000).collect();
-        let config =
-            PlanConfig { teids: &teids, gnbs: &GNBS, source_ports: 3, weights, order, seed: 42 };
+        let config = PlanConfig {
+            teids: &teids,
+            first: 0,
+            gnbs: &GNBS,
+            source_ports: 3,
+            weights,
+            order,
+            seed: 42,
+        };
         draw(&config)
     }
 

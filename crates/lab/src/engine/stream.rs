@@ -29,6 +29,16 @@ pub struct StreamConfig {
     pub rx_teid: Option<u32>,
 }
 
+impl StreamConfig {
+    /// The lowest session of the plan, and how many there are from it to the highest.
+    #[must_use]
+    pub fn sessions(&self) -> (u32, usize) {
+        let sessions = || self.plan.iter().map(|entry| entry.session);
+        let (first, last) = (sessions().min().unwrap_or(0), sessions().max().unwrap_or(0));
+        (first, usize::try_from(last - first).map_or(usize::MAX, |count| count + 1))
+    }
+}
+
 /// What was sent, and what could not be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sending {
@@ -138,13 +148,13 @@ impl<B: PacketBuf> Stream<B> {
         if late > 0 {
             self.sending.missed += late;
         }
-        let mut intended = [0u32; adit_types::limits::BURST_MAX];
+        let mut intended = [0u64; adit_types::limits::BURST_MAX];
         let mut count = 0;
         let mut first = None;
         for slot in intended.iter_mut().take(patience.burst) {
             let Some(time) = self.schedule.take_due(now) else { break };
             first.get_or_insert(time);
-            *slot = time_units(time);
+            *slot = time;
             count += 1;
         }
         let Some(first) = first else { return };
@@ -159,11 +169,15 @@ impl<B: PacketBuf> Stream<B> {
             }
             let sequence = low32(self.next_sequence);
             self.next_sequence += 1;
-            let stamp = Stamp { tag: self.tag, session: entry.session, sequence, intended };
+            let session = entry.session;
+            let stamp = Stamp { tag: self.tag, session, sequence, intended: time_units(intended) };
             let size = usize::from(entry.size);
             let Some(template) = self.config.templates.get(size) else { continue };
             if let Some(out) = buf.append(template.frame_len()) {
                 template.write(out, entry, stamp);
+            }
+            if let Some(windows) = &mut self.tally.windows {
+                windows.offer(intended, session, template.ip_len());
             }
         }
     }

@@ -3,6 +3,7 @@
 use super::clock::low32;
 use super::histogram::Latency;
 use super::stamp::Stamp;
+use super::windows::Windows;
 
 /// Sequence numbers behind the highest that are told apart: 65 ms at 16 Mpps.
 pub const WINDOW: u32 = 1 << 20;
@@ -136,6 +137,8 @@ pub struct Tally {
     pub arrivals: Arrivals,
     /// The latencies, by second of the trial; the last takes all that follows.
     pub latency: Vec<Latency>,
+    /// Octets by window and session, where they are kept.
+    pub windows: Option<Windows>,
 }
 
 impl Tally {
@@ -147,12 +150,14 @@ impl Tally {
             window: Window::new(),
             arrivals: Arrivals::default(),
             latency: vec![Latency::new(); seconds],
+            windows: None,
         }
     }
 
-    /// Notes a packet of this stream in the given second, `now` in units of the stamp.
+    /// Notes a packet of this stream in the given second, `now` in units of the stamp. False for one
+    /// that does not count as received.
     #[inline]
-    pub fn note(&mut self, stamp: Stamp, now: u32, len: usize, sent: u64, second: usize) {
+    pub fn note(&mut self, stamp: Stamp, now: u32, len: usize, sent: u64, second: usize) -> bool {
         let arrivals = &mut self.arrivals;
         arrivals.bytes += len as u64;
         match self.window.note(stamp.sequence, sent) {
@@ -164,21 +169,22 @@ impl Tally {
             }
             Arrival::Duplicate => {
                 arrivals.duplicates += 1;
-                return;
+                return false;
             }
             Arrival::TooLate => {
                 arrivals.too_late += 1;
-                return;
+                return false;
             }
             Arrival::NeverSent => {
                 arrivals.foreign += 1;
-                return;
+                return false;
             }
         }
         let second = second.min(self.latency.len() - 1);
         if let Some(latency) = self.latency.get_mut(second) {
             latency.record(now.wrapping_sub(stamp.intended));
         }
+        true
     }
 }
 

@@ -16,7 +16,7 @@ use super::frame::Inner;
 use super::frame::Template;
 use super::frame::tests::form;
 use super::neighbor::Neighbors;
-use super::pacer::Rate;
+use super::pacer::{Rate, Step};
 use super::plan::{Order, PlanConfig, draw};
 use super::stream::StreamConfig;
 use super::trial::{Engine, Live, TrialConfig, TrialOutcome};
@@ -117,6 +117,7 @@ fn through(fault: Option<Fault>, one_in: u64, clock: &VirtualClock) -> Wires {
 fn streams() -> Vec<StreamConfig> {
     let config = PlanConfig {
         teids: &[0; 1000],
+        first: 0,
         gnbs: &[std::net::Ipv4Addr::new(10, 0, 3, 1)],
         source_ports: 1,
         weights: &[1],
@@ -142,12 +143,13 @@ fn run(wires: Wires, clock: VirtualClock, rates: &[Rate], ms: u64, stop: &Stop) 
     let mut engine = Engine::new(wires, clock, Neighbors::default(), 2);
     engine.set_streams(streams());
     let config = TrialConfig {
-        rates: rates.to_vec(),
+        courses: rates.iter().copied().map(Step::always).collect(),
         duration_ns: ms * 1_000_000,
         drain_ns: 20_000_000,
         late_max_ns: 1_000_000,
         burst: 32,
         timeline: false,
+        window_ns: 0,
     };
     let live = Live::default();
     let outcome = engine.run(&config, &live, stop);

@@ -10,19 +10,20 @@ use adit_types::PortId;
 
 use super::clock::{Clock, NS_PER_S, ns_of_ticks, scaled};
 use super::histogram::Latency;
-use super::inspect::probe;
+use super::inspect::{ip_len, probe};
 use super::neighbor::Neighbors;
-use super::pacer::{Rate, Schedule};
-use super::stamp::{tag, time_units};
+use super::pacer::{Schedule, Step};
+use super::stamp::{STREAMS_MAX, TRIALS, stream_of, tag, time_units};
 use super::stream::{Patience, Sending, Stream, StreamConfig};
 use super::tally::{Arrivals, Tally};
+use super::windows::Windows;
 use crate::stop::Stop;
 
 /// What a trial shall do.
 #[derive(Debug, Clone)]
 pub struct TrialConfig {
-    /// Rate of each stream, in their order.
-    pub rates: Vec<Rate>,
+    /// Rates of each stream, in their order; a stream without any sends nothing.
+    pub courses: Vec<Vec<Step>>,
     /// How long packets are sent. Unit: ns.
     pub duration_ns: u64,
     /// How long the last packets are waited for. Unit: ns.
@@ -33,6 +34,8 @@ pub struct TrialConfig {
     pub burst: usize,
     /// Keep the latencies of each second apart.
     pub timeline: bool,
+    /// Keep the octets of each session and of windows this long apart; zero does not. Unit: ns.
+    pub window_ns: u64,
 }
 
 /// Progress, written by the engine's thread and read by any.
@@ -59,6 +62,8 @@ pub struct StreamOutcome {
     pub seconds: Vec<Latency>,
     /// How late packets left.
     pub lateness: Latency,
+    /// Octets by window and session, where they were kept.
+    pub windows: Option<Windows>,
 }
 
 impl StreamOutcome {
@@ -84,6 +89,8 @@ pub struct TrialOutcome {
     pub sending_ns: u64,
     /// The longest time in which this side neither sent nor received. Unit: ns.
     pub gap_ns_max: u64,
+    /// The longest such time that ended in each window, where windows were kept. Unit: ns.
+    pub window_gaps_ns: Vec<u64>,
     /// Frames that were no probe packets of this trial.
     pub other_frames: u64,
     /// False when it was interrupted.
@@ -133,6 +140,10 @@ struct Run {
     gap_max: u64,
     last: u64,
     other_frames: u64,
+    /// Length of a window, zero without. Unit: ticks.
+    window: u64,
+    /// Longest gap of each. Unit: ticks.
+    window_gaps: Vec<u64>,
 }
 
 impl<I: PacketIo, C: Clock> Engine<I, C> {
@@ -143,8 +154,9 @@ impl<I: PacketIo, C: Clock> Engine<I, C> {
         Self { io, clock, neighbors, ports, streams: Vec::new(), trial: 0 }
     }
 
-    /// Replaces the streams, two at most.
-    pub fn set_streams(&mut self, streams: Vec<StreamConfig>) {
+    /// Replaces the streams; those beyond [`STREAMS_MAX`] are left out.
+    pub fn set_streams(&mut self, mut streams: Vec<StreamConfig>) {
+        streams.truncate(STREAMS_MAX);
         self.streams = streams;
     }
 
@@ -166,7 +178,7 @@ impl<I: PacketIo, C: Clock> Engine<I, C> {
         stop: &Stop,
         beside: &mut dyn FnMut(),
     ) -> TrialOutcome {
-        self.trial = self.trial % 127 + 1;
+        self.trial = self.trial % TRIALS + 1;
         self.discard_received();
         let hz = self.clock.hz();
         let ticks = |ns: u64| scaled(ns, hz, NS_PER_S);
@@ -180,8 +192,16 @@ impl<I: PacketIo, C: Clock> Engine<I, C> {
         let start = self.clock.ticks() + ticks(START_DELAY_NS);
         let mut streams = self.start(config, tallies, start, duration);
         let second_end = if config.timeline { start + hz } else { u64::MAX };
-        let mut run =
-            Run { start, second: 0, second_end, gap_max: 0, last: start, other_frames: 0 };
+        let mut run = Run {
+            start,
+            second: 0,
+            second_end,
+            gap_max: 0,
+            last: start,
+            other_frames: 0,
+            window: ticks(config.window_ns),
+            window_gaps: vec![0; windows(config)],
+        };
         let ports = self.ports.clone();
         let mut sending_end = None;
         let mut complete = true;
@@ -223,6 +243,7 @@ impl<I: PacketIo, C: Clock> Engine<I, C> {
         TrialOutcome {
             sending_ns: ns_of_ticks(end - start, hz).max(1),
             gap_ns_max: ns_of_ticks(run.gap_max, hz),
+            window_gaps_ns: run.window_gaps.iter().map(|gap| ns_of_ticks(*gap, hz)).collect(),
             other_frames: run.other_frames,
             complete,
             streams: streams.into_iter().map(|stream| outcome(stream, config.timeline)).collect(),
@@ -237,11 +258,17 @@ impl<I: PacketIo, C: Clock> Engine<I, C> {
         duration: u64,
     ) -> Vec<Stream<I::Buf>> {
         let hz = self.clock.hz();
-        let rates = config.rates.iter().copied().chain(std::iter::repeat(Rate::Pps(0)));
-        let parts = self.streams.iter().zip(tallies).zip(rates).zip(0u8..);
+        let courses = config.courses.iter().map(Vec::as_slice).chain(std::iter::repeat(&[][..]));
+        let parts = self.streams.iter().zip(tallies).zip(courses).zip(0u8..);
+        let window = scaled(config.window_ns, hz, NS_PER_S);
         parts
-            .map(|(((stream, tally), rate), index)| {
-                let schedule = Schedule::new(rate, hz, start, duration);
+            .map(|(((stream, mut tally), course), index)| {
+                let schedule = Schedule::new(course, hz, start, duration);
+                if window > 0 {
+                    let (first, sessions) = stream.sessions();
+                    let count = windows(config);
+                    tally.windows = Some(Windows::new(start, window, count, first, sessions));
+                }
                 Stream::new(stream.clone(), tag(self.trial, index), schedule, tally)
             })
             .collect()
@@ -317,6 +344,9 @@ impl Run {
     fn turn(&mut self, now: u64, hz: u64) {
         if now > self.last {
             self.gap_max = self.gap_max.max(now - self.last);
+            if self.window > 0 {
+                self.note_window(now);
+            }
             self.last = now;
         }
         if now >= self.second_end {
@@ -324,6 +354,15 @@ impl Run {
             self.second_end += hz;
         }
         debug_assert!(self.start <= self.last);
+    }
+
+    /// Keeps the gap before `now`, in ticks, for its window.
+    #[inline]
+    fn note_window(&mut self, now: u64) {
+        let window = usize::try_from(now.saturating_sub(self.start) / self.window);
+        if let Some(longest) = window.ok().and_then(|at| self.window_gaps.get_mut(at)) {
+            *longest = (now - self.last).max(*longest);
+        }
     }
 }
 
@@ -335,7 +374,7 @@ where
 {
     let Some(probe) = probe(frame) else { return false };
     let stamp = probe.stamp;
-    let Some(stream) = streams.get_mut(usize::from(stamp.tag & 1)) else { return false };
+    let Some(stream) = streams.get_mut(usize::from(stream_of(stamp.tag))) else { return false };
     if stream.tag != stamp.tag {
         stream.tally.arrivals.foreign += 1;
         return true;
@@ -350,8 +389,18 @@ where
         return true;
     }
     let numbered = stream.numbered();
-    stream.tally.note(stamp, time_units(now), frame.len(), numbered, second);
+    let tally = &mut stream.tally;
+    let is_new = tally.note(stamp, time_units(now), frame.len(), numbered, second);
+    if let Some(windows) = tally.windows.as_mut().filter(|_| is_new) {
+        windows.receive(now, stamp.session, ip_len(frame).unwrap_or(0), stamp.sequence);
+    }
     true
+}
+
+/// Windows of a trial, the last one cut where its length is none of theirs.
+fn windows(config: &TrialConfig) -> usize {
+    let count = config.duration_ns.checked_div(config.window_ns).unwrap_or(0);
+    usize::try_from(count).unwrap_or(0)
 }
 
 fn publish<B: PacketBuf>(live: &Live, streams: &[Stream<B>]) {
@@ -371,5 +420,6 @@ fn outcome<B>(stream: Stream<B>, timeline: bool) -> StreamOutcome {
         latency,
         seconds: if timeline { stream.tally.latency } else { Vec::new() },
         lateness: stream.lateness,
+        windows: stream.tally.windows,
     }
 }

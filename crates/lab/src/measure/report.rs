@@ -305,11 +305,13 @@ mod tests {
             latency: Latency::new(),
             seconds: Vec::new(),
             lateness: Latency::new(),
+            windows: None,
         };
         TrialOutcome {
             streams: vec![stream],
             sending_ns: 2_000_000_000,
             gap_ns_max: 0,
+            window_gaps_ns: Vec::new(),
             other_frames: 0,
             complete: true,
         }

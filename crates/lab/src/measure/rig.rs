@@ -22,7 +22,7 @@ use crate::control::{Control, ProcedureReport, Sessions};
 use crate::engine::clock::TscClock;
 use crate::engine::frame::Template;
 use crate::engine::neighbor::{Addresses, Neighbors};
-use crate::engine::pacer::Rate;
+use crate::engine::pacer::{Rate, Step};
 use crate::engine::plan::{Order, PlanConfig, draw};
 use crate::engine::stream::StreamConfig;
 use crate::engine::trial::{Engine, Live, StreamOutcome, TrialConfig, TrialOutcome};
@@ -257,6 +257,7 @@ impl Rig {
         })?;
         let plan: Arc<[_]> = draw(&PlanConfig {
             teids,
+            first: 0,
             gnbs: &arguments.gnb_addresses(),
             source_ports: arguments.source_ports,
             weights: &case.size.weights,
@@ -302,12 +303,13 @@ impl Rig {
         stop: &Stop,
     ) -> Result<TrialOutcome> {
         let config = TrialConfig {
-            rates: case.direction.rates(rate),
+            courses: case.direction.rates(rate).into_iter().map(Step::always).collect(),
             duration_ns,
             drain_ns: DRAIN_NS,
             late_max_ns: LATE_MAX_NS,
             burst: self.burst,
             timeline,
+            window_ns: 0,
         };
         let pps = if let Rate::Pps(pps) = rate { pps } else { 0 };
         self.live.rate_pps.store(pps, Ordering::Relaxed);

@@ -280,6 +280,7 @@ fn stream(
         .map_err(|error| environment(format!("--size {}: {error}", arguments.size)))?;
     let plan = draw(&PlanConfig {
         teids,
+        first: 0,
         gnbs: &options.gnb_addresses(),
         source_ports: options.source_ports,
         weights: &[1],

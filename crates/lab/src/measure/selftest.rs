@@ -22,7 +22,7 @@ use crate::engine::clock::{Clock, TscClock};
 use crate::engine::fault::{DELAY_NS, Fault, Forwarder};
 use crate::engine::frame::{Endpoints, Form, Inner, Template, Tunnel};
 use crate::engine::neighbor::Neighbors;
-use crate::engine::pacer::Rate;
+use crate::engine::pacer::{Rate, Step};
 use crate::engine::plan::{Order, PlanConfig, draw};
 use crate::engine::stream::StreamConfig;
 use crate::engine::trial::{Engine, Live, StreamOutcome, TrialConfig, TrialOutcome};
@@ -217,6 +217,7 @@ fn streams(size: &Size, cross: bool) -> Result<Vec<StreamConfig>> {
     let teids: Vec<u32> = (1u32..).take(SESSIONS).collect();
     let plan = draw(&PlanConfig {
         teids: &teids,
+        first: 0,
         gnbs: &[Ipv4Addr::new(192, 0, 2, 1)],
         source_ports: 1,
         weights: &size.weights,
@@ -262,12 +263,13 @@ const NAMES: [&str; 2] = ["uplink", "downlink"];
 
 fn trial_config(duration_s: u64, rate: Rate) -> TrialConfig {
     TrialConfig {
-        rates: vec![rate; 2],
+        courses: vec![Step::always(rate); 2],
         duration_ns: duration_s * 1_000_000_000,
         drain_ns: 2_000_000_000,
         late_max_ns: 10_000_000,
         burst: 32,
         timeline: false,
+        window_ns: 0,
     }
 }
 
