@@ -4,6 +4,47 @@ use std::fmt::Write;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
+/// What becomes of packets beyond a maximum bit rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Excess {
+    /// They are dropped: policing.
+    Drop,
+    /// They wait: shaping.
+    Wait,
+}
+
+/// How rates are enforced, alike for both directions and every kind of QER.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Qos {
+    /// What becomes of the excess.
+    pub excess: Excess,
+    /// Packets that wait at most; `None` is adit's default.
+    pub queue_pkts: Option<u32>,
+}
+
+impl Qos {
+    fn text(self) -> String {
+        let excess = match self.excess {
+            Excess::Drop => "drop",
+            Excess::Wait => "wait",
+        };
+        let queue = self.queue_pkts.map(|count| format!("queue_pkts_max = {count}\n"));
+        let mut text = format!("\n[qos]\n{}", queue.unwrap_or_default());
+        for direction in ["uplink", "downlink"] {
+            let _ = write!(text, "\n[qos.{direction}]\n");
+            for class in ["gbr", "flow", "session"] {
+                let _ = writeln!(text, "{class} = \"{excess}\"");
+            }
+        }
+        text
+    }
+}
+
+/// Packet buffers beside those of packets that wait.
+const MBUFS: u32 = 16_384;
+/// Octets that a packet buffer takes, its share of the pool included.
+const MBUF_BYTES: u32 = 2560;
+
 /// What differs between the adits of the lab.
 #[derive(Debug)]
 pub struct AditConfig<'a> {
@@ -19,10 +60,12 @@ pub struct AditConfig<'a> {
     pub unlimited_requests: bool,
     /// PFCP sessions.
     pub sessions_max: u32,
-    /// Core of everything but the worker.
+    /// Core of everything but the workers.
     pub main_core: usize,
-    /// Core of the worker.
-    pub worker: usize,
+    /// Cores of the workers.
+    pub workers: Vec<usize>,
+    /// How rates are enforced; `None` leaves it to adit.
+    pub qos: Option<Qos>,
     /// Device strings of the access and the core side.
     pub devices: [String; 2],
     /// Largest IP packets on both. Unit: octets.
@@ -43,7 +86,7 @@ impl AditConfig<'_> {
     /// The file.
     #[must_use]
     pub fn text(&self) -> String {
-        let Self { n4, n4_port, heartbeat_ms, t1_ms, sessions_max, main_core, worker, .. } = self;
+        let Self { n4, n4_port, heartbeat_ms, t1_ms, sessions_max, main_core, workers, .. } = self;
         let limit = if self.unlimited_requests { "peer_requests_per_s_max = 0\n" } else { "" };
         let [access, core] = &self.devices;
         let [access_mtu, core_mtu] = self.mtu_bytes;
@@ -52,6 +95,12 @@ impl AditConfig<'_> {
             vlan => format!("vlan = {vlan}\n"),
         });
         let (n3, n6) = (quoted(&self.n3), quoted(&self.n6));
+        // The other end has one queue pair.
+        let queues = if workers.len() > 1 { "rx_queues = 1\n" } else { "" };
+        // What waits may have half of the packet buffers.
+        let waiting = self.qos.and_then(|qos| qos.queue_pkts).unwrap_or(0);
+        let mbufs = if waiting > 0 { 2 * (waiting + MBUFS) } else { MBUFS };
+        let memory = if waiting > 0 { 256 + mbufs / 1024 * MBUF_BYTES / 1024 } else { 256 };
         let mut text = format!(
             r#"[node]
 id = "{n4}"
@@ -67,14 +116,14 @@ n1_retries = 3
 sessions_max = {sessions_max}
 
 [datapath]
-workers = [{worker}]
+workers = {workers:?}
 main_core = {main_core}
 burst_pkts = 32
 
 [dpdk]
 hugepages = "auto"
-memory_mib = 256
-mempool_mbufs = 16384
+memory_mib = {memory}
+mempool_mbufs = {mbufs}
 mbuf_bytes = 2048
 rx_descriptors = 1024
 tx_descriptors = 1024
@@ -84,12 +133,12 @@ eal_extra_args = []
 name = "access"
 device = "{access}"
 mtu_bytes = {access_mtu}
-
+{queues}
 [[port]]
 name = "core"
 device = "{core}"
 mtu_bytes = {core_mtu}
-
+{queues}
 [[interface]]
 name = "n3"
 role = "n3"
@@ -110,6 +159,7 @@ addresses = [{n6}]
                 "\n[[route]]\ninterface = \"n6\"\nprefix = \"{prefix}\"\nnext_hop = \"{next_hop}\"\n"
             );
         }
+        text.extend(self.qos.map(Qos::text));
         let _ = write!(text, "\n[admin]\nsocket = \"{}\"\n", self.socket.display());
         text
     }
@@ -118,4 +168,47 @@ addresses = [{n6}]
 fn quoted(addresses: &[String]) -> String {
     let quoted: Vec<String> = addresses.iter().map(|text| format!("\"{text}\"")).collect();
     quoted.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_enforced_as_asked_and_packets_that_wait_have_their_buffers() {
+        let config = |workers: Vec<usize>, qos| AditConfig {
+            n4: Ipv4Addr::LOCALHOST,
+            n4_port: 8805,
+            heartbeat_ms: 1000,
+            t1_ms: 1000,
+            unlimited_requests: true,
+            sessions_max: 10,
+            main_core: 0,
+            workers,
+            qos,
+            devices: ["net_memif0", "net_memif1"].map(str::to_owned),
+            mtu_bytes: [1600, 1500],
+            n3: vec!["10.0.3.2/24".to_owned()],
+            n6: vec!["10.0.6.2/24".to_owned()],
+            routes: Vec::new(),
+            vlans: [0; 2],
+            socket: Path::new("/run/x/admin.sock"),
+        };
+        let read = |text: &str| toml::from_str::<toml::Table>(text).unwrap();
+        let text = config(vec![1], None).text();
+        assert!(!text.contains("qos") && !text.contains("rx_queues"), "{text}");
+        let qos = Qos { excess: Excess::Wait, queue_pkts: Some(100_000) };
+        let table = read(&config(vec![1, 2, 3], Some(qos)).text());
+        assert_eq!(table["qos"]["queue_pkts_max"].as_integer(), Some(100_000));
+        for direction in ["uplink", "downlink"] {
+            for class in ["gbr", "flow", "session"] {
+                assert_eq!(table["qos"][direction][class].as_str(), Some("wait"));
+            }
+        }
+        assert_eq!(table["datapath"]["workers"].as_array().map(Vec::len), Some(3));
+        assert_eq!(table["port"][0]["rx_queues"].as_integer(), Some(1));
+        let (mbufs, mib) = (&table["dpdk"]["mempool_mbufs"], &table["dpdk"]["memory_mib"]);
+        let (mbufs, mib) = (mbufs.as_integer().unwrap(), mib.as_integer().unwrap());
+        assert!(mbufs >= 2 * 100_000 && mib * 1024 * 1024 > mbufs * 2400, "{mbufs} {mib}");
+    }
 }

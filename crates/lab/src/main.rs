@@ -56,6 +56,8 @@ enum Command {
     Ramp(Box<measure::ramp::RampArguments>),
     /// Keep a load for a time beside changing sessions, and look for leaks and drifts.
     Soak(Box<measure::soak::SoakArguments>),
+    /// Offer groups of sessions rates that change in turns, and see what their QERs let through.
+    Rates(Box<measure::rates::RatesArguments>),
     /// Run experiments from files, and write one report of them.
     Run(experiment::RunArguments),
     /// Make a page of reports in JSON.
@@ -130,6 +132,7 @@ fn main() -> ExitCode {
         Command::Latency(arguments) => measure::latency::run(arguments, &stop),
         Command::Ramp(arguments) => measure::ramp::run(arguments, &stop),
         Command::Soak(arguments) => measure::soak::run(arguments, &stop),
+        Command::Rates(arguments) => measure::rates::run(arguments, &stop),
         Command::Run(arguments) => experiment::run(arguments, &stop),
         Command::Report(arguments) => experiment::render(arguments),
         Command::Machine => measure::machine::run(),

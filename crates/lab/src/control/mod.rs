@@ -63,8 +63,10 @@ pub struct SessionsConfig {
     pub upf: Ipv4Addr,
     /// Who chooses the uplink TEIDs.
     pub teids: Teids,
-    /// The rules.
+    /// The rules of the sessions behind those of `profiles`.
     pub profile: Profile,
+    /// The rules of the first sessions: how many have which.
+    pub profiles: Vec<(u32, Profile)>,
     /// Network instances of the access and the core side, where the UPF wants them.
     pub network_instances: [Option<String>; 2],
 }

@@ -168,7 +168,10 @@ mod tests {
             ("flow-mbr-kbps = 5", ", line 1, flow-mbr-kbps: there is no qfi"),
             ("mbr-kbps = 5", ", line 1, mbr-kbps: there are no rate-qers"),
             ("correlation-id = 5", ", line 1, correlation-id: there is no mbr-kbps"),
-            ("rate-qers = 1\nmbr-kbps = [5]", ", line 2, mbr-kbps: expects kbit/s, one number or ["),
+            (
+                "rate-qers = 1\nmbr-kbps = [5]",
+                ", line 2, mbr-kbps: expects kbit/s, one number or [",
+            ),
         ] {
             let error = Profile::parse(text).unwrap_err();
             assert!(error.starts_with(wanted), "{text}: {error}");

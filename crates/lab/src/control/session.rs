@@ -7,10 +7,10 @@ use adit_pfcp::grouped::{
     UpdateForwardingParameters,
 };
 use adit_pfcp::ie::{
-    ApplyAction, AveragingWindow, DestinationInterface, FSeid, FTeid, FTeidAddress, GateStatus, Gbr,
-    Mbr, MeasurementMethod, NetworkInstance, Nullable, OuterHeaderCreation,
-    OuterHeaderRemovalDescription, PdnType, QerCorrelationId, ReportingTriggers, SdfFilter, SourceInterface,
-    UeIpAddress, VolumeThreshold,
+    ApplyAction, AveragingWindow, DestinationInterface, FSeid, FTeid, FTeidAddress, GateStatus,
+    Gbr, Mbr, MeasurementMethod, NetworkInstance, Nullable, OuterHeaderCreation,
+    OuterHeaderRemovalDescription, PdnType, QerCorrelationId, ReportingTriggers, SdfFilter,
+    SourceInterface, UeIpAddress, VolumeThreshold,
 };
 use adit_pfcp::message::{
     SessionDeletionRequest, SessionEstablishmentRequest, SessionModificationRequest,
@@ -113,8 +113,7 @@ impl SessionsConfig {
             before = before.saturating_add(*count);
             index < before
         });
-        let (_, profile) = found.unwrap_or(&self.last);
-        profile
+        found.map_or(&self.profile, |(_, profile)| profile)
     }
 
     /// gNB address of a session that has moved `moves` times.

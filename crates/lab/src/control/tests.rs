@@ -28,6 +28,7 @@ fn config(count: u32, profile: Profile) -> SessionsConfig {
         upf: UPF,
         teids: Teids::Given(0x5000),
         profile,
+        profiles: Vec::new(),
         network_instances: [None, Some("internet".to_owned())],
     }
 }
@@ -206,7 +207,7 @@ fn profile_gives_each_session_its_rules() {
         flows: 5,
         match_flow: true,
         rate_qers: 2,
-        mbr_kbps: Some(1000),
+        mbr_kbps: Some(super::profile::Kbps::Both(1000)),
         urrs: 3,
         ..Profile::default()
     };
@@ -214,6 +215,50 @@ fn profile_gives_each_session_its_rules() {
         control.establish(&config(3, profile), || Ok(())).unwrap()
     });
     assert!(upf.sessions.values().all(|known| known.rules == [12, 3, 3]), "{upf:?}");
+}
+
+#[test]
+fn sessions_have_the_rules_of_their_place() {
+    let rates = |rate_qers| Profile { rate_qers, ..Profile::default() };
+    let profiles = vec![(2, rates(3)), (1, rates(1))];
+    let config = SessionsConfig { profiles, ..plain(4) };
+    let (sessions, upf) =
+        with_upf(None, None, None, |control| control.establish(&config, || Ok(())).unwrap().0);
+    let qers = sessions.up_seids.iter().map(|up| upf.sessions[&(up - 1000)].rules[1]);
+    assert_eq!(qers.collect::<Vec<_>>(), [3, 3, 1, 1]);
+}
+
+#[test]
+fn rates_of_a_profile_stand_in_the_request() {
+    use super::profile::Kbps;
+    let profile = Profile {
+        qfi: Some(9),
+        flow_mbr_kbps: Some(Kbps::Each([3000, 5000])),
+        flow_gbr_kbps: Some(Kbps::Both(1000)),
+        averaging_window_ms: Some(500),
+        rate_qers: 2,
+        mbr_kbps: Some(Kbps::Both(8)),
+        correlation_id: Some(70),
+        ..Profile::default()
+    };
+    let identity = Identity::new(UPF.into(), None).unwrap();
+    let mut out = [0; 2048];
+    let len = config(1, profile).establishment(&identity, 0, 1, &mut out).unwrap();
+    let raw = Datagram::new(&out[..len]).next().unwrap().unwrap();
+    let Message::SessionEstablishmentRequest(request) = Message::decode(&raw).unwrap() else {
+        panic!("another message")
+    };
+    let qers: Vec<_> = request.create_qers.iter().collect();
+    let bps = |rates: adit_pfcp::ie::RateLimits| [rates.uplink, rates.downlink].map(|r| r.as_bps());
+    assert_eq!(qers[0].mbr.map(|mbr| bps(mbr.0)), Some([3_000_000, 5_000_000]));
+    assert_eq!(qers[0].gbr.map(|gbr| bps(gbr.0)), Some([1_000_000; 2]));
+    assert_eq!(qers[0].averaging_window.map(|window| window.0), Some(500));
+    assert_eq!(qers[0].qer_correlation_id, None);
+    for (qer, correlation) in qers[1..].iter().zip([70, 71]) {
+        assert_eq!(qer.mbr.map(|mbr| bps(mbr.0)), Some([8000; 2]));
+        assert_eq!(qer.qer_correlation_id.map(|id| id.0), Some(correlation));
+    }
+    assert_eq!(qers.len(), 3);
 }
 
 /// Runs a pattern over the last 40 of 60 sessions until 300 requests were answered.

@@ -174,6 +174,47 @@ fn trial_back_to_back_loses_nothing_and_keeps_its_rate() {
 }
 
 #[test]
+fn course_is_followed_step_by_step_and_counted_by_window_and_session() {
+    let clock = VirtualClock::default();
+    let mut engine = Engine::new(back_to_back(4096), clock, Neighbors::default(), 2);
+    let mut streams = streams();
+    streams.extend(streams.clone());
+    engine.set_streams(streams);
+    let step = |pps, ms: u64| Step { rate: Rate::Pps(pps), ns: ms * 1_000_000 };
+    let config = TrialConfig {
+        courses: vec![
+            Vec::new(),
+            vec![step(100_000, 20), step(300_000, 10), step(0, 10)],
+            vec![step(0, 30), step(200_000, 10)],
+        ],
+        duration_ns: 40_000_000,
+        drain_ns: 20_000_000,
+        late_max_ns: 1_000_000,
+        burst: 32,
+        timeline: false,
+        window_ns: 10_000_000,
+    };
+    let outcome = engine.run(&config, &Live::default(), &Stop::default());
+    let octets = |stream: usize| -> Vec<u64> {
+        let windows = outcome.streams[stream].windows.as_ref().unwrap();
+        assert_eq!((windows.sessions(), windows.reordered), (1000, 0));
+        let sum = |window: &[u32]| window.iter().copied().map(u64::from).sum::<u64>();
+        let (offered, received): (Vec<u64>, Vec<u64>) =
+            (windows.offered().map(sum).collect(), windows.received().map(sum).collect());
+        // A packet sent at the end of a window comes in the next.
+        assert!(offered.iter().zip(&received).all(|(a, b)| a.abs_diff(*b) <= 64 * 8));
+        offered
+    };
+    let packets = |counts: [u64; 4]| counts.map(|count| count * 64).to_vec();
+    assert_eq!(octets(1), packets([1000, 1000, 3000, 0]));
+    assert_eq!(octets(2), packets([0, 0, 0, 2000]));
+    assert_eq!((octets(0), octets(3)), (packets([0; 4]), packets([0; 4])));
+    assert_eq!(outcome.sum(|stream| stream.arrivals.received), 7000);
+    assert_eq!(outcome.window_gaps_ns.len(), 4);
+    assert!(outcome.window_gaps_ns.iter().all(|gap| (1..100_000).contains(gap)));
+}
+
+#[test]
 fn trial_on_a_wire_that_takes_nothing_counts_all_as_refused() {
     let rates = [Rate::Pps(100_000)];
     let outcome = run(back_to_back(0), VirtualClock::default(), &rates, 50, &Stop::default());

@@ -34,11 +34,11 @@ use super::report::Reference;
 use crate::stop::environment;
 
 /// Subcommands that measure; the first one has no target.
-const MEASUREMENTS: [&str; 5] = ["selftest", "throughput", "latency", "ramp", "soak"];
+const MEASUREMENTS: [&str; 6] = ["selftest", "throughput", "latency", "ramp", "soak", "rates"];
 /// Options that `run` itself sets.
 const OWN: [&str; 2] = ["json", "out"];
 /// Options that are paths, relative to the experiment file.
-const PATHS: [&str; 1] = ["rule-profile"];
+const PATHS: [&str; 2] = ["rule-profile", "groups"];
 /// Plots that references can name.
 pub const PLOTS: [&str; 4] = ["rate-by-size", "rate-by-sessions", "latency-by-size", "rate"];
 

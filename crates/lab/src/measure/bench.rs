@@ -159,7 +159,12 @@ impl Bench {
     /// A core of the process that is not the tester's, if there is one.
     #[must_use]
     pub fn other_core(&self) -> Option<u16> {
-        self.cores.iter().copied().find(|core| *core != self.core())
+        self.other_cores().next()
+    }
+
+    /// The cores of the process but the tester's.
+    pub fn other_cores(&self) -> impl Iterator<Item = u16> + '_ {
+        self.cores.iter().copied().filter(|core| *core != self.core())
     }
 
     /// Runs `work` on a thread pinned to the tester's core, while this one prints progress.

@@ -1,6 +1,7 @@
 //! The rig of a measurement: tester, target and sessions, ready for trials.
 
 mod change;
+mod course;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +24,7 @@ use crate::engine::clock::TscClock;
 use crate::engine::frame::Template;
 use crate::engine::neighbor::{Addresses, Neighbors};
 use crate::engine::pacer::{Rate, Step};
-use crate::engine::plan::{Order, PlanConfig, draw};
+use crate::engine::plan::{Entry, Order, PlanConfig, draw};
 use crate::engine::stream::StreamConfig;
 use crate::engine::trial::{Engine, Live, StreamOutcome, TrialConfig, TrialOutcome};
 use crate::stop::{Interrupted, POLL, Stop, environment};
@@ -111,7 +112,15 @@ impl Rig {
         let started =
             arguments.start.is_some() || matches!(arguments.target, Kind::Adit | Kind::Testpmd);
         if started || arguments.target_core.is_some() {
-            recorder.cores("target", &[core]);
+            let cores = arguments.worker_cores(&bench, core);
+            recorder.cores("target", &cores);
+            if cores.len() < usize::from(arguments.workers) {
+                recorder.warn(format!(
+                    "{} workers were asked for, and this machine has cores for {} beside the tester's",
+                    arguments.workers,
+                    cores.len()
+                ));
+            }
         } else {
             recorder.warn(
                 "the target runs elsewhere: whether it shares the tester's core is not known",
@@ -265,32 +274,34 @@ impl Rig {
             seed: 1,
         })
         .into();
-        let is_upf = arguments.is_upf();
-        let stream = |uplink: bool| -> Result<StreamConfig> {
-            let (tx, rx) = match (is_upf, uplink) {
-                (true, true) => (0, 1),
-                (true, false) => (1, 0),
-                (false, _) => (0, 0),
-            };
-            let port = self.ports.get(usize::from(tx == 1)).context("a port is missing")?;
-            let [n3, n6] = self.next_hops;
-            let form = arguments.form(uplink, port.info().mac, if uplink { n3 } else { n6 });
-            let template = |len: &usize| {
-                Template::new(&form, *len)
-                    .map_err(|error| environment(format!("size {len}: {error}")))
-            };
-            let templates = case.size.lens.iter().map(template).collect::<Result<Vec<_>>>()?;
-            Ok(StreamConfig {
-                tx: PortId(tx),
-                rx: PortId(rx),
-                templates: templates.into(),
-                plan: Arc::clone(&plan),
-                rx_teid: (is_upf && !uplink).then_some(GNB_TEID),
-            })
-        };
+        let stream = |uplink| self.stream(uplink, &case.size, Arc::clone(&plan));
         let streams = vec![stream(true)?, stream(false)?];
         self.engine.set_streams(streams);
         Ok(())
+    }
+
+    /// A stream of one direction.
+    fn stream(&self, uplink: bool, size: &Size, plan: Arc<[Entry]>) -> Result<StreamConfig> {
+        let is_upf = self.arguments.is_upf();
+        let (tx, rx) = match (is_upf, uplink) {
+            (true, true) => (0, 1),
+            (true, false) => (1, 0),
+            (false, _) => (0, 0),
+        };
+        let port = self.ports.get(usize::from(tx == 1)).context("a port is missing")?;
+        let [n3, n6] = self.next_hops;
+        let form = self.arguments.form(uplink, port.info().mac, if uplink { n3 } else { n6 });
+        let template = |len: &usize| {
+            Template::new(&form, *len).map_err(|error| environment(format!("size {len}: {error}")))
+        };
+        let templates = size.lens.iter().map(template).collect::<Result<Vec<_>>>()?;
+        Ok(StreamConfig {
+            tx: PortId(tx),
+            rx: PortId(rx),
+            templates: templates.into(),
+            plan,
+            rx_teid: (is_upf && !uplink).then_some(GNB_TEID),
+        })
     }
 
     fn run(
@@ -313,14 +324,19 @@ impl Rig {
         };
         let pps = if let Rate::Pps(pps) = rate { pps } else { 0 };
         self.live.rate_pps.store(pps, Ordering::Relaxed);
+        self.run_trial(&config, what, stop)
+    }
+
+    /// Runs one trial and counts it in the totals.
+    fn run_trial(&mut self, config: &TrialConfig, what: &str, stop: &Stop) -> Result<TrialOutcome> {
         let (engine, live) = (&mut self.engine, &self.live);
         let outcome = match &mut self.churn {
-            None => self.bench.on_tester(live, what, || Ok(engine.run(&config, live, stop)))?,
+            None => self.bench.on_tester(live, what, || Ok(engine.run(config, live, stop)))?,
             Some(churn) => {
                 let control = self.control.as_mut().context("this target has no sessions")?;
                 self.bench.on_tester(live, what, || {
                     let mut failure = None;
-                    let outcome = engine.run_beside(&config, live, stop, &mut || {
+                    let outcome = engine.run_beside(config, live, stop, &mut || {
                         if failure.is_none() {
                             failure = churn.step(control).err();
                         }
@@ -334,11 +350,17 @@ impl Rig {
             let arrivals = &stream.arrivals;
             arrivals.received + arrivals.duplicates + arrivals.too_late + arrivals.misdelivered
         });
-        if duration_ns >= RATE_NS_MIN {
+        if config.duration_ns >= RATE_NS_MIN {
             self.totals.fastest_pps = self.totals.fastest_pps.max(fastest_second(&outcome));
         }
         self.target.check()?;
         Ok(outcome)
+    }
+
+    /// Frequency of the tester's clock. Unit: Hz.
+    #[must_use]
+    pub fn hz(&self) -> u64 {
+        self.engine.clock.hz
     }
 
     /// Runs one trial of the case that was set.

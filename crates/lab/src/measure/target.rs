@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::bench::{Bench, memif_socket};
-use crate::adit_config::AditConfig;
+use crate::adit_config::{AditConfig, Excess, Qos};
 use crate::adit_process::find_binary;
 use crate::control::{Control, Profile, SessionsConfig, Teids};
 use crate::engine::frame::{Endpoints, Form, Inner, Tunnel};
@@ -95,6 +95,19 @@ pub struct TargetArguments {
     /// The adit to start instead of the one beside this program.
     #[arg(long, value_name = "PATH")]
     pub adit: Option<PathBuf>,
+    /// Workers of the adit that is started here, each on a core of its own; those that find none
+    /// are left out, and the report says so.
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub workers: u16,
+    /// What the adit that is started here does with packets beyond a maximum bit rate; by default
+    /// what it does without configuration.
+    #[arg(long, value_enum)]
+    pub excess: Option<Excess>,
+    /// Packets that it holds at most while they wait for a rate.
+    #[arg(long, value_name = "N", requires = "excess",
+        value_parser = clap::value_parser!(u32).range(0..=262_144))]
+    pub queue_pkts: Option<u32>,
     /// Let testpmd tell its own rates each second, to be compared with the tester's; it takes some
     /// 100 µs of the tester's core each time.
     #[arg(long)]
@@ -197,6 +210,9 @@ pub struct TargetArguments {
     /// Sessions from the start, where a measurement adds the others.
     #[arg(skip)]
     pub first_sessions: Option<u32>,
+    /// The rules of the first sessions, where a measurement has several: how many have which.
+    #[arg(skip)]
+    pub profiles: Vec<(u32, Profile)>,
     /// What the UEs' packets look like.
     #[arg(long, value_enum, default_value_t = Inner::Udp4)]
     pub inner: Inner,
@@ -277,6 +293,7 @@ impl TargetArguments {
             upf: self.upf_n3,
             teids: self.teid_choice(),
             profile: self.profile()?,
+            profiles: self.profiles.clone(),
             network_instances: [self.access_instance.clone(), self.core_instance.clone()],
         })
     }
@@ -340,6 +357,16 @@ impl TargetArguments {
     }
 }
 
+impl TargetArguments {
+    /// The cores of the target's workers, the first of them `core`: as many as were asked for and as
+    /// there are beside the tester's.
+    #[must_use]
+    pub fn worker_cores(&self, bench: &Bench, core: u16) -> Vec<u16> {
+        let others = bench.other_cores().filter(|other| *other != core);
+        std::iter::once(core).chain(others).take(usize::from(self.workers)).collect()
+    }
+}
+
 /// A target that was started here, and a folder for its files; both gone when dropped.
 #[derive(Debug)]
 pub struct Running {
@@ -365,7 +392,8 @@ impl Running {
             (Kind::Adit, _) => {
                 let binary = find_binary(arguments.adit.as_deref())?;
                 let config = running.dir.join("adit.toml");
-                let text = adit_configuration(arguments, bench.core(), core, &running.dir);
+                let cores = arguments.worker_cores(bench, core);
+                let text = adit_configuration(arguments, bench.core(), &cores, &running.dir);
                 fs::write(&config, text).context("write adit's configuration")?;
                 let mut command = Command::new(&binary);
                 command.args(["run", "--config"]).arg(&config).env("NO_COLOR", "1");
@@ -528,11 +556,11 @@ fn testpmd_counters(log: &str) -> Option<Value> {
     }))
 }
 
-/// adit's configuration: one worker on `core`, everything else with the tester.
+/// adit's configuration: its workers on `cores`, everything else with the tester.
 fn adit_configuration(
     arguments: &TargetArguments,
     main_core: u16,
-    core: u16,
+    cores: &[u16],
     dir: &Path,
 ) -> String {
     let TargetArguments { upf_n3, upf_n6, dn, dn6, n4, sessions, .. } = arguments;
@@ -555,7 +583,8 @@ fn adit_configuration(
         unlimited_requests: true,
         sessions_max: sessions.saturating_add(16),
         main_core: usize::from(main_core),
-        worker: usize::from(core),
+        workers: cores.iter().copied().map(usize::from).collect(),
+        qos: arguments.excess.map(|excess| Qos { excess, queue_pkts: arguments.queue_pkts }),
         devices: [device(0, "n3"), device(1, "n6")],
         mtu_bytes: [1600, 1500],
         n3: vec![format!("{upf_n3}/24")],

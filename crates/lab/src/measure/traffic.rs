@@ -170,13 +170,24 @@ pub fn order(text: &str) -> Result<Order, String> {
 /// # Errors
 /// A sentence for any other text.
 pub fn rate_pps(text: &str) -> Result<u64, String> {
-    let wrong = || format!("\"{text}\" is no rate such as 1000000, 500k or 1.5Mpps");
-    let number = text.strip_suffix("pps").unwrap_or(text);
-    let (number, scale) = match (number.strip_suffix('k'), number.strip_suffix('M')) {
-        (Some(number), _) => (number, 1000u64),
-        (_, Some(number)) => (number, 1_000_000),
-        _ => (number, 1),
-    };
+    scaled_number(text.strip_suffix("pps").unwrap_or(text))
+        .ok_or_else(|| format!("\"{text}\" is no rate such as 1000000, 500k or 1.5Mpps"))
+}
+
+/// A rate in bits per second: a number with k, M or G behind it.
+///
+/// # Errors
+/// A sentence for any other text.
+pub fn bit_rate(text: &str) -> Result<u64, String> {
+    scaled_number(text)
+        .ok_or_else(|| format!("\"{text}\" is no bit rate such as 64000, 500k, 20M or 1.2G"))
+}
+
+/// A number above zero with k, M or G behind it.
+fn scaled_number(text: &str) -> Option<u64> {
+    let scales = [('k', 1000u64), ('M', 1_000_000), ('G', 1_000_000_000)];
+    let found = scales.iter().find_map(|(unit, scale)| Some((text.strip_suffix(*unit)?, *scale)));
+    let (number, scale) = found.unwrap_or((text, 1));
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let mut value = whole.parse::<u64>().ok().and_then(|whole| whole.checked_mul(scale));
     let mut place = scale;
@@ -186,7 +197,7 @@ pub fn rate_pps(text: &str) -> Result<u64, String> {
         let more = digit.filter(|digit| *digit == 0 || place > 0).map(|digit| digit * place);
         value = value.zip(more).and_then(|(value, more)| value.checked_add(more));
     }
-    value.filter(|value| *value > 0).ok_or_else(wrong)
+    value.filter(|value| *value > 0)
 }
 
 /// A span of time: a number with s or ms behind it. Returns ns.
@@ -214,6 +225,8 @@ mod tests {
         assert_eq!(rate_pps("1.5Mpps"), Ok(1_500_000));
         assert_eq!(rate_pps("100pps"), Ok(100));
         assert_eq!(rate_pps("500k"), Ok(500_000));
+        assert_eq!(bit_rate("1.2G"), Ok(1_200_000_000));
+        assert!(bit_rate("1.2Gpps").is_err() && bit_rate("0").is_err());
         for text in ["", "0", "x", "1.5", "-1", "1e6", "99999999999999999999", "1.x5k"] {
             assert!(rate_pps(text).is_err(), "{text}");
         }

@@ -4,6 +4,7 @@ mod axis;
 mod bars;
 mod course;
 mod latency;
+mod rates;
 mod selftest;
 mod svg;
 mod throughput;
@@ -94,6 +95,10 @@ fn body(out: &mut String, measurement: &MeasurementReport, references: &[Referen
         },
         Some("soak") => match read(measurement) {
             Some(report) => course::soak(out, &report),
+            None => unreadable(out),
+        },
+        Some("rates") => match read(measurement) {
+            Some(report) => rates::body(out, &report),
             None => unreadable(out),
         },
         Some("selftest") => match read(measurement) {

@@ -136,6 +136,53 @@ fn ramps_and_soaks_have_their_plots_and_limits() {
 }
 
 #[test]
+fn rates_have_a_plot_for_each_group_with_its_limit() {
+    use crate::measure::rates::{Accuracy, GroupReport};
+    let group = |name: &str, limit_bps: u64, sessions: u32| GroupReport {
+        name: name.to_owned(),
+        sessions,
+        size: "1052 B".to_owned(),
+        limit_bps: Some(limit_bps),
+        offered_bps: vec![1_200_000_000; 3],
+        received_bps: vec![1_000_000_000; 3],
+        each_bps: if sessions == 2 { vec![vec![500_000_000; 3]; 2] } else { Vec::new() },
+        accuracy: Some(Accuracy {
+            error_ppm: -1234,
+            worst_window_ppm: 5000,
+            session_worst_ppm: 6000,
+            ..Accuracy::default()
+        }),
+        ..GroupReport::default()
+    };
+    let mut rates = header("rates");
+    rates["window_ns"] = json!(100_000_000);
+    rates["settle_ns"] = json!(1_000_000_000);
+    rates["gaps_ns"] = json!([0, 0, 0]);
+    rates["findings"] = json!(["g & h"]);
+    let groups =
+        [group("one", 1_000_000_000, 1), group("two", 2_000_000, 2), group("x", 30_000, 3)];
+    rates["groups"] = json!(groups);
+    rates["trial"] = trial(1000, 0);
+    let stream = |name: &str| crate::measure::report::StreamReport {
+        name: name.to_owned(),
+        ..Default::default()
+    };
+    rates["trial"]["streams"] = json!(["one", "two", "x"].map(stream));
+    let page = render(&report(rates, Vec::new()));
+    for wanted in [
+        "<figcaption>one, 1052 B</figcaption>",
+        "class=\"reference r0\"",
+        "session 2</li>",
+        "limit of each",
+        "Error by limit",
+        "<td>one</td><td>1</td><td>1000.000</td><td>0.000</td><td>−0.123 %</td><td>0.500 %</td>",
+        "g &amp; h",
+    ] {
+        assert!(page.contains(wanted), "{wanted}: {page}");
+    }
+}
+
+#[test]
 fn page_of_failed_or_missing_measurements_says_so() {
     let mut report = report(throughput(), Vec::new());
     report.complete = false;
