@@ -99,6 +99,10 @@ struct DemoArguments {
     /// How adit gets its packets.
     #[arg(long, value_enum, default_value_t = Datapath::Auto)]
     datapath: Datapath,
+    /// Run TCP also through these maximum bit rates of the first UE, such as 20M,500M.
+    #[arg(long, value_name = "RATE,…", value_delimiter = ',',
+        value_parser = measure::traffic::bit_rate)]
+    mbr: Vec<u64>,
     /// Stay up after the checks until Ctrl-C, so that the UEs can be used by hand.
     #[arg(long)]
     keep: bool,
@@ -170,6 +174,8 @@ mod tests {
         assert!(parse(&["adit-lab", "demo", "--ues", "251"]).is_err());
         assert!(parse(&["adit-lab", "demo", "--ues", "0"]).is_err());
         assert!(parse(&["adit-lab", "demo", "--duration", "0"]).is_err());
+        assert!(parse(&["adit-lab", "demo", "--mbr", "20M,500M"]).is_ok());
+        assert!(parse(&["adit-lab", "demo", "--mbr", "20Mb"]).is_err());
     }
 
     #[test]

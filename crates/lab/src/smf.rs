@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 
 use adit_pfcp::grouped::{
     CreateFar, CreatePdr, CreateQer, CreatedPdr, ForwardingParameters, Pdi, UpdateFar,
-    UpdateForwardingParameters,
+    UpdateForwardingParameters, UpdateQer,
 };
 use adit_pfcp::ie::{
-    ApplyAction, DestinationInterface, FSeid, FTeid, GateStatus, NodeId, Nullable,
+    ApplyAction, DestinationInterface, FSeid, FTeid, GateStatus, Mbr, NodeId, Nullable,
     OuterHeaderCreation, OuterHeaderRemovalDescription, PdnType, RecoveryTimeStamp,
     SourceInterface, UeIpAddress,
 };
@@ -30,7 +30,7 @@ use adit_pfcp::message::{
 use adit_pfcp::{
     Cause, Datagram, Message, MessageBody, MessageType, RawMessage, SEQUENCE_MAX, encode,
 };
-use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, Seid, Teid};
+use adit_types::{BitRate, FarId, PdrId, Precedence, QerId, Qfi, Seid, Teid};
 use anyhow::{Context, Result, anyhow, bail};
 
 use crate::answer::{accepted, recovery_time_stamp};
@@ -303,6 +303,24 @@ impl Smf {
         }];
         let request = SessionModificationRequest {
             update_fars: (&fars).into(),
+            ..SessionModificationRequest::new()
+        };
+        self.modify(session, &request, watch)
+    }
+
+    /// Gives the QER of a session this maximum bit rate in both directions.
+    ///
+    /// # Errors
+    /// As for [`Self::modify`].
+    pub fn limit_rate(
+        &self,
+        session: &Established,
+        rate: BitRate,
+        watch: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        let qers = [UpdateQer { mbr: Some(Mbr::new(rate, rate)), ..UpdateQer::new(QER) }];
+        let request = SessionModificationRequest {
+            update_qers: (&qers).into(),
             ..SessionModificationRequest::new()
         };
         self.modify(session, &request, watch)

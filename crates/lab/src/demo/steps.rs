@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use adit_types::BitRate;
 use anyhow::{Context, Result};
 use serde_json::json;
 
@@ -143,7 +144,34 @@ impl<'a> Steps<'a> {
         self.check("TCP uplink", |s| s.tcp("TCP uplink", Iperf::TcpUplink))?;
         self.check("TCP downlink", |s| s.tcp("TCP downlink", Iperf::TcpDownlink))?;
         self.check("UDP uplink", Self::udp)?;
-        self.check("HTTP download", |s| s.http(servers))
+        self.check("HTTP download", |s| s.http(servers))?;
+        for &mbr_bps in &self.arguments.mbr {
+            for (name, kind) in
+                [("TCP uplink", Iperf::TcpUplink), ("TCP downlink", Iperf::TcpDownlink)]
+            {
+                let name = format!("{name} through {}", rate(mbr_bps as f64));
+                self.check(&name, |s| s.limited_tcp(&name, kind, mbr_bps))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// TCP of UE 1 through a maximum bit rate of its QER. The rate counts IP packets, the goodput
+    /// their payloads.
+    fn limited_tcp(&mut self, name: &str, kind: Iperf, mbr_bps: u64) -> Result<Check> {
+        let session = self.sessions.first().context("ue1 has no session")?;
+        let limit = BitRate::from_bps(mbr_bps);
+        self.network.smf.limit_rate(session, limit, || self.stop.check())?;
+        let result = self.run_iperf(kind)?;
+        // Exact below 2^53.
+        let share = result.rate_bps / mbr_bps as f64 * 100.0;
+        let retransmits = result.retransmits.unwrap_or_default();
+        let text = format!(
+            "goodput {}, {share:.1} % of the limit, {retransmits} segments sent again",
+            rate(result.rate_bps)
+        );
+        let figures = json!({ "mbr_bps": mbr_bps, "iperf": result });
+        Ok(Check::new(name, result.bytes > 0, text).with(&figures))
     }
 
     fn ping_all(&mut self, name: &str, target: IpAddr) -> Result<Check> {

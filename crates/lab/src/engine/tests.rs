@@ -184,7 +184,7 @@ fn course_is_followed_step_by_step_and_counted_by_window_and_session() {
     let config = TrialConfig {
         courses: vec![
             Vec::new(),
-            vec![step(100_000, 20), step(300_000, 10), step(0, 10)],
+            vec![step(100_000, 20), step(250_000, 10), step(0, 10)],
             vec![step(0, 30), step(200_000, 10)],
         ],
         duration_ns: 40_000_000,
@@ -206,10 +206,10 @@ fn course_is_followed_step_by_step_and_counted_by_window_and_session() {
         offered
     };
     let packets = |counts: [u64; 4]| counts.map(|count| count * 64).to_vec();
-    assert_eq!(octets(1), packets([1000, 1000, 3000, 0]));
+    assert_eq!(octets(1), packets([1000, 1000, 2500, 0]));
     assert_eq!(octets(2), packets([0, 0, 0, 2000]));
     assert_eq!((octets(0), octets(3)), (packets([0; 4]), packets([0; 4])));
-    assert_eq!(outcome.sum(|stream| stream.arrivals.received), 7000);
+    assert_eq!(outcome.sum(|stream| stream.arrivals.received), 6500);
     assert_eq!(outcome.window_gaps_ns.len(), 4);
     assert!(outcome.window_gaps_ns.iter().all(|gap| (1..100_000).contains(gap)));
 }

@@ -102,6 +102,7 @@ pub fn run(arguments: &ScenarioArguments, stop: &Stop) -> Result<bool> {
 /// The network of the demo with a UE for every scenario.
 fn demo_arguments(arguments: &ScenarioArguments) -> Result<DemoArguments> {
     Ok(DemoArguments {
+        mbr: Vec::new(),
         ues: u8::try_from(CASES.len())?,
         duration: 1,
         datapath: arguments.datapath,
