@@ -58,14 +58,14 @@ fn dispatch(cli: Cli) -> anyhow::Result<()> {
 
 fn measure(bench: Bench) -> anyhow::Result<()> {
     match bench {
-        Bench::Datapath { sessions, active, packets, burst, given_keys, sdf, output } => {
+        Bench::Datapath { sessions, active, packets, burst, given_keys, sdf, rates, output } => {
             let usual = bench::sessions::Profile::USUAL;
             let wish = bench::datapath::Wish {
                 counts: sessions,
                 active: active.unwrap_or(usize::MAX),
                 packets,
                 bursts: burst,
-                profile: bench::sessions::Profile { given_keys, filtered: sdf, ..usual },
+                profile: bench::sessions::Profile { given_keys, filtered: sdf, rates, ..usual },
             };
             bench::datapath::run(&wish, &output)
         }

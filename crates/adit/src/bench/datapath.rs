@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::measure::{Figures, Outcome, Plan, floor, measure};
 use super::packet::{INNER_LEN, Packet};
 use super::report;
-use super::sessions::{self, Profile};
+use super::sessions::{self, Profile, Rates};
 use crate::cli::BenchOutput;
 
 /// What is measured.
@@ -43,7 +43,10 @@ pub fn run(wish: &Wish, output: &BenchOutput) -> anyhow::Result<()> {
             for packet in directions {
                 let plan = Plan {
                     packet,
-                    outcome: Outcome::Forwarded,
+                    outcome: match wish.profile.rates {
+                        Rates::Exceed | Rates::Wait => Outcome::Shaped,
+                        Rates::None | Rates::Police | Rates::Shape => Outcome::Forwarded,
+                    },
                     active: wish.active.min(count),
                     packets: wish.packets,
                     burst,
@@ -68,6 +71,7 @@ fn row(what: &str, count: usize, wish: &Wish, plan: &Plan, figures: &Figures) ->
         "order": "random",
         "rules_per_session": wish.profile.rules(),
         "keys": if wish.profile.given_keys { "given" } else { "chosen" },
+        "rates": format!("{:?}", wish.profile.rates).to_lowercase(),
         "frame_len_in_bytes": 14 + tunnel + INNER_LEN,
         "burst_pkts": plan.burst,
         "window_pkts": plan.packets,

@@ -122,6 +122,9 @@ impl PacketIo for BenchIo {
             mem::swap(burst, &mut self.sent);
             return self.sent.len();
         }
+        if burst.len() > self.sent.remaining_capacity() {
+            self.sent.clear();
+        }
         let count = burst.len().min(self.sent.remaining_capacity());
         self.sent.extend(burst.drain(..count));
         count

@@ -32,6 +32,8 @@ pub enum Outcome {
     Dropped(DropReason),
     /// Held by a FAR that buffers.
     Buffered,
+    /// Sent, dropped by a rate, or waiting for one; time goes on as of [`sessions::BURST_TIME`].
+    Shaped,
 }
 
 /// What is measured.
@@ -92,7 +94,7 @@ pub fn worker(reader: Reader, burst: usize) -> Worker<BenchIo> {
         ports: vec![PortId(0), PortId(1)],
         burst,
         buffer_pkts_max: BUFFER_PKTS_MAX,
-        shaped_pkts_max: BUFFER_PKTS_MAX,
+        shaped_pkts_max: adit_types::limits::SHAPED_PKTS_MAX / 16,
         recovery_time_stamp: None,
     };
     Worker::new(config, reader, events, commands)
@@ -104,6 +106,8 @@ pub struct Bench {
     io: BenchIo,
     random: SmallRng,
     step: u64,
+    /// Time that passes with each step.
+    pub step_time: Nanos,
 }
 
 impl Bench {
@@ -113,7 +117,7 @@ impl Bench {
         let macs = sessions::MACS;
         let (ready, sent) = (Burst::new(), Burst::new());
         let io = BenchIo { rx_port: PortId(0), ready, sent, macs };
-        Self { worker, io, random: SmallRng::seed_from_u64(1), step: 0 }
+        Self { worker, io, random: SmallRng::seed_from_u64(1), step: 0, step_time: Nanos(1) }
     }
 
     /// Writes one burst, which the next step will receive.
@@ -141,7 +145,7 @@ impl Bench {
     pub fn step(&mut self) -> anyhow::Result<(u64, usize)> {
         self.step += 1;
         let wanted = self.io.ready.len();
-        let now = Nanos(self.step);
+        let now = Nanos(self.step * self.step_time.0);
         let start = adit_dpdk::tsc();
         let report = self.worker.step(now, &mut self.io);
         let end = adit_dpdk::tsc();
@@ -164,6 +168,9 @@ pub fn measure(resident: &mut Resident, plan: &Plan) -> anyhow::Result<Figures> 
     let Resident { publisher, bench, sessions, .. } = resident;
     let active = sessions.get(..plan.active.min(sessions.len())).context("active sessions")?;
     let (steps, warm_up) = steps(plan);
+    if plan.outcome == Outcome::Shaped {
+        bench.step_time = Nanos(sessions::BURST_TIME.0 * plan.burst as u64 / 32);
+    }
     let mut cycles = Vec::with_capacity(steps);
     let before = publisher.snapshot();
     for step in 0..steps + warm_up {
@@ -195,6 +202,7 @@ fn outcome_count(before: &Snapshot, after: &Snapshot, outcome: Outcome) -> u64 {
         Outcome::Forwarded => after.transmitted_pkts() - before.transmitted_pkts(),
         Outcome::Dropped(reason) => after.drops[reason.index()] - before.drops[reason.index()],
         Outcome::Buffered => after.buffered_pkts - before.buffered_pkts,
+        Outcome::Shaped => after.received_pkts - before.received_pkts,
     }
 }
 

@@ -4,22 +4,23 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_n4::{Node, NodeConfig, NodeId};
 use adit_rules::{
-    ApplyAction, DeltaId, DestinationInterface, Gate, GtpuTunnel, OuterHeaderCreation,
+    ApplyAction, DeltaId, DestinationInterface, Excess, Gate, GtpuTunnel, OuterHeaderCreation,
     OuterHeaderRemoval, SourceInterface, UeAddresses,
 };
 use adit_session::{
-    Change, CpFSeid, FTeidSpec, Far, Forwarding, GateStatus, LocalAddresses, MeasurementMethod,
-    OwnerId, PdiSpec, PdrSpec, PdrTimes, Provisioning, Qer, SdfSpec, SessionStore, StoreConfig,
-    UeMatch, UeSide, Urr, UrrSettings, UsageTriggers, Volumes,
+    Change, CpFSeid, Enforcement, FTeidSpec, Far, Forwarding, GateStatus, LocalAddresses,
+    MeasurementMethod, OwnerId, PdiSpec, PdrSpec, PdrTimes, Provisioning, Qer, QosPolicy, SdfSpec,
+    SessionStore, StoreConfig, UeMatch, UeSide, Urr, UrrSettings, UsageTriggers, Volumes,
 };
 use adit_tables::{Interface, IpPrefix, Publisher, Reader, Route, TablesConfig};
 use adit_types::{
-    FarId, InterfaceId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, MacAddr, Nanos, PdrId, PortId,
-    Precedence, QerId, Qfi, Seid, Teid, UrrId, VlanId,
+    BitRate, FarId, InterfaceId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, MacAddr, Nanos, PdrId,
+    PortId, Precedence, QerId, Qfi, Seid, Teid, UrrId, VlanId,
 };
 use anyhow::Context;
 
 use super::measure::Bench;
+use super::packet::INNER_LEN;
 
 pub const MACS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 3, 2]), MacAddr([2, 0, 0, 0, 6, 2])];
 pub const GNB_MAC: MacAddr = MacAddr([2, 0, 0, 0, 3, 1]);
@@ -102,9 +103,10 @@ fn route(prefix: &str, next_hop: IpAddr) -> anyhow::Result<Route> {
     Ok(Route { interface: InterfaceId(1), prefix: prefix.parse::<IpPrefix>()?, next_hop })
 }
 
-fn store(sessions_max: usize) -> StoreConfig {
+fn store(sessions_max: usize, rates: Rates) -> StoreConfig {
+    let provisioning = Provisioning { qos: rates.policy(), ..Provisioning::default() };
     let n3_addresses = LocalAddresses { v4: Some(N3_ADDR), v6: None };
-    StoreConfig { sessions_max, n3_addresses, provisioning: Provisioning::default(), seed: 1 }
+    StoreConfig { sessions_max, n3_addresses, provisioning, seed: 1 }
 }
 
 /// A PFCP node, the publisher that carries out its changes, and a reader for each worker.
@@ -123,7 +125,7 @@ pub fn control_side(
         seed: 1,
         policy: adit_n4::PeerPolicy::default(),
         paths: adit_n4::PathConfig::OFF,
-        store: store(sessions_max),
+        store: store(sessions_max, Rates::None),
     });
     let (publisher, readers) = tables(sessions_max, node.store().slot_bits(), workers, false)?;
     Ok((node, publisher, readers))
@@ -150,14 +152,15 @@ pub struct Populated {
 
 /// As [`establish`], for a worker that the caller makes.
 pub fn populate(profile: Profile, count: usize) -> anyhow::Result<Populated> {
-    let mut store = SessionStore::new(store(count));
+    let mut store = SessionStore::new(store(count, profile.rates));
     let (mut publisher, readers) = tables(count, store.slot_bits(), 1, profile.given_keys)?;
     let reader = readers.into_iter().next().context("one reader")?;
     let mut sessions = Vec::with_capacity(count);
+    let limit = profile.rates.limit(count);
     for number in 0..u32::try_from(count)? {
         let cp = CpFSeid { seid: Seid(u64::from(number) + 1), v4: Some(GNB_ADDR), v6: None };
         let established = store
-            .establish(OwnerId(1), cp, change(profile, number)?)
+            .establish(OwnerId(1), cp, change(profile, number, limit)?)
             .map_err(|refusal| anyhow::anyhow!("session {number} refused: {refusal:?}"))?;
         let created = established.created.first().map(|created| created.f_teid.teid);
         let teid = if profile.given_keys { Some(given_teid(number)) } else { created };
@@ -186,6 +189,53 @@ pub struct Profile {
     pub n9: bool,
     /// PDRs with an SDF filter before the two that match everything.
     pub filtered: bool,
+    /// Maximum bit rates of both QERs.
+    pub rates: Rates,
+}
+
+/// Maximum bit rates of the QERs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Rates {
+    /// None.
+    None,
+    /// Beyond what is offered; excess would be dropped.
+    Police,
+    /// Beyond what is offered; excess would wait.
+    Shape,
+    /// Nine tenths of what is offered; excess is dropped.
+    Exceed,
+    /// A ninth above what is offered on average, without any burst, so that most packets wait.
+    Wait,
+}
+
+/// Virtual time of one burst of 32 packets where rates matter: 10.7 million packets a second.
+pub const BURST_TIME: Nanos = Nanos(3000);
+
+impl Rates {
+    /// The rate of each of `sessions`, that packets at random meet. Unit: bits per second.
+    fn limit(self, sessions: usize) -> Option<BitRate> {
+        let offered = 32 * 8 * INNER_LEN as u64 * 1_000_000_000 / BURST_TIME.0;
+        let share = offered / (sessions as u64).max(1);
+        match self {
+            Self::None => None,
+            Self::Police | Self::Shape => Some(BitRate::from_kbps(1_000_000_000)),
+            Self::Exceed => Some(BitRate::from_bps(share * 9 / 10)),
+            Self::Wait => Some(BitRate::from_bps(share * 10 / 9)),
+        }
+    }
+
+    fn policy(self) -> QosPolicy {
+        let excess = match self {
+            Self::None | Self::Police | Self::Exceed => Excess::Drops,
+            Self::Shape | Self::Wait => Excess::Waits,
+        };
+        let of = Enforcement { gbr: excess, flow: excess, session: excess };
+        let shaping_burst = match self {
+            Self::Wait => Nanos(0),
+            _ => Nanos::from_millis(2),
+        };
+        QosPolicy { uplink: of, downlink: of, shaping_burst, ..QosPolicy::default() }
+    }
 }
 
 impl Profile {
@@ -198,6 +248,7 @@ impl Profile {
         action: ApplyAction::FORW,
         n9: false,
         filtered: false,
+        rates: Rates::None,
     };
 
     /// The rules of one session, as reports name them.
@@ -221,7 +272,7 @@ fn given_teid(number: u32) -> Teid {
     Teid((number + 1).wrapping_mul(0x9e37_79b1))
 }
 
-fn change(profile: Profile, number: u32) -> anyhow::Result<Change> {
+fn change(profile: Profile, number: u32, limit: Option<BitRate>) -> anyhow::Result<Change> {
     let ue = ue4(number);
     let addresses = if profile.v6 {
         let prefix = Ipv6Prefix::containing(ue6(ue), 64).context("64 bits")?;
@@ -259,8 +310,8 @@ fn change(profile: Profile, number: u32) -> anyhow::Result<Change> {
             far(2, DestinationInterface::Access, Some(gnb)),
         ],
         create_qers: vec![
-            qer(SESSION_QER, None, profile.gate),
-            qer(FLOW_QER, Qfi::new(QFI).filter(|_| profile.qfi), profile.gate),
+            qer(SESSION_QER, None, profile.gate, limit),
+            qer(FLOW_QER, Qfi::new(QFI).filter(|_| profile.qfi), profile.gate, limit),
         ],
         create_urrs: vec![volume_urr()],
         ..Change::default()
@@ -311,12 +362,12 @@ fn pdr(ue: UeAddresses, f_teid: FTeidSpec, filter: Option<u16>, uplink: bool) ->
 }
 
 /// The session's QER has no QFI, the flow's has.
-fn qer(id: QerId, qfi: Option<Qfi>, gate: Gate) -> Qer {
+fn qer(id: QerId, qfi: Option<Qfi>, gate: Gate, limit: Option<BitRate>) -> Qer {
     Qer {
         id,
         correlation: None,
         gates: GateStatus { uplink: gate, downlink: gate },
-        mbr: None,
+        mbr: limit.map(|rate| adit_session::Rates { uplink: rate, downlink: rate }),
         gbr: None,
         averaging_window_ms: None,
         qfi,
