@@ -12,7 +12,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_pktio::{Burst, PacketBuf, PacketIo, RxChecksum};
 use adit_rules::{DropReason, EXPRESS_URRS_MAX, ExpressUe};
-use adit_tables::{ClearUsage, ExpressLine, MeterPair, View};
+use adit_tables::{ClearUsage, ExpressLine, View};
 use adit_types::limits::BURST_MAX;
 use adit_types::{
     Direction, InterfaceId, InterfaceSet, MacAddr, NextHopIndex, PortId, Qfi, SessionIndex, Teid,
@@ -507,8 +507,7 @@ impl Course for Uplink {
             true => at.find_v6(env, line.exit(), row, buf.data())?,
         };
         let usage = clear_usage(env, line, row)?;
-        let meters = open_meters(env, Self::DIRECTION, line, row)?;
-        if row.len > exit.door.mtu_bytes {
+        if row.len > exit.door.mtu_bytes || !pass_meters(env, Self::DIRECTION, line, row) {
             return None;
         }
         let (cut, keep) = (usize::from(row.offset), usize::from(row.len));
@@ -520,7 +519,7 @@ impl Course for Uplink {
         header[6..12].copy_from_slice(&exit.door.mac.0);
         header[12..].copy_from_slice(&ether_type.0.to_be_bytes());
         age::<V6>(packet);
-        count(env, Self::DIRECTION, line, (usage, meters), row);
+        count(env, Self::DIRECTION, line, usage, row);
         Some(Left { door: exit.door, frame_len })
     }
 }
@@ -561,11 +560,12 @@ impl Course for Downlink {
         let exit = at.find(env, line.next_hop())?;
         let outer = exit.door.outer.as_ref()?;
         let usage = clear_usage(env, line, row)?;
-        let meters = open_meters(env, Self::DIRECTION, line, row)?;
         let (teid, dst) = line.tunnel();
         let tunnel =
             UsualTunnel { dst_mac: exit.mac, dst, tos: line.tos(), teid, marking: line.marking() };
-        if tunnel.ip_len(row.len)? > exit.door.mtu_bytes {
+        if tunnel.ip_len(row.len)? > exit.door.mtu_bytes
+            || !pass_meters(env, Self::DIRECTION, line, row)
+        {
             return None;
         }
         let headers_len = tunnel.headers_len();
@@ -575,7 +575,7 @@ impl Course for Downlink {
         // Neither fails: there is room for the headers, and their length fields hold the length.
         outer.emit(&tunnel, row.len, frame)?;
         age::<V6>(frame.get_mut(headers_len..)?);
-        count(env, Self::DIRECTION, line, (usage, meters), row);
+        count(env, Self::DIRECTION, line, usage, row);
         Some(Left { door: exit.door, frame_len })
     }
 }
@@ -611,34 +611,27 @@ fn clear_usage<'v>(
     Some(clear)
 }
 
-/// The buckets that the packet has to pass, while all of them let it.
+/// Lets the packet pass the buckets of its rates, if all of them are open; tells whether it may go.
+/// What follows stops a packet only where its buffer is not as it should be.
 #[inline(always)]
-fn open_meters<'v>(
-    env: &Env<'v>,
-    direction: Direction,
-    line: &ExpressLine<'_>,
-    row: &Row,
-) -> Option<Option<MeterPair<'v>>> {
+fn pass_meters(env: &Env<'_>, direction: Direction, line: &ExpressLine<'_>, row: &Row) -> bool {
     let which = line.meters();
-    if which == 0 {
-        return Some(None);
-    }
-    let pair = env.view.meter_pair(row.session, direction)?;
-    pair.are_open(which, env.now).then_some(Some(pair))
+    which == 0
+        || env
+            .view
+            .meter_pair(row.session, direction)
+            .is_some_and(|pair| pair.pass(which, env.now, row.len))
 }
 
-/// Counts a packet for its URRs and its session, and lets it pass its buckets.
+/// Counts a packet for its URRs and its session.
 #[inline(always)]
 fn count(
     env: &Env<'_>,
     direction: Direction,
     line: &ExpressLine<'_>,
-    (usage, meters): ([Option<ClearUsage<'_>>; EXPRESS_URRS_MAX], Option<MeterPair<'_>>),
+    usage: [Option<ClearUsage<'_>>; EXPRESS_URRS_MAX],
     row: &Row,
 ) {
-    if let Some(meters) = meters {
-        meters.pass(line.meters(), env.now, row.len);
-    }
     let bytes = u64::from(row.len);
     for usage in usage {
         let Some(usage) = usage else { break };
