@@ -5,7 +5,7 @@
 //! of their session is left leave at once, ahead of the End Marker.
 
 use adit_pktio::{PacketBuf, PacketIo};
-use adit_rules::{DropReason, RateLimit};
+use adit_rules::{DropReason, EXPRESS_METERS_MAX, RateLimit};
 use adit_shaper::{FlowKey, Held, Pace, Queues, QueuesConfig};
 use adit_tables::{Meter, View};
 use adit_types::limits::{BURST_MAX, SHAPED_PKTS_MAX, SHAPED_PKTS_PER_FLOW_MAX};
@@ -13,7 +13,8 @@ use adit_types::{Direction, InterfaceId, Nanos, PortId, SessionIndex};
 
 use crate::columns::Matched;
 use crate::outbound::{Origin, Outbound};
-use crate::stage::egress::{Env, Way};
+use crate::stage::egress::Env;
+use crate::tally::Tally;
 
 /// Packets that leave in one step: four bursts, so that a step stays short.
 const RELEASES_PER_STEP_MAX: usize = 4 * BURST_MAX;
@@ -21,8 +22,9 @@ const RELEASES_PER_STEP_MAX: usize = 4 * BURST_MAX;
 /// A frame that is ready to leave.
 #[derive(Debug)]
 pub(crate) struct Ready<B> {
-    buf: B,
-    exit: (PortId, InterfaceId),
+    pub buf: B,
+    /// Where it leaves.
+    pub exit: (PortId, InterfaceId),
 }
 
 /// The packets of one worker that wait for rates.
@@ -45,42 +47,52 @@ pub(crate) fn limits<'m>(matched: &'m Matched<'_>) -> impl Iterator<Item = (Rate
 
 /// The flow that a packet waits in.
 pub(crate) fn flow_of(session: SessionIndex, matched: &Matched<'_>) -> FlowKey {
-    let buckets = limits(matched).map(|(_, bucket)| bucket).collect();
+    let buckets = limits(matched).fold(0, |set, (_, bucket)| set | 1 << (bucket % 64));
     FlowKey { session, direction: matched.direction, buckets }
 }
 
 /// The buckets of a flow; those that no rules have any more are left out.
-fn meters<'v>(view: &View<'v>, key: &FlowKey) -> impl Iterator<Item = Meter<'v>> {
-    let (session, direction) = (key.session, key.direction);
-    key.buckets.iter().filter_map(move |bucket| view.meter(session, direction, *bucket))
+#[inline]
+fn meters<'v>(view: &View<'v>, key: FlowKey) -> impl Iterator<Item = Meter<'v>> {
+    let FlowKey { session, direction, mut buckets } = key;
+    core::iter::from_fn(move || {
+        while buckets != 0 {
+            let number = u8::try_from(buckets.trailing_zeros()).unwrap_or_default();
+            buckets &= buckets - 1;
+            if let Some(meter) = view.meter(session, direction, number) {
+                return Some(meter);
+            }
+        }
+        None
+    })
 }
 
-/// Lets a frame wait whose rates do not let it pass yet.
-#[cold]
+/// Lets a frame wait whose rates do not let it pass yet. `bytes` are those of the user's packet.
 pub(crate) fn hold<B: PacketBuf>(
     env: &Env<'_>,
-    out: &mut Outbound<B>,
-    buf: B,
-    way: &Way<'_>,
-    (session, matched, bytes): (SessionIndex, &Matched<'_>, u16),
+    (shaping, tally): (&mut Shaping<B>, &mut Tally),
+    key: FlowKey,
+    packet: Ready<B>,
+    bytes: u16,
 ) {
-    let key = flow_of(session, matched);
-    let at = match pace(env, &key) {
+    let at = match pace(env, key) {
         Pace::At(at) => at,
         Pace::Now | Pace::Never => env.now,
     };
-    let packet = Ready { buf, exit: (way.interface.port, way.interface.id) };
-    let last = meters(&env.view, &key).last();
-    if out.shaping.push(key, at, Held { packet, bytes, since: env.now }).is_ok() {
-        last.inspect(|meter| meter.queue());
+    let Some(meter) = meters(&env.view, key).next() else {
+        tally.drop(DropReason::ShapingQueueFull);
+        return;
+    };
+    if shaping.push(key, at, Held { packet, bytes, since: env.now }).is_ok() {
+        meter.queue();
     } else {
-        last.inspect(|meter| meter.count_dropped(bytes));
-        out.tally.drop(DropReason::ShapingQueueFull);
+        meter.count_dropped(bytes);
+        tally.drop(DropReason::ShapingQueueFull);
     }
 }
 
 /// When the next packet of a flow may leave, by the limits of now.
-fn pace(env: &Env<'_>, key: &FlowKey) -> Pace {
+fn pace(env: &Env<'_>, key: FlowKey) -> Pace {
     let mut pace = Pace::Now;
     for meter in meters(&env.view, key) {
         let limit = meter.limit();
@@ -96,41 +108,43 @@ fn pace(env: &Env<'_>, key: &FlowKey) -> Pace {
     pace
 }
 
-/// Sends what may leave by now; tells whether anything did.
-#[cold]
-pub(crate) fn release<Io: PacketIo>(
-    env: &Env<'_>,
-    io: &mut Io,
-    out: &mut Outbound<Io::Buf>,
-) -> bool {
+/// The same; a packet of `bytes` octets that may leave has passed its buckets.
+fn pass(env: &Env<'_>, key: FlowKey, bytes: u16) -> Pace {
+    if key.buckets < 1 << EXPRESS_METERS_MAX
+        && let Some(pair) = env.view.meter_pair(key.session, key.direction)
+        && pair.pass(key.buckets, env.now, bytes)
+    {
+        return Pace::Now;
+    }
+    let pace = pace(env, key);
+    if pace == Pace::Now {
+        meters(&env.view, key).for_each(|meter| meter.pass(meter.limit(), env.now, bytes));
+    }
+    pace
+}
+
+/// Sends what may leave by now.
+#[inline(never)]
+pub(crate) fn release<Io: PacketIo>(env: &Env<'_>, io: &mut Io, out: &mut Outbound<Io::Buf>) {
     let Outbound { shaping, queues, tally, .. } = out;
-    let gone = shaping.release(
+    shaping.release(
         env.now,
         RELEASES_PER_STEP_MAX,
-        |key| pace(env, key),
+        |key, bytes| pass(env, *key, bytes),
         |key, may_leave, held| {
-            let mut last = None;
-            for meter in meters(&env.view, key) {
-                if may_leave {
-                    meter.pass(meter.limit(), env.now, held.bytes);
-                }
-                last = Some(meter);
-            }
             let delay = env.now.since(held.since);
-            if let Some(meter) = last {
-                meter.unqueue(delay);
-            }
+            let first = meters(&env.view, *key).next();
+            first.inspect(|meter| meter.unqueue(delay));
             if may_leave {
                 tally.delay(delay);
                 let Ready { buf, exit } = held.packet;
                 queues.push(io, tally, exit, buf, Origin::Received(key.direction));
             } else {
-                last.inspect(|meter| meter.count_dropped(held.bytes));
+                first.inspect(|meter| meter.count_dropped(held.bytes));
                 tally.drop(DropReason::GateClosed);
             }
         },
     );
-    gone > 0
 }
 
 /// Sends everything towards the UE of a session that waits, whatever its rates say: what comes next
@@ -144,12 +158,10 @@ pub(crate) fn release_session<Io: PacketIo>(
     let Outbound { shaping, queues, tally, .. } = out;
     shaping.take_all(session, Direction::Downlink, |key, held| {
         let delay = env.now.since(held.since);
-        let mut last = None;
-        for meter in meters(&env.view, key) {
+        for meter in meters(&env.view, *key) {
             meter.pass(meter.limit(), env.now, held.bytes);
-            last = Some(meter);
         }
-        last.inspect(|meter| meter.unqueue(delay));
+        meters(&env.view, *key).next().inspect(|meter| meter.unqueue(delay));
         tally.delay(delay);
         let Ready { buf, exit } = held.packet;
         queues.push(io, tally, exit, buf, Origin::Received(key.direction));

@@ -1,8 +1,7 @@
 //! Queues of packets by flow.
 
-use adit_types::limits::QERS_PER_PDR_MAX;
+use adit_types::limits::BURST_MAX;
 use adit_types::{Direction, Nanos, SessionIndex};
-use arrayvec::ArrayVec;
 
 use crate::wheel::Wheel;
 
@@ -12,7 +11,7 @@ const NONE: u32 = u32::MAX;
 /// Packets of one flow that leave in a row before others have their turn.
 const TURN_PKTS: u32 = 16;
 
-/// Most that waits.
+/// Most that waits, but for a burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueuesConfig {
     /// Packets of all flows.
@@ -24,14 +23,14 @@ pub struct QueuesConfig {
 }
 
 /// What shares a queue: packets of one direction of a session that pass the same buckets.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowKey {
     /// The session.
     pub session: SessionIndex,
     /// The direction.
     pub direction: Direction,
-    /// The session's buckets, by number.
-    pub buckets: ArrayVec<u8, QERS_PER_PDR_MAX>,
+    /// The session's buckets: bit n is bucket n.
+    pub buckets: u64,
 }
 
 /// A packet that waits.
@@ -97,7 +96,10 @@ impl<P> Queues<P> {
     #[must_use]
     pub fn new(config: QueuesConfig) -> Self {
         let lines = config.sessions_max.saturating_mul(2);
-        let QueuesConfig { pkts_max, .. } = config;
+        let pkts_max = match config.pkts_max {
+            0 => 0,
+            most => most + BURST_MAX,
+        };
         let numbers = || (0..).take(pkts_max).collect();
         Self {
             config,
@@ -139,16 +141,21 @@ impl<P> Queues<P> {
         flow.map_or(0, |flow| flow.count)
     }
 
-    /// True when one more packet of a flow may wait.
+    /// True when a packet of a flow may wait of which `flow_len` do. Whoever asks for a burst before
+    /// he pushes it finds room for all of it: that much there is beyond the limits.
+    #[inline]
     #[must_use]
-    pub fn has_room(&self, key: &FlowKey) -> bool {
-        !self.free_nodes.is_empty()
-            && line_at(key.session, key.direction) < self.by_line.len()
-            && self.flow_len(key) < self.config.flow_pkts_max
+    pub fn has_room(&self, flow_len: u32) -> bool {
+        self.len() < self.config.pkts_max && flow_len < self.config.flow_pkts_max
     }
 
     fn find(&self, key: &FlowKey) -> Option<u32> {
-        let mut at = *self.by_line.get(line_at(key.session, key.direction))?;
+        self.find_from(*self.by_line.get(line_at(key.session, key.direction))?, key)
+    }
+
+    /// Looks for a flow among `head` and its siblings.
+    fn find_from(&self, head: u32, key: &FlowKey) -> Option<u32> {
+        let mut at = head;
         while let Some(Some(flow)) = self.flows.get(at as usize) {
             if flow.key.buckets == key.buckets {
                 return Some(at);
@@ -161,16 +168,17 @@ impl<P> Queues<P> {
     /// Appends a packet to its flow. A flow that did not wait is looked at when `at` has come.
     ///
     /// # Errors
-    /// [`Full`] without room; the packet is gone.
+    /// [`Full`] where [`Queues::has_room`] had said so, or for a session out of range; the packet is
+    /// gone.
     pub fn push(&mut self, key: FlowKey, at: Nanos, held: Held<P>) -> Result<(), Full> {
-        if !self.has_room(&key) {
-            return Err(Full);
-        }
-        let Some(node) = self.free_nodes.pop() else { return Err(Full) };
-        self.nodes[node as usize] = Some(Node { held, next: NONE });
-        if let Some(flow) = self.find(&key)
+        let line = line_at(key.session, key.direction);
+        let Some(head) = self.by_line.get(line).copied() else { return Err(Full) };
+        let Some(node) = self.free_nodes.last().copied() else { return Err(Full) };
+        if let Some(flow) = self.find_from(head, &key)
             && let Some(Some(flow)) = self.flows.get_mut(flow as usize)
         {
+            self.free_nodes.pop();
+            self.nodes[node as usize] = Some(Node { held, next: NONE });
             let last = core::mem::replace(&mut flow.last, node);
             flow.count += 1;
             if flow.count == 1 {
@@ -182,7 +190,8 @@ impl<P> Queues<P> {
         }
         // There are as many flows as packets, so that one is free.
         let Some(flow) = self.free_flows.pop() else { return Err(Full) };
-        let line = line_at(key.session, key.direction);
+        self.free_nodes.pop();
+        self.nodes[node as usize] = Some(Node { held, next: NONE });
         let sibling = core::mem::replace(&mut self.by_line[line], flow);
         self.flows[flow as usize] = Some(Flow { key, first: node, last: node, count: 1, sibling });
         self.wheel.insert(flow, at);
@@ -191,13 +200,13 @@ impl<P> Queues<P> {
 
     /// Releases what may leave by `now`, at most `limit` packets; tells how many packets went.
     ///
-    /// `pace` says of a flow whether its next packet may leave; `release` takes it, with true, and
-    /// the packets of a flow that never may, with false.
+    /// `pace` says of a flow whether its next packet, of so many octets, may leave; `release` takes
+    /// it, with true, and the packets of a flow that never may, with false.
     pub fn release(
         &mut self,
         now: Nanos,
         limit: usize,
-        mut pace: impl FnMut(&FlowKey) -> Pace,
+        mut pace: impl FnMut(&FlowKey, u16) -> Pace,
         mut release: impl FnMut(&FlowKey, bool, Held<P>),
     ) -> usize {
         self.wheel.advance(now);
@@ -212,9 +221,11 @@ impl<P> Queues<P> {
                 if flow.count == 0 {
                     break None;
                 }
-                match pace(&flow.key) {
+                if turn == TURN_PKTS || gone >= limit {
+                    break None;
+                }
+                match pace(&flow.key, self.bytes_of(flow.first)) {
                     Pace::At(at) => break Some(at),
-                    Pace::Now if turn == TURN_PKTS || gone >= limit => break None,
                     Pace::Now => {
                         if let Some(held) = self.take_first(&mut flow) {
                             release(&flow.key, true, held);
@@ -244,7 +255,7 @@ impl<P> Queues<P> {
 
     /// Takes everything that waits.
     pub fn drain(&mut self, mut take: impl FnMut(Held<P>)) {
-        self.release(Nanos::NEVER, usize::MAX, |_| Pace::Never, |_, _, held| take(held));
+        self.release(Nanos::NEVER, usize::MAX, |_, _| Pace::Never, |_, _, held| take(held));
     }
 
     /// Takes everything of one direction of a session that waits.
@@ -264,6 +275,11 @@ impl<P> Queues<P> {
             let number = core::mem::replace(&mut at, flow.sibling);
             self.flows[number as usize] = Some(flow);
         }
+    }
+
+    fn bytes_of(&self, node: u32) -> u16 {
+        let node = self.nodes.get(node as usize).and_then(Option::as_ref);
+        node.map_or(0, |node| node.held.bytes)
     }
 
     fn take_first(&mut self, flow: &mut Flow) -> Option<Held<P>> {

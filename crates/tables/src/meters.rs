@@ -10,7 +10,7 @@
 
 use core::fmt;
 
-use adit_rules::{Bucket, RateLimit};
+use adit_rules::{Bucket, Excess as Beyond, RateLimit};
 use adit_types::limits::RULES_PER_SESSION_MAX;
 use adit_types::{Direction, Nanos, SessionIndex};
 
@@ -220,6 +220,19 @@ impl MeterPair<'_> {
         }
         true
     }
+
+    /// True when those of the two buckets that `which` names and that are closed at `now` let packets
+    /// wait. False, too, where a bucket owes to another limit, which [`Meter::is_open`] settles.
+    #[must_use]
+    pub fn waits(self, which: u64, now: Nanos) -> bool {
+        let Self(Line(cells)) = self;
+        let mut named = cells.iter().enumerate().filter(|(at, _)| which >> at & 1 != 0);
+        named.all(|(_, cell)| {
+            let (bucket, limit) = (cell.bucket(), cell.limit());
+            bucket.is_open(limit, now)
+                || limit.excess() == Beyond::Waits && bucket.settled(limit, now) == bucket
+        })
+    }
 }
 
 impl Cell {
@@ -330,7 +343,6 @@ impl Meter<'_> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use adit_rules::Excess as Beyond;
     use adit_types::BitRate;
 
     use super::*;

@@ -12,6 +12,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_pktio::{Burst, PacketBuf, PacketIo, RxChecksum};
 use adit_rules::{DropReason, EXPRESS_URRS_MAX, ExpressUe};
+use adit_shaper::FlowKey;
 use adit_tables::{ClearUsage, ExpressLine, View};
 use adit_types::limits::BURST_MAX;
 use adit_types::{
@@ -27,6 +28,7 @@ use crate::columns::Column;
 use crate::handoff::Handoff;
 use crate::interfaces::{Door, UsualLink};
 use crate::outbound::Outbound;
+use crate::shaping::{self, Ready, Shaping};
 use crate::stage::egress::Env;
 use crate::tally::Tally;
 
@@ -58,6 +60,8 @@ struct Row {
     key: u64,
     /// The interface that it leaves through; written once it is forwarded.
     door: InterfaceId,
+    /// The buckets that it waits for before it leaves, by bits; written once it is forwarded.
+    waits_for: u64,
     /// Source of the user's packet in uplink, as a key.
     src: u64,
     /// Destination of the user's packet, as a key.
@@ -106,6 +110,8 @@ struct Left<'v> {
     door: &'v Door,
     /// Unit: octets.
     frame_len: usize,
+    /// The buckets that it waits for first, by bits.
+    waits_for: u64,
 }
 
 /// No block of destinations.
@@ -229,6 +235,7 @@ fn recognize<B: PacketBuf>(
                 frame_len,
                 session,
                 door: NO_DOOR,
+                waits_for: 0,
                 key: u64::from(teid.0),
                 src: inner.src,
                 dst: inner.dst,
@@ -254,6 +261,7 @@ fn recognize<B: PacketBuf>(
                 frame_len,
                 session,
                 door: NO_DOOR,
+                waits_for: 0,
                 key: ip.dst,
                 src: ip.src,
                 dst: ip.dst,
@@ -288,6 +296,7 @@ fn stranger(frame: &[u8], tunnels: Option<Ipv4Addr>) -> Option<Row> {
         frame_len: 0,
         session: SessionIndex::NONE,
         door: NO_DOOR,
+        waits_for: 0,
         key,
         src: 0,
         dst: 0,
@@ -343,32 +352,34 @@ fn run<Io: PacketIo, C: Course>(
         choose(C::DIRECTION, view, rx, rows, &mut chosen);
     }
     let mut at = At { arrival: InterfaceSet::only(arrival), exit: None, block: NO_BLOCK };
-    let (is_buffering, is_shaping) = (!buffering.is_empty(), !shaping.is_empty());
+    let is_buffering = !buffering.is_empty();
     let mut left = Column::<SessionIndex>::new();
     let mut way = Way { door: None, is_one: true };
     let [mut bytes, mut bytes_out] = [0, 0];
     for ((buf, row), chosen) in rx.iter_mut().zip(rows.iter_mut()).zip(&chosen) {
         let may_leave = row.usual
             && (left.is_empty() || !left.contains(&row.session))
-            && !(is_buffering && buffering.waits(row.session))
-            && !(is_shaping && shaping.waits(row.session, C::DIRECTION));
+            && !(is_buffering && buffering.waits(row.session));
         let line = match chosen {
             None => view.express(row.session, C::DIRECTION),
             Some(chosen) => Some(chosen.express()),
         };
-        let ready = match (line.filter(|_| may_leave), row.is_v6) {
+        let line = line.filter(|_| may_leave);
+        let line = line.filter(|line| line.meters() == 0 || may_wait::<_, C>(shaping, line, row));
+        let ready = match (line, row.is_v6) {
             (None, _) => None,
             (Some(line), false) => C::forward::<_, false>(env, &line, row, &mut at, buf),
             (Some(line), true) => C::forward::<_, true>(env, &line, row, &mut at, buf),
         };
-        let Some(Left { door, frame_len }) = ready else {
+        let Some(Left { door, frame_len, waits_for }) = ready else {
             // As many are pushed as there are packets.
             left.push(row.session);
             row.usual = false;
             continue;
         };
-        row.door = door.id;
+        (row.door, row.waits_for) = (door.id, waits_for);
         way.add(door);
+        way.is_one &= waits_for == 0;
         bytes += row.frame_len as usize;
         bytes_out += frame_len;
     }
@@ -377,8 +388,27 @@ fn run<Io: PacketIo, C: Course>(
         Some(door) if way.is_one && left.is_empty() => {
             transmit::<Io, C>(io, door, rx, bytes_out, tally);
         }
-        _ => part::<Io, C>(env, io, rows, rx, tally),
+        _ => part::<Io, C>(env, io, rows, rx, (shaping, tally)),
     }
+}
+
+/// True unless a packet finds its flow's queue full, which the stages count. Where packets of its flow
+/// wait, so does it: this is written down in its row.
+#[inline]
+fn may_wait<B: PacketBuf, C: Course>(
+    shaping: &Shaping<B>,
+    line: &ExpressLine<'_>,
+    row: &mut Row,
+) -> bool {
+    if shaping.is_empty() {
+        return true;
+    }
+    let (session, direction) = (row.session, C::DIRECTION);
+    let flow_len = shaping.flow_len(&FlowKey { session, direction, buckets: line.meters() });
+    if flow_len > 0 {
+        row.waits_for = line.meters();
+    }
+    shaping.has_room(flow_len)
 }
 
 /// Hands over the packets whose sessions another worker owns, before anything of these is looked at.
@@ -405,14 +435,15 @@ fn steer<B: PacketBuf>(
     }
 }
 
-/// Transmits the rewritten packets of a burst, of which some stay, or leave elsewhere than others.
+/// Transmits the rewritten packets of a burst, of which some stay, wait for their rates, or leave
+/// elsewhere than others.
 #[inline(never)]
 fn part<Io: PacketIo, C: Course>(
     env: &Env<'_>,
     io: &mut Io,
     rows: &Column<Row>,
     rx: &mut Burst<Io::Buf>,
-    tally: &mut Tally,
+    (shaping, tally): (&mut Shaping<Io::Buf>, &mut Tally),
 ) {
     let [mut staying, mut leaving] = [Burst::<Io::Buf>::new(), Burst::new()];
     let mut last: Option<&Door> = None;
@@ -423,6 +454,13 @@ fn part<Io: PacketIo, C: Course>(
             staying.push(buf);
             continue;
         };
+        if row.waits_for != 0 {
+            let key =
+                FlowKey { session: row.session, direction: C::DIRECTION, buckets: row.waits_for };
+            let packet = Ready { buf, exit: (door.port, door.id) };
+            shaping::hold(env, (shaping, tally), key, packet, row.len);
+            continue;
+        }
         if let Some(last) = last.filter(|last| last.id != door.id) {
             transmit::<Io, C>(io, last, &mut leaving, mem::take(&mut bytes), tally);
         }
@@ -507,9 +545,10 @@ impl Course for Uplink {
             true => at.find_v6(env, line.exit(), row, buf.data())?,
         };
         let usage = clear_usage(env, line, row)?;
-        if row.len > exit.door.mtu_bytes || !pass_meters(env, Self::DIRECTION, line, row) {
+        if row.len > exit.door.mtu_bytes {
             return None;
         }
+        let waits_for = pass_meters(env, Self::DIRECTION, line, row)?;
         let (cut, keep) = (usize::from(row.offset), usize::from(row.len));
         let frame = buf.replace_front(cut, usize::from(ETHERNET_LEN), keep)?;
         let frame_len = frame.len();
@@ -520,7 +559,7 @@ impl Course for Uplink {
         header[12..].copy_from_slice(&ether_type.0.to_be_bytes());
         age::<V6>(packet);
         count(env, Self::DIRECTION, line, usage, row);
-        Some(Left { door: exit.door, frame_len })
+        Some(Left { door: exit.door, frame_len, waits_for })
     }
 }
 
@@ -563,11 +602,10 @@ impl Course for Downlink {
         let (teid, dst) = line.tunnel();
         let tunnel =
             UsualTunnel { dst_mac: exit.mac, dst, tos: line.tos(), teid, marking: line.marking() };
-        if tunnel.ip_len(row.len)? > exit.door.mtu_bytes
-            || !pass_meters(env, Self::DIRECTION, line, row)
-        {
+        if tunnel.ip_len(row.len)? > exit.door.mtu_bytes {
             return None;
         }
+        let waits_for = pass_meters(env, Self::DIRECTION, line, row)?;
         let headers_len = tunnel.headers_len();
         let frame =
             buf.replace_front(usize::from(row.offset), headers_len, usize::from(row.len))?;
@@ -576,7 +614,7 @@ impl Course for Downlink {
         outer.emit(&tunnel, row.len, frame)?;
         age::<V6>(frame.get_mut(headers_len..)?);
         count(env, Self::DIRECTION, line, usage, row);
-        Some(Left { door: exit.door, frame_len })
+        Some(Left { door: exit.door, frame_len, waits_for })
     }
 }
 
@@ -611,16 +649,25 @@ fn clear_usage<'v>(
     Some(clear)
 }
 
-/// Lets the packet pass the buckets of its rates, if all of them are open; tells whether it may go.
-/// What follows stops a packet only where its buffer is not as it should be.
+/// Lets the packet pass the buckets of its rates; tells which ones it has to wait for, by bits.
+/// `None` where the rules tell. What follows stops a packet only where its buffer is not as it
+/// should be.
 #[inline(always)]
-fn pass_meters(env: &Env<'_>, direction: Direction, line: &ExpressLine<'_>, row: &Row) -> bool {
+fn pass_meters(
+    env: &Env<'_>,
+    direction: Direction,
+    line: &ExpressLine<'_>,
+    row: &Row,
+) -> Option<u64> {
     let which = line.meters();
-    which == 0
-        || env
-            .view
-            .meter_pair(row.session, direction)
-            .is_some_and(|pair| pair.pass(which, env.now, row.len))
+    if which == 0 {
+        return Some(0);
+    }
+    let pair = env.view.meter_pair(row.session, direction)?;
+    if row.waits_for == 0 && pair.pass(which, env.now, row.len) {
+        return Some(0);
+    }
+    pair.waits(which, env.now).then_some(which)
 }
 
 /// Counts a packet for its URRs and its session.

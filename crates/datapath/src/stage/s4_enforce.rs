@@ -109,16 +109,16 @@ fn wait<B>(
     let meter = |bucket| env.view.meter(session, matched.direction, bucket);
     let is_open = limits(matched)
         .all(|(limit, bucket)| meter(bucket).is_some_and(|meter| meter.is_open(limit, env.now)));
-    let key = flow_of(session, matched);
-    if is_open && shaping.flow_len(&key) == 0 {
+    let flow_len = shaping.flow_len(&flow_of(session, matched));
+    if is_open && flow_len == 0 {
         pass(env, matched, session, bytes);
         return Ok(false);
     }
-    if shaping.has_room(&key) {
+    if shaping.has_room(flow_len) {
         return Ok(true);
     }
-    if let Some(last) = key.buckets.last().and_then(|bucket| meter(*bucket)) {
-        last.count_dropped(bytes);
+    if let Some(meter) = limits(matched).find_map(|(_, bucket)| meter(bucket)) {
+        meter.count_dropped(bytes);
     }
     Err(DropReason::ShapingQueueFull)
 }

@@ -10,7 +10,7 @@ use adit_wire::{IpPacket, PduSessionContainer, PduType, ipv4, ipv6};
 use crate::buffering;
 use crate::columns::{Arrival, Lane, Matched, Side, Verdict};
 use crate::outbound::{Origin, Outbound};
-use crate::shaping;
+use crate::shaping::{self, Ready};
 use crate::slow::{GtpuError, IcmpError, IcmpErrorKind, obey_before};
 use crate::stage::duplicate::duplicate;
 use crate::stage::egress::{Env, Way, ether_type_of, prepend_link, way_by_route, way_to_hop};
@@ -82,7 +82,10 @@ pub(crate) fn s6_apply<Io: PacketIo, S: Side>(
         }
         match apply(env, &mut buf, arrival, ip, matched) {
             Ok(way) if matched.waits && way.mac.is_some() => {
-                shaping::hold(env, out, buf, &way, (*session, matched, ip.total_len));
+                let key = shaping::flow_of(*session, matched);
+                let packet = Ready { buf, exit: (way.interface.port, way.interface.id) };
+                let Outbound { shaping, tally, .. } = out;
+                shaping::hold(env, (shaping, tally), key, packet, ip.total_len);
             }
             Ok(way) => out.send(env, io, buf, &way, Origin::Received(matched.direction)),
             Err(Refused { reason, error }) => {
