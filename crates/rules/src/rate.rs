@@ -35,8 +35,8 @@ pub enum Excess {
     Waits,
 }
 
-/// A rate, how much may pass at once, and what becomes of the rest: the time that one octet takes, and how far the bucket may
-/// run ahead. One word, so that a writer and its readers share it.
+/// A rate, how much may pass at once, and what becomes of the rest: the time that one octet takes,
+/// and how far the bucket may run ahead. One word, so that a writer and its readers share it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RateLimit(u64);
 
@@ -55,9 +55,9 @@ impl RateLimit {
 
     /// A limit of `rate` that a flow may be ahead of by `depth`. A rate of zero closes.
     ///
-    /// Units: the price is rounded up to 2^-24 ns per octet, so that the limit is never exceeded: by
-    ///        4 parts in 10^7 at 100 Gb/s, less below. The depth is rounded up to 65.5 µs, and is at
-    ///        most 2.14 s. Below 500 bit/s the rate is 500 bit/s.
+    /// Units: the price is rounded up to 2^-24 ns per octet, so that the rate is never exceeded; it
+    ///        is missed by less than 8 parts in 10^7 at 100 Gb/s, and in proportion below. The depth
+    ///        is rounded up to 65.5 µs, and is at most 2.147 s. Below 500 bit/s the rate is 500 bit/s.
     #[must_use]
     pub const fn new(rate: BitRate, depth: Nanos, excess: Excess) -> Self {
         const SECOND: u128 = (8 * 1_000_000_000) << PRICE_FRACTION_BITS;
@@ -165,7 +165,8 @@ impl Bucket {
     #[must_use]
     pub const fn settled(self, limit: RateLimit, now: Nanos) -> Self {
         let empty = now.0.saturating_add(limit.depth_ns());
-        let most = empty.saturating_add(limit.time_of(PACKET_BYTES_MAX + 1).0);
+        // The longest packet, and the fraction of a nanosecond before it.
+        let most = empty.saturating_add(limit.time_of(PACKET_BYTES_MAX).0).saturating_add(1);
         if self.due > most { Self { due: empty, fraction: 0 } } else { self }
     }
 }
