@@ -16,7 +16,8 @@ use crate::outbound::{Origin, Outbound};
 use crate::stage::egress::Env;
 use crate::tally::Tally;
 
-/// Packets that leave in one step: four bursts, so that a step stays short.
+/// Packets that leave in one step, and what the last turn of a flow adds: four bursts, so that a step
+/// stays short.
 const RELEASES_PER_STEP_MAX: usize = 4 * BURST_MAX;
 
 /// A frame that is ready to leave.

@@ -188,7 +188,7 @@ impl<P> Queues<P> {
             }
             return Ok(());
         }
-        // There are as many flows as packets, so that one is free.
+        // There are as many as packets; those emptied at once keep their number until they are due.
         let Some(flow) = self.free_flows.pop() else { return Err(Full) };
         self.free_nodes.pop();
         self.nodes[node as usize] = Some(Node { held, next: NONE });
@@ -198,7 +198,8 @@ impl<P> Queues<P> {
         Ok(())
     }
 
-    /// Releases what may leave by `now`, at most `limit` packets; tells how many packets went.
+    /// Releases what may leave by `now`, until `limit` packets went and the turn of a flow ended;
+    /// tells how many packets went.
     ///
     /// `pace` says of a flow whether its next packet, of so many octets, may leave; `release` takes
     /// it, with true, and the packets of a flow that never may, with false.
@@ -221,21 +222,16 @@ impl<P> Queues<P> {
                 if flow.count == 0 {
                     break None;
                 }
-                if turn == TURN_PKTS || gone >= limit {
+                if turn == TURN_PKTS {
                     break None;
                 }
-                match pace(&flow.key, self.bytes_of(flow.first)) {
+                let may_leave = match pace(&flow.key, self.bytes_of(flow.first)) {
                     Pace::At(at) => break Some(at),
-                    Pace::Now => {
-                        if let Some(held) = self.take_first(&mut flow) {
-                            release(&flow.key, true, held);
-                        }
-                    }
-                    Pace::Never => {
-                        if let Some(held) = self.take_first(&mut flow) {
-                            release(&flow.key, false, held);
-                        }
-                    }
+                    Pace::Now => true,
+                    Pace::Never => false,
+                };
+                if let Some(held) = self.take_first(&mut flow) {
+                    release(&flow.key, may_leave, held);
                 }
                 turn += 1;
                 gone += 1;
@@ -253,7 +249,7 @@ impl<P> Queues<P> {
         gone
     }
 
-    /// Takes everything that waits.
+    /// Takes everything that waits. What is pushed later waits forever.
     pub fn drain(&mut self, mut take: impl FnMut(Held<P>)) {
         self.release(Nanos::NEVER, usize::MAX, |_, _| Pace::Never, |_, _, held| take(held));
     }
