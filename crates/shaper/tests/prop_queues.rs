@@ -1,5 +1,6 @@
 //! Queues and wheel against naive ones: a list per flow, and exact times.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")]
+#![allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "small numbers")]
 
 use std::collections::{BTreeMap, VecDeque};
 

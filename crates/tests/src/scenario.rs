@@ -9,8 +9,8 @@ use adit_rules::{
 use adit_session::{
     Bar, BarUpdate, Change, ChooseUe, Exempted, FTeidSpec, Far, FarUpdate, Forwarding,
     ForwardingUpdate, GateStatus, MeasurementInformation, MeasurementMethod, PdiSpec, PdrSpec,
-    PdrTimes, PdrUpdate, Qer, QerUpdate, SdfSpec, TrafficEndpointId, TrafficEndpointSpec, UeMatch,
-    UeSide, Urr, UrrSettings, UrrUpdate, UsageTriggers, Volumes,
+    PdrTimes, PdrUpdate, Qer, QerUpdate, QosPolicy, SdfSpec, TrafficEndpointId,
+    TrafficEndpointSpec, UeMatch, UeSide, Urr, UrrSettings, UrrUpdate, UsageTriggers, Volumes,
 };
 use adit_types::{BarId, FarId, IpPrefix, Ipv6Prefix, PdrId, Precedence, QerId, Qfi, Teid, UrrId};
 use rand::Rng;
@@ -107,7 +107,8 @@ pub fn layout(rng: &mut StdRng, seed: u64) -> Layout {
     route(at(7), "8.8.8.0", 24, "10.0.7.1");
     route(at(7), "0.0.0.0", 0, "10.0.7.1");
     let workers = rng.random_range(1..=3);
-    Layout { interfaces, routes, workers, sessions_max: 16, seed }
+    let qos = QosPolicy::default();
+    Layout { interfaces, routes, workers, sessions_max: 16, qos, seed }
 }
 
 /// One N3 interface on port 0 and one N6 interface on port 1, of an MTU of 1500 bytes, with default
@@ -124,6 +125,7 @@ pub fn plain_layout(n3_vlan: u16) -> Layout {
         routes: vec![route("0.0.0.0", "10.0.6.1"), route("::", "2001:db8:6::1")],
         workers: 1,
         sessions_max: 64,
+        qos: QosPolicy::default(),
         seed: 1,
     }
 }

@@ -60,6 +60,8 @@ pub struct Layout {
     pub workers: usize,
     /// PFCP sessions at most.
     pub sessions_max: usize,
+    /// How rates are enforced.
+    pub qos: QosPolicy,
     /// Start of all randomness.
     pub seed: u64,
 }
@@ -762,7 +764,7 @@ fn provisioning(layout: &Layout) -> Provisioning {
         applications: APPLICATIONS.iter().map(application).collect(),
         policies: oracle::POLICIES.iter().map(policy).collect(),
         predefined_rules: RULES.iter().map(predefined_rule).collect(),
-        qos: QosPolicy::default(),
+        qos: layout.qos,
     }
 }
 

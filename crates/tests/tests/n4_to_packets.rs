@@ -24,7 +24,9 @@ use adit_pfcp::message::PfdManagementRequest;
 use adit_pktio::PacketBuf;
 use adit_pktio::mem::MemIo;
 use adit_rules::{DropReason, WorkerCommand, WorkerEvent};
-use adit_session::{PredefinedAction, PredefinedDetection, PredefinedRule, parse_flow_description};
+use adit_session::{
+    PredefinedAction, PredefinedDetection, PredefinedRule, QosPolicy, parse_flow_description,
+};
 use adit_tables::{NeighbourCache, Publisher};
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::oracle::{Interface, Route};
@@ -55,6 +57,7 @@ fn layout(workers: usize) -> Layout {
         }],
         workers,
         sessions_max: 1000,
+        qos: QosPolicy::default(),
         seed: 1,
     }
 }

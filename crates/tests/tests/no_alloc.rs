@@ -10,13 +10,13 @@ use core::net::IpAddr;
 use adit_datapath::{Worker, WorkerConfig, connect};
 use adit_pktio::mem::MemBuf;
 use adit_pktio::{Burst, PacketIo, PortInfo};
-use adit_rules::{DeltaId, WorkerCommand, WorkerEvent};
-use adit_session::{CpFSeid, FTeidSpec, OwnerId, SessionStore};
+use adit_rules::{DeltaId, DropReason, Excess, WorkerCommand, WorkerEvent};
+use adit_session::{CpFSeid, Enforcement, FTeidSpec, OwnerId, QosPolicy, Rates, SessionStore};
 use adit_tables::Publisher;
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
 use adit_tests::world::{Layout, control, station_mac};
-use adit_types::{InterfaceId, MacAddr, Nanos, Owners, PortId, Teid, WorkerId};
+use adit_types::{BitRate, InterfaceId, MacAddr, Nanos, Owners, PortId, Teid, WorkerId};
 use adit_wire::gtpu::MessageType;
 
 use counting::allocations;
@@ -80,8 +80,15 @@ const PEER: MacAddr = MacAddr([2, 0xaa, 0, 0, 0, 1]);
 impl Bench {
     /// A worker with one session, whose gNB is not resolved yet.
     fn new() -> Self {
-        let (mut store, mut publisher, mut readers) = control(&scenario::plain_layout(0));
-        let change = scenario::plain_session(1, "10.0.3.1");
+        Self::with(QosPolicy::default(), None)
+    }
+
+    /// The same with maximum bit rates.
+    fn with(qos: QosPolicy, mbr: Option<Rates>) -> Self {
+        let layout = Layout { qos, ..scenario::plain_layout(0) };
+        let (mut store, mut publisher, mut readers) = control(&layout);
+        let mut change = scenario::plain_session(1, "10.0.3.1");
+        change.create_qers[0].mbr = mbr;
         let made = store.establish(OwnerId(1), CpFSeid::default(), change).unwrap();
         publisher.apply(DeltaId(1), made.delta);
         let (event_tx, events) = rtrb::RingBuffer::new(1024);
@@ -178,6 +185,35 @@ fn step_over_user_traffic_allocates_nothing() {
         for _ in 0..10 {
             assert_eq!(bench.step([&up, &down]), (0, 48));
         }
+    }
+}
+
+#[test]
+fn step_that_polices_and_shapes_allocates_nothing() {
+    for (excess, reason) in
+        [(Excess::Drops, DropReason::RateExceeded), (Excess::Waits, DropReason::ShapingQueueFull)]
+    {
+        let all = Enforcement { gbr: excess, flow: excess, session: excess };
+        let qos = QosPolicy { uplink: all, downlink: all, ..QosPolicy::default() };
+        // An inner packet of 36 octets takes 36 ms.
+        let rate = BitRate::from_kbps(8);
+        let mut bench = Bench::with(qos, Some(Rates { uplink: rate, downlink: rate }));
+        bench.resolve_all();
+        let up = bench.uplink().ipv4("10.45.0.1", "8.8.8.8").udp(4000, 53).payload(b"question");
+        let down = downlink().ipv4("8.8.8.8", "10.45.0.1").udp(53, 4000).payload(b"response");
+        let (up, down) = (up.build(), down.build());
+        let mut all_sent = 0;
+        // 512 packets wait at most; the last steps have none to receive.
+        for at in 0..40 {
+            let frames: [&[u8]; 2] = if at < 20 { [&up, &down] } else { [&[], &[]] };
+            let (allocations, sent) = bench.step(frames);
+            assert_eq!(allocations, 0, "{excess:?}");
+            all_sent += sent;
+        }
+        let counts = bench.publisher.snapshot();
+        let waiting = usize::try_from(counts.shaped_pkts).unwrap();
+        assert_eq!(waiting > 0, excess == Excess::Waits);
+        assert!(counts.drops[reason.index()] > 0 && all_sent > 20, "{excess:?}: {all_sent}");
     }
 }
 

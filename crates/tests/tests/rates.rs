@@ -1,0 +1,599 @@
+//! How exactly rates are kept, by a virtual clock: errors of policing and shaping, alone and beside
+//! others. `--nocapture` prints the errors that `docs/internals/qos.md` shows.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rates of a test")]
+
+use core::net::{IpAddr, Ipv4Addr};
+
+use adit_datapath::{Worker, WorkerConfig, connect};
+use adit_pktio::PacketBuf;
+use adit_pktio::mem::{MemBuf, MemIo};
+use adit_rules::{DeltaId, DropReason, Excess, Gate, OuterHeaderCreation, WorkerEvent};
+use adit_session::{
+    Change, CpFSeid, Enforcement, GateStatus, OwnerId, QerUpdate, QosPolicy, Rates, SessionStore,
+    UeMatch,
+};
+use adit_tables::{Publisher, Snapshot};
+use adit_testkit::packet::PacketBuilder;
+use adit_tests::scenario;
+use adit_tests::world::{Layout, control, station_mac};
+use adit_types::{BitRate, Direction, InterfaceId, MacAddr, Nanos, PortId, QerId, Qfi, Seid, Teid};
+
+const UPF: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0x10, 0]), MacAddr([2, 0, 0, 0, 0x10, 1])];
+const PEER: MacAddr = MacAddr([2, 0xaa, 0, 0, 0, 1]);
+const PORTS: [PortId; 2] = [PortId(0), PortId(1)];
+
+const MBIT: u64 = 1_000_000;
+const UNLIMITED: u64 = u64::MAX;
+
+/// Time of a step, unless a rate needs more of them.
+const STEP: Nanos = Nanos::from_micros(20);
+
+/// Time over which a rate is measured.
+const WINDOW: Nanos = Nanos::from_millis(100);
+
+/// Unit: bits per second times nanoseconds, in one octet.
+const OCTET: u128 = 8_000_000_000;
+
+/// A session with one QER.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    seid: Seid,
+    teid: Teid,
+    ue: Ipv4Addr,
+}
+
+/// Packets of one size that arrive at a steady rate, and what becomes of them.
+#[derive(Debug, Clone)]
+struct Flow {
+    direction: Direction,
+    frame: Vec<u8>,
+    /// Octets of the inner packet.
+    len: u64,
+    offered_bps: u64,
+    /// What is owed by now. Unit: as [`OCTET`].
+    owed: u128,
+    offered: u64,
+    /// Packets that left.
+    sent: u64,
+    /// When the first packet left, and the last.
+    first: Nanos,
+    last: Nanos,
+    /// Of the last packet that left towards the UE.
+    qfi: u8,
+}
+
+impl Flow {
+    fn bytes(&self) -> u64 {
+        self.sent * self.len
+    }
+}
+
+/// A UPF whose ports are memory, and whose clock is moved by hand.
+struct Stage {
+    store: SessionStore,
+    publisher: Publisher,
+    workers: Vec<Worker<MemIo>>,
+    ios: Vec<MemIo>,
+    events: Vec<rtrb::Consumer<WorkerEvent>>,
+    now: Nanos,
+    deltas: u64,
+    sessions: Vec<Known>,
+    flows: Vec<Flow>,
+    /// Flows that are offered by the step: the first so many.
+    steady: usize,
+    spare: Vec<MemBuf>,
+}
+
+fn policy(excess: Excess) -> QosPolicy {
+    let all = Enforcement { gbr: excess, flow: excess, session: excess };
+    QosPolicy { uplink: all, downlink: all, ..QosPolicy::default() }
+}
+
+impl Stage {
+    fn new(excess: Excess, workers: usize, sessions_max: usize) -> Self {
+        let plain = scenario::plain_layout(0);
+        let layout = Layout { workers, sessions_max, qos: policy(excess), ..plain };
+        let (store, mut publisher, readers) = control(&layout);
+        for (interface, station) in [(0, "10.0.3.1"), (1, "10.0.6.1")] {
+            let addr: IpAddr = station.parse().unwrap();
+            let index = publisher.ensure_next_hop(InterfaceId(interface), addr).unwrap();
+            publisher.set_mac(index, MacAddr(station_mac(addr)), false);
+        }
+        let (mut made, mut events) = (Vec::new(), Vec::new());
+        for (reader, handoff) in readers.into_iter().zip(connect(workers, 1024)) {
+            let (event_tx, event_rx) = rtrb::RingBuffer::new(1024);
+            let config = WorkerConfig {
+                id: reader.worker(),
+                ports: PORTS.to_vec(),
+                burst: 64,
+                buffer_pkts_max: 0,
+                shaped_pkts_max: 1 << 16,
+                recovery_time_stamp: None,
+            };
+            events.push(event_rx);
+            let worker = Worker::new(config, reader, event_tx, rtrb::RingBuffer::new(64).1);
+            made.push(worker.with_handoff(handoff));
+        }
+        let ios = (0..workers).map(|_| MemIo::new(&UPF)).collect();
+        Self {
+            store,
+            publisher,
+            workers: made,
+            ios,
+            events,
+            now: Nanos::from_secs(1000),
+            deltas: 0,
+            sessions: Vec::new(),
+            flows: Vec::new(),
+            steady: 0,
+            spare: Vec::new(),
+        }
+    }
+
+    /// One session whose flow has maximum bit rates uplink and downlink.
+    fn one(excess: Excess, mbr: (u64, u64)) -> Self {
+        let mut stage = Self::new(excess, 1, 16);
+        stage.session(mbr);
+        stage.settle();
+        stage
+    }
+
+    /// Establishes a session with maximum bit rates uplink and downlink, or without any. Unit: bits
+    /// per second.
+    fn session(&mut self, (uplink, downlink): (u64, u64)) -> usize {
+        let number = u16::try_from(self.sessions.len() + 1).unwrap();
+        let [high, low] = number.to_be_bytes();
+        let ue = Ipv4Addr::new(10, 45, high, low);
+        let mut change = scenario::plain_session(1, "10.0.3.1");
+        for pdr in &mut change.create_pdrs {
+            let UeMatch { addresses, .. } = pdr.pdi.ue.as_mut().unwrap();
+            (addresses.v4, addresses.v6) = (Some(ue), None);
+        }
+        let forwarding = change.create_fars[1].forwarding.as_mut().unwrap();
+        let Some(OuterHeaderCreation::Gtpu(tunnel)) = &mut forwarding.outer_header_creation else {
+            unreachable!("plain sessions have tunnels")
+        };
+        tunnel.teid = Teid(0x10000 + u32::from(number));
+        if uplink != UNLIMITED {
+            change.create_qers[0].mbr = Some(rates(uplink, downlink));
+        }
+        let made = self.store.establish(OwnerId(1), CpFSeid::default(), change).unwrap();
+        let teid = made.created[0].f_teid.teid;
+        self.deltas += 1;
+        self.publisher.apply(DeltaId(self.deltas), made.delta);
+        self.sessions.push(Known { seid: made.up_seid, teid, ue });
+        self.sessions.len() - 1
+    }
+
+    /// Lets all workers see what was published.
+    fn settle(&mut self) {
+        for _ in 0..3 {
+            for (worker, io) in self.workers.iter_mut().zip(&mut self.ios) {
+                worker.step(self.now, io);
+            }
+            while self.publisher.poll_observed().is_some() {}
+        }
+    }
+
+    fn modify(&mut self, session: usize, change: Change) {
+        let made = self.store.modify(self.sessions[session].seid, change).unwrap();
+        self.deltas += 1;
+        self.publisher.apply(DeltaId(self.deltas), made.delta.unwrap());
+    }
+
+    /// Packets of `len` octets, inner, offered at a rate. The last octets name the flow.
+    fn flow(&mut self, session: usize, direction: Direction, len: u16, offered_bps: u64) -> usize {
+        let mark = u32::try_from(self.flows.len()).unwrap().to_be_bytes();
+        let mut payload = vec![0; usize::from(len) - 28];
+        let at = payload.len() - mark.len();
+        payload[at..].copy_from_slice(&mark);
+        let Known { teid, ue, .. } = self.sessions[session];
+        let frame = match direction {
+            Direction::Uplink => {
+                let outer = PacketBuilder::ethernet(UPF[0], PEER).ipv4("10.0.3.1", "10.0.3.2");
+                let inner = outer.gtpu(teid.0).psc_ul(9).ipv4(ue, "8.8.8.8");
+                inner.udp(4000, 53).payload(&payload)
+            }
+            Direction::Downlink => {
+                let plain = PacketBuilder::ethernet(UPF[1], PEER).ipv4("8.8.8.8", ue);
+                plain.udp(53, 4000).payload(&payload)
+            }
+        };
+        self.flows.push(Flow {
+            direction,
+            frame: frame.build(),
+            len: len.into(),
+            offered_bps,
+            owed: 0,
+            offered: 0,
+            sent: 0,
+            first: Nanos(0),
+            last: Nanos(0),
+            qfi: 0,
+        });
+        if offered_bps > 0 {
+            self.steady = self.flows.len();
+        }
+        self.flows.len() - 1
+    }
+
+    /// Gives one packet of a flow to some worker.
+    fn offer(&mut self, flow: usize) {
+        let Flow { direction, frame, offered, .. } = &mut self.flows[flow];
+        let worker = usize::try_from(*offered).unwrap() % self.ios.len();
+        *offered += 1;
+        let port = &mut self.ios[worker].ports[usize::from(*direction == Direction::Downlink)];
+        let mut buf = self.spare.pop().unwrap_or_default();
+        buf.reset(frame);
+        port.rx.push_back(buf);
+    }
+
+    /// Time passes, packets arrive, and all workers take a step; tells of each packet that left which
+    /// flow it is of.
+    fn step(&mut self, time: Nanos, mut left: impl FnMut(usize)) {
+        self.now += time;
+        for at in 0..self.steady {
+            let Flow { offered_bps, len, owed, .. } = &mut self.flows[at];
+            *owed += u128::from(*offered_bps) * u128::from(time.0);
+            let cost = u128::from(*len) * OCTET;
+            let count = *owed / cost;
+            *owed %= cost;
+            (0..count).for_each(|_| self.offer(at));
+        }
+        for (worker, io) in self.workers.iter_mut().zip(&mut self.ios) {
+            worker.step(self.now, io);
+        }
+        self.events.iter_mut().for_each(|ring| while ring.pop().is_ok() {});
+        for port in self.ios.iter_mut().flat_map(|io| &mut io.ports) {
+            for buf in port.tx.drain(..) {
+                let frame = buf.data();
+                let mark = frame[frame.len() - 4..].try_into().unwrap();
+                let at = usize::try_from(u32::from_be_bytes(mark)).unwrap();
+                let flow = &mut self.flows[at];
+                // Container behind Ethernet, IPv4, UDP and the GTP-U header of 12 octets.
+                flow.qfi = frame[56] & 0x3f;
+                flow.sent += 1;
+                flow.last = self.now;
+                if flow.sent == 1 {
+                    flow.first = self.now;
+                }
+                self.spare.push(buf);
+                left(at);
+            }
+        }
+    }
+
+    /// Lets `time` pass by steps.
+    fn pass(&mut self, time: Nanos, step: Nanos) {
+        let end = self.now + time;
+        while self.now < end {
+            self.step(step, |_| {});
+        }
+    }
+
+    /// Octets of each flow in one window.
+    fn window(&mut self, step: Nanos) -> Vec<u64> {
+        let before: Vec<u64> = self.flows.iter().map(Flow::bytes).collect();
+        self.pass(WINDOW, step);
+        self.flows.iter().zip(before).map(|(flow, before)| flow.bytes() - before).collect()
+    }
+
+    fn counts(&self) -> Snapshot {
+        self.publisher.snapshot()
+    }
+
+    fn dropped(&self, reason: DropReason) -> u64 {
+        self.counts().drops[reason.index()]
+    }
+}
+
+fn rates(uplink: u64, downlink: u64) -> Rates {
+    Rates { uplink: BitRate::from_bps(uplink), downlink: BitRate::from_bps(downlink) }
+}
+
+/// Relative error of `bytes` in so many windows at a rate.
+fn error(bytes: u64, rate_bps: u64, windows: usize) -> f64 {
+    let expected = rate_bps as f64 / 8.0 * 0.1 * windows as f64;
+    (bytes as f64 - expected) / expected
+}
+
+/// The bound of the issue: relative error of a rate.
+fn bound(excess: Excess) -> f64 {
+    match excess {
+        Excess::Drops => 0.01,
+        Excess::Waits => 0.005,
+    }
+}
+
+fn name(excess: Excess) -> &'static str {
+    match excess {
+        Excess::Drops => "policing",
+        Excess::Waits => "shaping",
+    }
+}
+
+const BOTH: [Excess; 2] = [Excess::Drops, Excess::Waits];
+
+/// Relative errors of windows at a rate: of all together, and the largest of one beyond one packet.
+#[track_caller]
+fn check(excess: Excess, windows: &[u64], rate_bps: u64, len: u64) -> (f64, f64) {
+    let mean = error(windows.iter().sum(), rate_bps, windows.len());
+    let one = len as f64 / (rate_bps as f64 / 80.0);
+    let errors = windows.iter().map(|bytes| error(*bytes, rate_bps, 1).abs());
+    let worst = errors.fold(0.0, f64::max);
+    assert!(mean.abs() <= bound(excess), "{excess:?} {rate_bps}: {mean} {windows:?}");
+    assert!(worst <= bound(excess) + one, "{excess:?} {rate_bps}: {worst} {windows:?}");
+    (mean, worst)
+}
+
+#[test]
+fn single_flow_keeps_its_rate_over_each_window() {
+    println!(
+        "| rate | octets | | windows | error of all | of one window |\n|---|---|---|---|---|---|"
+    );
+    // Many packets wait less: the depth of 20 ms is used up after 100 ms, that of 2 ms after 10.
+    let (usual, fast) = (Nanos::from_secs(1), Nanos::from_millis(120));
+    let warm = |warm_up: Nanos, excess| match excess {
+        Excess::Waits => warm_up.min(Nanos::from_millis(20)),
+        Excess::Drops => warm_up,
+    };
+    let cases = [
+        (1, 1500, usual, 100, STEP),
+        (20, 1500, usual, 20, STEP),
+        (100, 1500, usual, 10, STEP),
+        (1000, 1500, usual, 5, STEP),
+        (10_000, 1500, usual, 3, STEP),
+        (1, 64, usual, 10, STEP),
+        (20, 64, usual, 10, STEP),
+        (100, 64, usual, 5, STEP),
+        (1000, 64, fast, 2, STEP),
+        (10_000, 64, fast, 1, Nanos::from_micros(2)),
+    ];
+    for (mbit, len, warm_up, windows, step) in cases {
+        for excess in BOTH {
+            let rate = mbit * MBIT;
+            let mut stage = Stage::one(excess, (rate, rate));
+            stage.flow(0, Direction::Uplink, len, rate / 10 * 12);
+            let is_fast = warm_up == fast;
+            stage.pass(if is_fast { warm(fast, excess) } else { warm_up }, step);
+            let bytes: Vec<u64> = (0..windows).map(|_| stage.window(step)[0]).collect();
+            let (mean, worst) = check(excess, &bytes, rate, len.into());
+            let (all, one) = (mean * 100.0, worst * 100.0);
+            let mode = name(excess);
+            println!("| {mbit} Mb/s | {len} | {mode} | {windows} | {all:+.4} % | {one:.4} % |");
+        }
+    }
+}
+
+#[test]
+fn offer_below_and_above_the_rate_in_turns() {
+    println!("| offered | | windows of 100 ms, Mb/s |\n|---|---|---|");
+    for excess in BOTH {
+        let rate = 1000 * MBIT;
+        let mut stage = Stage::one(excess, (rate, rate));
+        stage.flow(0, Direction::Uplink, 1500, rate);
+        for offered in [800, 1200, 800, 1200].map(|mbit| mbit * MBIT) {
+            stage.flows[0].offered_bps = offered;
+            let bytes: Vec<u64> = (0..6).map(|_| stage.window(STEP)[0]).collect();
+            let shown: Vec<u64> = bytes.iter().map(|bytes| bytes * 80 / MBIT).collect();
+            println!("| {} Mb/s | {} | {shown:?} |", offered / MBIT, name(excess));
+            // What was saved, or waits, is gone with the first window, but for a packet.
+            check(excess, &bytes[2..], rate.min(offered), 1500);
+            let most = rate as f64 / 80.0 * (1.0 + 0.2) + 1500.0;
+            assert!(bytes.iter().all(|bytes| *bytes as f64 <= most), "{shown:?}");
+        }
+        // Below the rate nothing is lost: all that was dropped was beyond the rate and the depth.
+        let flow = &stage.flows[0];
+        let waiting = stage.counts().shaped_pkts;
+        let dropped = stage.counts().dropped_pkts();
+        assert_eq!(flow.offered, flow.sent + waiting + dropped);
+        let beyond = (0.2 * rate as f64 / 8.0 / 1500.0 * 1.2) as u64;
+        assert!(dropped < beyond, "{dropped} of {beyond}");
+    }
+}
+
+#[test]
+fn directions_of_a_session_do_not_share_a_rate() {
+    for excess in BOTH {
+        let (up, down) = (1000 * MBIT, 500 * MBIT);
+        let mut stage = Stage::one(excess, (up, down));
+        stage.flow(0, Direction::Uplink, 1500, up / 10 * 12);
+        stage.flow(0, Direction::Downlink, 1400, down / 10 * 12);
+        stage.pass(Nanos::from_secs(1), STEP);
+        let windows: Vec<Vec<u64>> = (0..5).map(|_| stage.window(STEP)).collect();
+        let of = |at: usize| windows.iter().map(|bytes| bytes[at]).collect::<Vec<u64>>();
+        let (up, down) = (check(excess, &of(0), up, 1500), check(excess, &of(1), down, 1400));
+        println!("{}: 1 Gb/s up {up:+.6?}, 0.5 Gb/s down {down:+.6?}", name(excess));
+    }
+}
+
+#[test]
+fn limits_on_several_workers_leave_an_unlimited_flow_alone() {
+    for excess in BOTH {
+        let mut stage = Stage::new(excess, 3, 64);
+        let rate = 250 * MBIT;
+        for _ in 0..4 {
+            let session = stage.session((rate, rate));
+            stage.flow(session, Direction::Uplink, 1500, rate / 10 * 12);
+        }
+        let free = stage.session((UNLIMITED, UNLIMITED));
+        let free = stage.flow(free, Direction::Uplink, 1500, 500 * MBIT);
+        stage.settle();
+        stage.pass(Nanos::from_secs(1), STEP);
+        let windows: Vec<Vec<u64>> = (0..5).map(|_| stage.window(STEP)).collect();
+        for at in 0..free {
+            let bytes: Vec<u64> = windows.iter().map(|bytes| bytes[at]).collect();
+            let errors = check(excess, &bytes, rate, 1500);
+            println!("{}: UE {at} of 250 Mb/s {errors:+.6?}", name(excess));
+        }
+        let reason = match excess {
+            Excess::Drops => DropReason::RateExceeded,
+            Excess::Waits => DropReason::ShapingQueueFull,
+        };
+        assert_eq!(stage.dropped(reason), stage.counts().dropped_pkts());
+        assert!(stage.counts().handed_off_pkts > 0, "sessions are met at other workers");
+        // What is on its way between two workers arrives.
+        stage.flows.iter_mut().for_each(|flow| flow.offered_bps = 0);
+        stage.step(STEP, |_| {});
+        stage.step(STEP, |_| {});
+        assert_eq!(stage.flows[free].sent, stage.flows[free].offered);
+    }
+}
+
+#[test]
+fn ten_thousand_shaped_flows_keep_their_rates() {
+    const FLOWS: usize = 10_000;
+    /// Packets of each flow that wait, leave, or arrive.
+    const WINDOW_PKTS: usize = 3;
+    let mut stage = Stage::new(Excess::Waits, 1, 1 << 14);
+    let mut limits = Vec::new();
+    for number in 0..FLOWS {
+        // 1 kb/s to 10 Mb/s, as many in each decade; short packets where they are slow.
+        let rate = 10_f64.powf(3.0 + 4.0 * number as f64 / (FLOWS - 1) as f64) as u64;
+        let len = if rate < MBIT / 10 { 64 } else { 1400 };
+        let direction = [Direction::Uplink, Direction::Downlink][number % 2];
+        let session = stage.session((rate, rate));
+        stage.flow(session, direction, len, 0);
+        limits.push(rate);
+        if number % 64 == 0 {
+            stage.settle();
+        }
+    }
+    stage.settle();
+    (0..WINDOW_PKTS).for_each(|_| (0..FLOWS).for_each(|flow| stage.offer(flow)));
+    let step = Nanos::from_micros(50);
+    let mut gone = Vec::new();
+    let run = |stage: &mut Stage, gone: &mut Vec<usize>, time: Nanos| {
+        let end = stage.now + time;
+        while stage.now < end {
+            stage.step(step, |flow| gone.push(flow));
+            gone.drain(..).for_each(|flow| stage.offer(flow));
+        }
+    };
+    // All are taken up, and what was saved is used up.
+    run(&mut stage, &mut gone, Nanos::from_millis(200));
+    stage.flows.iter_mut().for_each(|flow| flow.sent = 0);
+    run(&mut stage, &mut gone, Nanos::from_millis(1200));
+    let mut errors = Vec::new();
+    for (flow, rate) in stage.flows.iter().zip(limits) {
+        assert!(flow.sent > 1, "{rate} bit/s: {}", flow.sent);
+        // What left behind the first packet took the time until the last one left.
+        let bits = ((flow.sent - 1) * flow.len * 8) as f64;
+        let time = flow.last.since(flow.first).0 as f64 / 1e9;
+        errors.push((bits / time - rate as f64) / rate as f64);
+    }
+    let mean = errors.iter().map(|error| error.abs()).sum::<f64>() / FLOWS as f64;
+    let worst = errors.iter().fold(0.0, |worst: f64, error| worst.max(error.abs()));
+    let sent: u64 = stage.flows.iter().map(|flow| flow.sent).sum();
+    let (mean_pct, worst_pct) = (mean * 100.0, worst * 100.0);
+    println!(
+        "{FLOWS} flows, {sent} packets in 1.2 s: mean {mean_pct:.4} %, worst {worst_pct:.4} %"
+    );
+    assert_eq!(stage.counts().dropped_pkts(), 0);
+    assert!(mean <= 0.005 && worst <= 0.02, "mean {mean}, worst {worst}");
+}
+
+/// What is changed in the middle of traffic.
+#[derive(Debug, Clone, Copy)]
+enum Turn {
+    Nothing,
+    Rate(u64),
+    CloseGate,
+    Qfi(u8),
+}
+
+impl Turn {
+    fn change(self) -> Option<Change> {
+        let id = QerId(1);
+        let none = QerUpdate::default();
+        let update = match self {
+            Self::Nothing => return None,
+            Self::Rate(bps) => QerUpdate { id, mbr: Some(rates(bps, bps)), ..none },
+            Self::CloseGate => {
+                let gates = GateStatus { uplink: Gate::Closed, downlink: Gate::Closed };
+                QerUpdate { id, gates: Some(gates), ..none }
+            }
+            Self::Qfi(qfi) => QerUpdate { id, qfi: Qfi::new(qfi), ..none },
+        };
+        Some(Change { update_qers: vec![update], ..Change::default() })
+    }
+}
+
+/// A flow of 100 Mb/s whose QER changes after a second, beside one that is at its limit of 200 Mb/s;
+/// and for each step how many packets of the second left by then.
+fn changed(excess: Excess, turn: Turn) -> (Stage, [u64; 2], Vec<u64>) {
+    let mut stage = Stage::new(excess, 1, 16);
+    for rate in [100 * MBIT, 200 * MBIT] {
+        let session = stage.session((rate, rate));
+        stage.flow(session, Direction::Downlink, 1400, rate / 10 * 12);
+    }
+    stage.settle();
+    stage.pass(Nanos::from_secs(1), STEP);
+    if let Some(change) = turn.change() {
+        stage.modify(0, change);
+    }
+    let before = stage.flows[0].sent;
+    let mut other = Vec::new();
+    let mut first = 0;
+    for at in 0..5000 {
+        stage.step(STEP, |_| {});
+        other.push(stage.flows[1].sent);
+        if at == 0 {
+            first = stage.flows[0].sent - before;
+        }
+    }
+    let all = stage.flows[0].sent - before;
+    while stage.publisher.poll_observed().is_some() {}
+    (stage, [first, all], other)
+}
+
+#[test]
+fn change_in_the_middle_of_traffic_counts_at_once_and_for_nobody_else() {
+    for excess in BOTH {
+        let (_, _, undisturbed) = changed(excess, Turn::Nothing);
+        let expect = |turn: Turn| {
+            let (stage, [first, all], other) = changed(excess, turn);
+            assert!(other == undisturbed, "{excess:?} {turn:?} disturbed another flow");
+            (stage, first, all)
+        };
+        let (_, first, all) = expect(Turn::Rate(0));
+        assert_eq!((first, all), (0, 0), "{excess:?}");
+        let (stage, first, all) = expect(Turn::CloseGate);
+        assert_eq!((first, all), (0, 0), "{excess:?}");
+        assert!(stage.dropped(DropReason::GateClosed) > 0);
+        for mbit in [10, 50, 400] {
+            let (_, _, all) = expect(Turn::Rate(mbit * MBIT));
+            // What is offered is less than the highest rate, and what waited leaves besides.
+            let rate = (mbit * MBIT).min(120 * MBIT);
+            let waited = if excess == Excess::Waits && mbit == 400 { 512 } else { 0 };
+            let error = error((all - waited) * 1400, rate, 1);
+            println!("{}: 100 Mb/s to {mbit} Mb/s: {:+.3} %", name(excess), error * 100.0);
+            let one = 1400.0 / (rate as f64 / 80.0);
+            assert!(error.abs() <= bound(excess) + one, "{excess:?} {mbit}: {error}");
+        }
+        let (stage, _, all) = expect(Turn::Qfi(17));
+        check(excess, &[all * 1400], 100 * MBIT, 1400);
+        assert_eq!(stage.flows.iter().map(|flow| flow.qfi).collect::<Vec<u8>>(), [17, 9]);
+    }
+}
+
+#[test]
+fn burst_behind_a_change_of_the_qos_flow_is_marked_anew() {
+    let mut stage = Stage::one(Excess::Drops, (100 * MBIT, 100 * MBIT));
+    stage.flow(0, Direction::Downlink, 1400, 120 * MBIT);
+    let change_at = |stage: &mut Stage, qfi: u8| {
+        stage.modify(0, Turn::Qfi(qfi).change().unwrap());
+        let before = stage.flows[0].sent;
+        while stage.flows[0].sent == before {
+            stage.step(STEP, |_| {});
+            if stage.flows[0].sent > before {
+                assert_eq!(stage.flows[0].qfi, qfi);
+            }
+        }
+        while stage.publisher.poll_observed().is_some() {}
+    };
+    for qfi in 1..60 {
+        change_at(&mut stage, qfi);
+    }
+}
