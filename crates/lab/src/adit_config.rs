@@ -23,7 +23,9 @@ pub struct Qos {
 }
 
 impl Qos {
-    fn text(self) -> String {
+    /// Its sections of the file.
+    #[must_use]
+    pub fn text(self) -> String {
         let excess = match self.excess {
             Excess::Drop => "drop",
             Excess::Wait => "wait",
@@ -42,8 +44,9 @@ impl Qos {
 
 /// Packet buffers beside those of packets that wait.
 const MBUFS: u32 = 16_384;
-/// Octets that a packet buffer takes, its share of the pool included.
-const MBUF_BYTES: u32 = 2560;
+/// Octets of memory for each packet buffer: twice what it takes, since the pool wants it in large
+/// pieces.
+const MBUF_BYTES: u32 = 5120;
 
 /// What differs between the adits of the lab.
 #[derive(Debug)]

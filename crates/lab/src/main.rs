@@ -103,6 +103,10 @@ struct DemoArguments {
     #[arg(long, value_name = "RATE,…", value_delimiter = ',',
         value_parser = measure::traffic::bit_rate)]
     mbr: Vec<u64>,
+    /// What adit does with packets beyond a maximum bit rate; by default what it does without
+    /// configuration.
+    #[arg(long, value_enum)]
+    excess: Option<adit_config::Excess>,
     /// Stay up after the checks until Ctrl-C, so that the UEs can be used by hand.
     #[arg(long)]
     keep: bool,

@@ -17,6 +17,7 @@ use self::report::Report;
 use self::steps::Steps;
 use self::topology::{DN, Ue};
 use crate::DemoArguments;
+use crate::adit_config::Qos;
 use crate::stop::{Interrupted, Stop};
 
 /// Runs the demo and prints its summary. True when every check passed.
@@ -27,7 +28,9 @@ use crate::stop::{Interrupted, Stop};
 pub fn run(arguments: &DemoArguments, stop: &Stop) -> Result<bool> {
     let output = if arguments.json { Output::Stderr } else { Output::Stdout };
     let mut live = Live::new(output);
-    let mut network = Network::bring_up(arguments, "", &live, stop)?;
+    let qos = arguments.excess.map(|excess| Qos { excess, queue_pkts: None }.text());
+    let sections = qos.unwrap_or_default();
+    let mut network = Network::bring_up(arguments, &sections, &live, stop)?;
     live.watch(network.adit.admin().clone());
     let result = drive(arguments, &mut network, &mut live, stop);
     live.finish();

@@ -103,6 +103,7 @@ pub fn run(arguments: &ScenarioArguments, stop: &Stop) -> Result<bool> {
 fn demo_arguments(arguments: &ScenarioArguments) -> Result<DemoArguments> {
     Ok(DemoArguments {
         mbr: Vec::new(),
+        excess: None,
         ues: u8::try_from(CASES.len())?,
         duration: 1,
         datapath: arguments.datapath,
