@@ -8,7 +8,7 @@ use adit_n4::PathState;
 use adit_rules::{ApplyAction, Excess};
 use adit_session::Session;
 use adit_tables::{NeighbourState, Snapshot};
-use adit_types::{Direction, InterfaceId};
+use adit_types::{BitRate, Direction, InterfaceId};
 use serde_json::{Map, Value, json};
 
 use crate::admin::Question;
@@ -227,7 +227,18 @@ fn qos(control: &Control, wanted: Option<&str>) -> Value {
         Some(wanted) if !is_known => {
             json!({ "error": format!("no session has the UP SEID or UE address \"{wanted}\"") })
         }
-        _ => json!({ "rates": rates }),
+        _ => {
+            let (sum, capacity) = control.parts.node.store().guaranteed();
+            let limit = |rate: BitRate| Some(rate.as_bps()).filter(|bps| *bps != u64::MAX);
+            json!({
+                "rates": rates,
+                "guaranteed_bps": { "uplink": sum.uplink.as_bps(), "downlink": sum.downlink.as_bps() },
+                "guaranteed_max_bps": {
+                    "uplink": limit(capacity.uplink),
+                    "downlink": limit(capacity.downlink),
+                },
+            })
+        }
     }
 }
 

@@ -109,6 +109,7 @@ fn cause_and_ie(refusal: &Refusal) -> (Cause, Option<IeType>) {
         | Refusal::UsageSlotsExhausted
         | Refusal::TooManyPredefinedRules
         | Refusal::TooManyKeys => (Cause::NoResourcesAvailable, None),
+        Refusal::GuaranteedRatesExhausted => (Cause::NoResourcesAvailable, Some(IeType::GBR)),
         Refusal::DuplicateRule { rule: id } | Refusal::UnknownRule { rule: id } => {
             (rule, Some(rule_id_ie(*id)))
         }

@@ -106,7 +106,10 @@ const IES: &[(IeType, Acts)] = &[
     ),
     (IeType::GATE_STATUS, Acts::Yes),
     (IeType::MBR, Acts::Yes),
-    (IeType::GBR, Acts::Partly("tells QERs apart; no capacity is kept for it")),
+    (
+        IeType::GBR,
+        Acts::Partly("admitted within a configured capacity; not preferred where packets queue"),
+    ),
     (IeType::QER_CORRELATION_ID, Acts::Partly("stored; each session has the whole rate")),
     (IeType::PRECEDENCE, Acts::Yes),
     (IeType::TRANSPORT_LEVEL_MARKING, Acts::Yes),

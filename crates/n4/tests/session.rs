@@ -16,12 +16,13 @@ use adit_pfcp::grouped::{
 };
 use adit_pfcp::ie::{
     ActivatePredefinedRules, ApplyAction, FSeid, FTeid, FailedRuleId, FramedRouting, GateState,
-    GateStatus, Mbr, MeasurementMethod, OffendingIe, OuterHeaderCreation, PdnType, PfcpSmReqFlags,
-    ReportingTriggers, SdfFilter, SourceInterface,
+    GateStatus, Gbr, Mbr, MeasurementMethod, OffendingIe, OuterHeaderCreation, PdnType,
+    PfcpSmReqFlags, ReportingTriggers, SdfFilter, SourceInterface,
 };
 use adit_pfcp::message::SessionEstablishmentResponse;
 use adit_pfcp::{Cause, IeType, Message};
 use adit_rules::{Gate, GtpuTunnel, OuterHeaderCreation as CompiledHeader};
+use adit_session::Rates;
 use adit_types::limits::PENDING_PER_PEER_MAX;
 use adit_types::{
     BitRate, Direction, FarId, Nanos, PdrId, Precedence, QerId, Qfi, Seid, Teid, UrrId,
@@ -361,6 +362,31 @@ fn failed_modification_leaves_the_session_as_it_was() {
     assert_eq!(refusal(&bytes), expected);
     assert_eq!(raw(&bytes).header.seid, Some(Seid(0xc1)));
     assert!(*bench.node.store() == before);
+}
+
+/// TS 29.244 §8.2.9; TS 23.501 §5.7.2.5: what cannot be guaranteed is refused, whole.
+#[test]
+fn guaranteed_bit_rates_beyond_the_capacity_are_cause_75() {
+    let mut config = config();
+    let mbps = |n: u64| BitRate::from_kbps(n * 1000);
+    config.store.provisioning.qos.gbr_max = Rates { uplink: mbps(10), downlink: mbps(10) };
+    let mut bench = Bench::with(config);
+    bench.associate(10);
+    let up_seid = bench.session(smf(10), 2, &script());
+    let with = |sequence: u8, uplink: u64| {
+        let gbr = Some(Gbr::new(mbps(uplink), mbps(1)));
+        let qer = CreateQer { gbr, ..CreateQer::new(QerId(u32::from(sequence)), GateStatus::OPEN) };
+        let qers = list([qer]);
+        modify_with(u32::from(sequence), up_seid, |body| body.create_qers = qers.into())
+    };
+    let accepted = (Cause::RequestAccepted, None, None);
+    assert_eq!(refusal(&bench.answer(smf(10), &with(3, 8))), accepted);
+    let before = bench.node.store().clone();
+    let expected = (Cause::NoResourcesAvailable, Some(IeType::GBR), None);
+    assert_eq!(refusal(&bench.answer(smf(10), &with(4, 3))), expected);
+    assert!(*bench.node.store() == before);
+    assert_eq!(refusal(&bench.answer(smf(10), &with(5, 2))), accepted);
+    assert_eq!(bench.node.store().guaranteed().0.uplink, mbps(10));
 }
 
 #[test]

@@ -133,7 +133,14 @@ impl Bucket {
     #[inline]
     #[must_use]
     pub const fn is_open(self, limit: RateLimit, now: Nanos) -> bool {
-        self.due <= now.0.saturating_add(limit.depth_ns()) && limit.0 != RateLimit::CLOSED.0
+        self.is_within(limit, now) && limit.0 != RateLimit::CLOSED.0
+    }
+
+    /// The same for a limit that is not closed.
+    #[inline]
+    #[must_use]
+    pub const fn is_within(self, limit: RateLimit, now: Nanos) -> bool {
+        self.due <= now.0.saturating_add(limit.depth_ns())
     }
 
     /// When [`Bucket::is_open`] becomes true; `None` never.
@@ -151,7 +158,7 @@ impl Bucket {
     #[must_use]
     pub const fn after(self, limit: RateLimit, now: Nanos, bytes: u16) -> Self {
         // A price has 48 bits and a length 16; the fraction is below 2^24.
-        let cost = (limit.price() * bytes as u64).saturating_add(self.fraction);
+        let cost = (limit.price() * bytes as u64).wrapping_add(self.fraction);
         let begin = if self.due > now.0 { self.due } else { now.0 };
         Self {
             due: begin.saturating_add(cost >> PRICE_FRACTION_BITS),

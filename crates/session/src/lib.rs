@@ -14,6 +14,7 @@ mod control;
 mod far_ends;
 mod fill;
 mod framed_route;
+mod guaranteed;
 mod keys;
 mod pack;
 mod pfd;

@@ -2,10 +2,10 @@
 
 use adit_rules::sdf::AddrMatch;
 use adit_rules::{Excess, QerMeter, RateLimit, SdfSet, Steering};
-use adit_types::{InterfaceId, InterfaceRole, InterfaceSet, Nanos, Precedence, Qfi};
+use adit_types::{BitRate, InterfaceId, InterfaceRole, InterfaceSet, Nanos, Precedence, Qfi};
 
 use crate::pfd::Pfds;
-use crate::record::Qer;
+use crate::record::{Qer, Rates};
 
 /// Everything that rules may name and that the control plane does not provide.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -37,6 +37,8 @@ pub struct QosPolicy {
     pub burst: Nanos,
     /// How far a flow whose excess waits may be ahead of its rate: more than a worker is late.
     pub shaping_burst: Nanos,
+    /// Guaranteed bit rates of all sessions together; what is beyond is refused.
+    pub gbr_max: Rates,
 }
 
 /// What becomes of the excess of one direction.
@@ -56,7 +58,9 @@ impl Default for QosPolicy {
     fn default() -> Self {
         let (uplink, downlink) = (Enforcement::default(), Enforcement::default());
         let (burst, shaping_burst) = (Nanos::from_millis(20), Nanos::from_millis(2));
-        Self { uplink, downlink, burst, shaping_burst }
+        let unlimited = BitRate::from_bps(u64::MAX);
+        let gbr_max = Rates { uplink: unlimited, downlink: unlimited };
+        Self { uplink, downlink, burst, shaping_burst, gbr_max }
     }
 }
 

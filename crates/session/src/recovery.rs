@@ -52,6 +52,7 @@ impl SessionStore {
         let OpenCommit { index, keys, usage_slots } = self.open_commit.take()?;
         drop(self.take(index));
         self.far_ends.forget(index);
+        self.guaranteed.set(index, &[]);
         self.deadlines.set(index, None);
         let mut waiting = Vec::new();
         for &key in &keys {

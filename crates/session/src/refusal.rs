@@ -66,6 +66,8 @@ pub enum Refusal {
     },
     /// As many sessions exist (or wait for their reclaim) as the configuration allows.
     SessionTableFull,
+    /// The guaranteed bit rates of all sessions together would exceed what may be guaranteed.
+    GuaranteedRatesExhausted,
     /// Created although it exists, or named twice in one list of the change.
     DuplicateRule {
         /// The rule.
@@ -511,6 +513,7 @@ impl Refusal {
             | Self::TooManyRules { .. }
             | Self::TooManyKeys
             | Self::UsageSlotsExhausted
+            | Self::GuaranteedRatesExhausted
             | Self::TeidsExhausted
             | Self::DuplicateTrafficEndpoint { .. }
             | Self::UnknownTrafficEndpoint { .. }
@@ -618,6 +621,9 @@ impl Refusal {
             Self::TimeIntervalZero { .. } => "the base time interval is zero",
             Self::TriggerIncomplete { .. } => "a reporting trigger lacks what it depends on",
             Self::UsageSlotsExhausted => "all usage counters are in use",
+            Self::GuaranteedRatesExhausted => {
+                "the guaranteed bit rates exceed the capacity for them"
+            }
             Self::TooManySdfFilters { .. } => "too many SDF filters in one PDR",
             Self::FarMissing { .. } => "the PDR names no FAR",
             Self::UnknownFar { .. } => "the PDR names an unknown FAR",

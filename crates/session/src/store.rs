@@ -13,9 +13,10 @@ use crate::alloc::{
 };
 use crate::change::{Change, FarUpdate};
 use crate::far_ends::{FarEnds, FarSide};
+use crate::guaranteed::Guaranteed;
 use crate::pfd::Pfds;
 use crate::provisioning::{Known, Provisioning};
-use crate::record::{FTeid, Far, Records, TrafficEndpointId, UeSide};
+use crate::record::{FTeid, Far, Rates, Records, TrafficEndpointId, UeSide};
 use crate::recovery::OpenCommit;
 use crate::refusal::Refusal;
 use crate::session::{CpFSeid, OpenSession, OwnerId, Session};
@@ -143,6 +144,7 @@ pub struct SessionStore {
     pub(crate) ue_v6: HashMap<u64, SessionIndex>,
     pub(crate) framed: HashMap<IpPrefix, SessionIndex>,
     pub(crate) far_ends: FarEnds,
+    pub(crate) guaranteed: Guaranteed,
     pub(crate) teids: TeidAllocator,
     pub(crate) ue_pools: UeIpAllocator,
     pub(crate) seids: SeidAllocator,
@@ -185,6 +187,7 @@ impl SessionStore {
         Self {
             local: config.n3_addresses,
             ue_pools: UeIpAllocator::new(&config.provisioning.ue_pools),
+            guaranteed: Guaranteed::new(config.provisioning.qos.gbr_max),
             provisioning: config.provisioning,
             pfds: Pfds::default(),
             keys_max: sessions_max,
@@ -400,6 +403,12 @@ impl SessionStore {
             framed_routes: self.framed.len(),
             usage_slots: self.usage_slots.reserved_count(),
         }
+    }
+
+    /// Guaranteed bit rates of all sessions together, and what may be guaranteed.
+    #[must_use]
+    pub const fn guaranteed(&self) -> (Rates, Rates) {
+        (self.guaranteed.sum(), self.guaranteed.capacity())
     }
 
     /// Sessions at most.

@@ -241,12 +241,12 @@ impl Cell {
         Bucket { due: self.due.load(), fraction: self.fraction.load() }
     }
 
-    /// Whether the bucket is open, and what it is behind a packet.
+    /// Whether the bucket is open, and what it is behind a packet. No express has a closed limit.
     #[inline(always)]
     // PERF: as of its caller.
     fn try_pass(&self, now: Nanos, bytes: u16) -> (bool, Bucket) {
         let (bucket, limit) = (self.bucket(), self.limit());
-        (bucket.is_open(limit, now), bucket.after(limit, now, bytes))
+        (bucket.is_within(limit, now), bucket.after(limit, now, bytes))
     }
 
     #[inline]

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use adit_dpdk::{Device, HugepageMode};
 use adit_rules::Excess;
-use adit_session::Enforcement;
+use adit_session::{Enforcement, Rates};
 use adit_types::limits::{
     BUFFER_PKTS_MAX, BURST_DEFAULT, BURST_MAX, INTERFACES_MAX, PORTS_MAX, ROUTES_MAX, SESSIONS_MAX,
     SHAPED_PKTS_MAX, WORKERS_MAX,
 };
-use adit_types::{InterfaceRole, Ipv4Prefix, Ipv6Prefix, Nanos, PortId, VlanId};
+use adit_types::{BitRate, InterfaceRole, Ipv4Prefix, Ipv6Prefix, Nanos, PortId, VlanId};
 use toml::de::DeTable;
 
 use super::section::{Document, Section};
@@ -143,18 +143,22 @@ fn read_qos(mut qos: Section<'_, '_>, half: usize) -> (QosPolicy, usize) {
     let burst = Nanos::from_millis(qos.integer("burst_ms", 1..=2000u64, Some(20)));
     let shaping_burst =
         Nanos::from_micros(qos.integer("shaping_burst_us", 100..=100_000u64, Some(2000)));
-    let uplink = read_enforcement(qos.table("uplink"));
-    let downlink = read_enforcement(qos.table("downlink"));
+    let (uplink, uplink_gbr_max) = read_enforcement(qos.table("uplink"));
+    let (downlink, downlink_gbr_max) = read_enforcement(qos.table("downlink"));
+    let gbr_max = Rates { uplink: uplink_gbr_max, downlink: downlink_gbr_max };
     qos.finish();
-    (QosPolicy { uplink, downlink, burst, shaping_burst }, queue_pkts_max)
+    (QosPolicy { uplink, downlink, burst, shaping_burst, gbr_max }, queue_pkts_max)
 }
 
-fn read_enforcement(mut direction: Section<'_, '_>) -> Enforcement {
+fn read_enforcement(mut direction: Section<'_, '_>) -> (Enforcement, BitRate) {
     const CHOICES: [(&str, Excess); 2] = [("drop", Excess::Drops), ("wait", Excess::Waits)];
     let mut excess = |key| direction.choice(key, &CHOICES, Some(Excess::Drops)).unwrap_or_default();
     let (gbr, flow, session) = (excess("gbr"), excess("flow"), excess("session"));
+    let gbr_max = direction.integer_optional("gbr_mbps_max", 0..=100_000_000u64);
+    let gbr_max =
+        gbr_max.map_or(BitRate::from_bps(u64::MAX), |mbps| BitRate::from_kbps(mbps * 1000));
     direction.finish();
-    Enforcement { gbr, flow, session }
+    (Enforcement { gbr, flow, session }, gbr_max)
 }
 
 fn read_n4(mut n4: Section<'_, '_>) -> N4 {

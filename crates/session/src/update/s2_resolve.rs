@@ -46,6 +46,7 @@ pub(super) fn resolve(
     let Draft { mut records, wanted, wanted_ues, drop_buffered, usage } = draft;
     let (index, before) = (session.index, &session.records);
     check_counts(&records)?;
+    store.guaranteed.check(index, &records.qers)?;
     endpoints::link(&mut records)?;
     for far in &records.fars {
         check::far(&store.local, far)?;

@@ -103,6 +103,7 @@ pub(crate) fn commit(
     store.teids.commit(resolved.teids, index);
     session.buffer_epoch = epoch_after(&session, resolved.drop_buffered);
     store.far_ends.change(index, &before, &session.records);
+    store.guaranteed.set(index, &session.records.qers);
     store.ue_pools.commit(&resolved.ues);
     let retired = move_claims(store, index, &claims_before, &claims_after);
     if store.fault_in_commit {
