@@ -9,10 +9,12 @@ use adit_rules::{
 use adit_session::{
     Bar, BarUpdate, Change, ChooseUe, Exempted, FTeidSpec, Far, FarUpdate, Forwarding,
     ForwardingUpdate, GateStatus, MeasurementInformation, MeasurementMethod, PdiSpec, PdrSpec,
-    PdrTimes, PdrUpdate, Qer, QerUpdate, QosPolicy, SdfSpec, TrafficEndpointId,
+    PdrTimes, PdrUpdate, Qer, QerUpdate, QosPolicy, Rates, SdfSpec, TrafficEndpointId,
     TrafficEndpointSpec, UeMatch, UeSide, Urr, UrrSettings, UrrUpdate, UsageTriggers, Volumes,
 };
-use adit_types::{BarId, FarId, IpPrefix, Ipv6Prefix, PdrId, Precedence, QerId, Qfi, Teid, UrrId};
+use adit_types::{
+    BarId, BitRate, FarId, IpPrefix, Ipv6Prefix, PdrId, Precedence, QerId, Qfi, Teid, UrrId,
+};
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -625,7 +627,22 @@ fn bar(rng: &mut StdRng) -> Bar {
 fn qer(rng: &mut StdRng, id: u32) -> Qer {
     let qfi = one_in(rng, 2).then(|| Qfi::new(rng.random_range(0..=63)).unwrap());
     let ppi = one_in(rng, 4).then(|| rng.random_range(0..8));
-    Qer { id: QerId(id), gates: gates(rng), qfi, rqi: one_in(rng, 3), ppi, ..Qer::default() }
+    let mbr = one_in(rng, 3).then(|| rates(rng));
+    let averaging_window_ms = averaging_window_ms(rng);
+    let (id, gates, rqi) = (QerId(id), gates(rng), one_in(rng, 3));
+    Qer { id, gates, qfi, rqi, ppi, mbr, averaging_window_ms, ..Qer::default() }
+}
+
+/// Rates at which an octet takes a whole number of thirds of a nanosecond: zero, some that flows of
+/// these tests exceed, and some that they do not.
+fn rates(rng: &mut StdRng) -> Rates {
+    const KBPS: [u64; 9] = [0, 8, 64, 300, 1000, 3000, 10_000, 1_000_000, 8_000_000];
+    let mut rate = || BitRate::from_kbps(*KBPS.choose(rng).unwrap());
+    Rates { uplink: rate(), downlink: rate() }
+}
+
+fn averaging_window_ms(rng: &mut StdRng) -> Option<u32> {
+    one_in(rng, 2).then(|| *[1, 100, 500, 2000, 30_000].choose(rng).unwrap())
 }
 
 /// A session: FARs 1–3 uplink, 4–6 downlink, 7 of quota actions, URRs 1–3, QERs 1–3, PDRs 1–4 uplink, 11–14 downlink.
@@ -717,6 +734,8 @@ pub fn modification(rng: &mut StdRng, session: &Session) -> Change {
             gates: Some(gates(rng)),
             qfi: one_in(rng, 2).then(|| Qfi::new(rng.random_range(0..=63)).unwrap()),
             rqi: one_in(rng, 2).then(|| rng.random()),
+            mbr: one_in(rng, 2).then(|| rates(rng)),
+            averaging_window_ms: averaging_window_ms(rng),
             ..QerUpdate::default()
         }),
         2 | 3 => change.update_fars.push(far_update(rng)),

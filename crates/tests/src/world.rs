@@ -165,6 +165,7 @@ impl World {
                 applications: APPLICATIONS,
                 sessions: Vec::new(),
                 neighbours: HashMap::new(),
+                now: Nanos::from_secs(1),
             },
             store,
             publisher,
@@ -381,6 +382,7 @@ impl World {
 
     fn exchange_once(&mut self, arrivals: &[Arrival]) -> Result<(), String> {
         self.now += Nanos::from_millis(1);
+        self.oracle.now = self.now;
         let mut expected = Expected::default();
         self.expect_release(&mut expected);
         for arrival in arrivals {
@@ -470,8 +472,12 @@ impl World {
         }
     }
 
-    /// Adds a packet to the counters of its session and of the URRs that measure it.
+    /// Adds a packet to the counters of its session and of the URRs that measure it, and to the rates
+    /// that it passed.
     fn count(&mut self, verdict: &oracle::Verdict) {
+        for &(position, qer, is_uplink, due) in &verdict.due {
+            self.oracle.sessions[position].1.due.insert((qer, is_uplink), due);
+        }
         for &(position, urr, is_uplink, octets) in &verdict.measured {
             let usage = self.oracle.sessions[position].1.usage.get_mut(&urr).unwrap();
             let measured = &mut usage.measured;

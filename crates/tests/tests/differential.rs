@@ -3,6 +3,11 @@
 //! `ADIT_SEED=n` runs one scenario again, `ADIT_SCENARIOS=n` another number of them.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test")]
 
+use std::collections::HashMap;
+
+use adit_rules::SourceInterface;
+use adit_session::PdrSpec;
+use adit_tests::oracle::{Lane, Verdict};
 use adit_tests::world::{Arrival, World};
 use adit_tests::{scenario, traffic};
 use rand::rngs::StdRng;
@@ -135,7 +140,7 @@ fn change(rng: &mut StdRng, world: &mut World, coverage: &mut Coverage) -> Resul
 fn burst(rng: &mut StdRng, world: &World) -> Vec<Arrival> {
     let len = if rng.random_ratio(1, 4) { 1 } else { rng.random_range(1..=48) };
     let is_usual = rng.random_ratio(1, 3);
-    (0..len)
+    let arrivals = (0..len)
         .map(|_| {
             let (port, frame) = match is_usual && !rng.random_ratio(1, 20) {
                 true => traffic::usual(rng, &world.oracle),
@@ -143,7 +148,25 @@ fn burst(rng: &mut StdRng, world: &World) -> Vec<Arrival> {
             };
             Arrival { worker: rng.random_range(0..world.ios.len()), port, frame }
         })
-        .collect()
+        .collect();
+    in_one_lane(world, arrivals)
+}
+
+/// Leaves out packets towards UEs with rates that came another way than earlier ones of their
+/// session: lanes of one burst share a rate, and those of unusual packets come later.
+fn in_one_lane(world: &World, mut arrivals: Vec<Arrival>) -> Vec<Arrival> {
+    let mut lanes: HashMap<usize, Lane> = HashMap::new();
+    arrivals.retain(|arrival| {
+        let Verdict { session, lane, .. } = world.oracle.judge(arrival.port, &arrival.frame);
+        let (Some(at), Some(lane)) = (session, lane) else { return true };
+        let session = &world.oracle.sessions[at].1;
+        let from_core =
+            |pdr: &PdrSpec| pdr.pdi.f_teid.is_some() && pdr.pdi.source != SourceInterface::Access;
+        let is_uplink = lane == Lane::Tunneled && !session.pdrs.iter().any(from_core);
+        let has_rates = session.qers.iter().any(|qer| qer.mbr.is_some());
+        is_uplink || !has_rates || *lanes.entry(at).or_insert(lane) == lane
+    });
+    arrivals
 }
 
 /// Stations that packets wait for answer now and then, or never.
@@ -174,11 +197,10 @@ fn add(sums: &mut Vec<u64>, counts: &[u64]) {
 fn check(coverage: &Coverage) {
     use adit_rules::{DropReason, PuntReason};
     // What these worlds cannot cause: buffers in parts, short headroom, full queues and rings, too
-    // many requests to redirect; their QERs have no rates.
+    // many requests to redirect; nothing waits for its rate.
     let absent = [
         DropReason::HandoffFull,
         DropReason::RedirectLimited,
-        DropReason::RateExceeded,
         DropReason::ShapingQueueFull,
         DropReason::FrameSegmented,
         DropReason::HeadroomShort,

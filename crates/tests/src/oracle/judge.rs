@@ -8,13 +8,13 @@ use adit_rules::{
     SourceInterface, UeAddresses,
 };
 use adit_session::{FTeidSpec, Far, Forwarding, PdrSpec, Qer, SdfSpec, Urr};
-use adit_types::{IpPrefix, Seid, UrrId};
+use adit_types::{IpPrefix, QerId, Seid, UrrId};
 
 use super::frame::{Outer, checksum, link, mark, next_hop_packet, redirect, tunnel, udp_sum};
 use super::packet::{BadIp, Container, Gtpu, Ip, gtpu, ip, is_forwardable, u16_at};
 use super::predefined::{self, Rule};
 use super::records::Session;
-use super::{Interface, Oracle, POLICIES, in_prefix, sdf};
+use super::{Interface, Oracle, POLICIES, in_prefix, rate, sdf};
 
 /// Hardware addresses by interface position and station.
 pub type Neighbours = HashMap<(usize, IpAddr), [u8; 6]>;
@@ -30,6 +30,8 @@ pub struct Verdict {
     pub counted: Option<(usize, bool, u64)>,
     /// The URRs that measured it, of the session at a position, with direction and octets.
     pub measured: Vec<(usize, UrrId, bool, u64)>,
+    /// How far the rates of QERs are behind it, of the session at a position, by QER and direction.
+    pub due: Vec<(usize, QerId, bool, u128)>,
     /// The way it took, if it was looked up.
     pub lane: Option<Lane>,
     /// Its copies: those that leave, and others that are lost.
@@ -42,6 +44,7 @@ struct Notes {
     session: Option<usize>,
     counted: Option<(usize, bool, u64)>,
     measured: Vec<(usize, UrrId, bool, u64)>,
+    due: Vec<(usize, QerId, bool, u128)>,
     lane: Option<Lane>,
     copies: Vec<Exit>,
     /// Copies were made before.
@@ -50,8 +53,8 @@ struct Notes {
 
 impl Notes {
     fn verdict(self, outcome: Outcome) -> Verdict {
-        let Self { session, counted, measured, lane, copies, .. } = self;
-        Verdict { outcome, session, counted, measured, lane, copies }
+        let Self { session, counted, measured, due, lane, copies, .. } = self;
+        Verdict { outcome, session, counted, measured, due, lane, copies }
     }
 }
 
@@ -408,10 +411,14 @@ impl Oracle {
         let octets = ip.len as u64;
         let urrs: Vec<&Urr> = session.urrs.iter().filter(|u| pdr.urrs.contains(&u.id)).collect();
         let exhausted = |urr: &&&Urr| session.usage[&urr.id].is_exhausted();
-        if qers.iter().any(|qer| gate(qer) == Gate::Closed) {
+        // What QoS enforcement stops is measured by those URRs that measure before it.
+        let before_qos = |notes: &mut Notes| {
             for urr in urrs.iter().filter(|urr| urr.information().before_qos && !exhausted(urr)) {
                 notes.measured.push((owner, urr.id, from_ue, octets));
             }
+        };
+        if qers.iter().any(|qer| gate(qer) == Gate::Closed) {
+            before_qos(notes);
             return Err(DropReason::GateClosed);
         }
         let buffer = |far: &Far| {
@@ -436,6 +443,12 @@ impl Oracle {
                 true => Ok(buffer(far)),
                 false => Err(DropReason::FarDrop),
             };
+        }
+        let (has_passed, due) = rate::pass(session, &qers, from_ue, self.now, octets);
+        notes.due.extend(due.into_iter().map(|(qer, up, due)| (owner, qer, up, due)));
+        if !has_passed {
+            before_qos(notes);
+            return Err(DropReason::RateExceeded);
         }
         let exempt = |urr: &Urr| {
             urr.settings.exempted.iter().any(|exempted| {

@@ -10,6 +10,7 @@ mod frame;
 mod judge;
 mod packet;
 pub mod predefined;
+mod rate;
 mod records;
 mod sdf;
 
@@ -19,6 +20,8 @@ pub use packet::Ip;
 pub use records::{Chosen, Session, Sessions, Usage};
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use adit_types::Nanos;
 
 /// A logical interface as the operator configured it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,6 +140,8 @@ pub struct Oracle {
     pub sessions: Sessions,
     /// Stations whose hardware address is known.
     pub neighbours: Neighbours,
+    /// Virtual time.
+    pub now: Nanos,
 }
 
 impl Oracle {

@@ -8,7 +8,7 @@ use adit_session::{
     Forwarding, ForwardingUpdate, PdrSpec, PdrUpdate, Qer, QerUpdate, SdfSpec, TrafficEndpointSpec,
     UeMatch, UeSide, Urr, Volumes,
 };
-use adit_types::{Seid, UrrId};
+use adit_types::{QerId, Seid, UrrId};
 
 /// One PFCP session.
 #[derive(Debug, Clone, Default)]
@@ -29,6 +29,8 @@ pub struct Session {
     pub urrs: Vec<Urr>,
     /// Their usage.
     pub usage: BTreeMap<UrrId, Usage>,
+    /// How far the rates of QERs are, by QER and direction; the oracle's own unit.
+    pub due: BTreeMap<(QerId, bool), u128>,
     /// Packets and octets that passed uplink.
     pub uplink: (u64, u64),
     /// Packets and octets that passed downlink.
@@ -268,6 +270,8 @@ fn update_forwarding(before: Option<&Forwarding>, parts: &ForwardingUpdate) -> F
 
 fn update_qer(qer: &mut Qer, update: &QerUpdate) {
     qer.gates = update.gates.unwrap_or(qer.gates);
+    qer.mbr = update.mbr.or(qer.mbr);
+    qer.averaging_window_ms = update.averaging_window_ms.or(qer.averaging_window_ms);
     qer.qfi = update.qfi.or(qer.qfi);
     qer.rqi = update.rqi.unwrap_or(qer.rqi);
     qer.ppi = update.ppi.or(qer.ppi);
