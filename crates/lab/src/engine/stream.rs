@@ -63,6 +63,7 @@ pub struct Stream<B> {
     cursor: usize,
     next_sequence: u64,
     pending: Burst<B>,
+    /// The port did not take all at once since packets were made last.
     blocked: bool,
     /// What was sent.
     pub sending: Sending,
@@ -134,8 +135,8 @@ impl<B: PacketBuf> Stream<B> {
             let rest = if self.pending.is_empty() { 0 } else { bytes_of(&self.pending) };
             self.sending.bytes += bytes - rest;
         }
-        self.blocked = !self.pending.is_empty();
-        if self.blocked {
+        if !self.pending.is_empty() {
+            self.blocked = true;
             let now = clock.ticks();
             self.sending.refused += self.schedule.skip_late(now, patience.late_max);
         }
@@ -145,7 +146,10 @@ impl<B: PacketBuf> Stream<B> {
     #[inline]
     fn fill<I: PacketIo<Buf = B>>(&mut self, io: &mut I, now: u64, patience: Patience) {
         let late = self.schedule.skip_late(now, patience.late_max);
-        if late > 0 {
+        // What is late behind packets that the port took late is so because of the port.
+        if std::mem::take(&mut self.blocked) {
+            self.sending.refused += late;
+        } else {
             self.sending.missed += late;
         }
         let mut intended = [0u64; adit_types::limits::BURST_MAX];

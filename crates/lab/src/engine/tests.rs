@@ -146,6 +146,8 @@ fn run(wires: Wires, clock: VirtualClock, rates: &[Rate], ms: u64, stop: &Stop) 
         courses: rates.iter().copied().map(Step::always).collect(),
         duration_ns: ms * 1_000_000,
         drain_ns: 20_000_000,
+        quiet_ns: 20_000_000,
+        absence_ns_min: 1_000_000,
         late_max_ns: 1_000_000,
         burst: 32,
         timeline: false,
@@ -222,6 +224,22 @@ fn trial_on_a_wire_that_takes_nothing_counts_all_as_refused() {
     assert_eq!((stream.sending.sent, stream.arrivals.received), (0, 0));
     assert!(stream.sending.refused > 4_700, "{:?}", stream.sending);
     assert_eq!(outcome.loss_ppb(), 1_000_000_000);
+}
+
+#[test]
+fn packets_late_behind_a_slow_port_are_refused_and_none_is_missed() {
+    // One packet in each 300 ns or so, where 10 in 1 µs are due.
+    let outcome = run(
+        back_to_back(1),
+        VirtualClock::default(),
+        &[Rate::Pps(10_000_000)],
+        20,
+        &Stop::default(),
+    );
+    let sending = outcome.streams[0].sending;
+    assert_eq!(sending.missed, 0, "{sending:?}");
+    assert!(sending.sent > 10_000 && sending.refused > 50_000, "{sending:?}");
+    assert!(sending.sent + sending.refused >= 199_000, "{sending:?}");
 }
 
 #[test]

@@ -26,10 +26,14 @@ pub struct TrialConfig {
     pub courses: Vec<Vec<Step>>,
     /// How long packets are sent. Unit: ns.
     pub duration_ns: u64,
-    /// How long the last packets are waited for. Unit: ns.
+    /// How long the last packets are waited for at most. Unit: ns.
     pub drain_ns: u64,
+    /// The wait ends earlier once nothing has come for so long. Unit: ns.
+    pub quiet_ns: u64,
     /// A packet later than this is given up. Unit: ns.
     pub late_max_ns: u64,
+    /// This side was absent when it neither sent nor received for so long. Unit: ns.
+    pub absence_ns_min: u64,
     /// Packets of one burst at most, 1 to 64.
     pub burst: usize,
     /// Keep the latencies of each second apart.
@@ -85,12 +89,17 @@ impl StreamOutcome {
 pub struct TrialOutcome {
     /// The streams, in their order.
     pub streams: Vec<StreamOutcome>,
-    /// How long packets were sent. Unit: ns.
+    /// How long packets were sent: the length that was asked for, unless this side was late at its
+    /// end or was interrupted. Unit: ns.
     pub sending_ns: u64,
     /// The longest time in which this side neither sent nor received. Unit: ns.
     pub gap_ns_max: u64,
     /// The longest such time that ended in each window, where windows were kept. Unit: ns.
     pub window_gaps_ns: Vec<u64>,
+    /// How often this side was absent.
+    pub absences: u64,
+    /// How long in all. Unit: ns.
+    pub absent_ns: u64,
     /// Frames that were no probe packets of this trial.
     pub other_frames: u64,
     /// False when it was interrupted.
@@ -138,6 +147,10 @@ struct Run {
     second: usize,
     second_end: u64,
     gap_max: u64,
+    /// Gaps from this on are absences. Unit: ticks.
+    absence_min: u64,
+    absences: u64,
+    absent: u64,
     last: u64,
     other_frames: u64,
     /// Length of a window, zero without. Unit: ticks.
@@ -192,16 +205,22 @@ impl<I: PacketIo, C: Clock> Engine<I, C> {
         let start = self.clock.ticks() + ticks(START_DELAY_NS);
         let mut streams = self.start(config, tallies, start, duration);
         let second_end = if config.timeline { start + hz } else { u64::MAX };
+        let absence_min = ticks(config.absence_ns_min).max(1);
         let mut run = Run {
             start,
             second: 0,
             second_end,
             gap_max: 0,
+            absence_min,
+            absences: 0,
+            absent: 0,
             last: start,
             other_frames: 0,
             window: ticks(config.window_ns),
             window_gaps: vec![0; windows(config)],
         };
+        let quiet = ticks(config.quiet_ns);
+        let mut heard = (0, 0);
         let ports = self.ports.clone();
         let mut sending_end = None;
         let mut complete = true;
@@ -225,7 +244,12 @@ impl<I: PacketIo, C: Clock> Engine<I, C> {
                 Some(end) => {
                     let received: u64 = streams.iter().map(|s| s.tally.arrivals.received).sum();
                     let sent: u64 = streams.iter().map(|s| s.sending.sent).sum();
-                    if now > end + drain || (received == sent && now > end + ticks_short(hz)) {
+                    if received != heard.0 {
+                        heard = (received, now);
+                    }
+                    let nothing_comes = now > heard.1.max(end) + quiet;
+                    let all_came = received == sent && now > end + ticks_short(hz);
+                    if now > end + drain || nothing_comes || all_came {
                         break;
                     }
                 }
@@ -239,11 +263,14 @@ impl<I: PacketIo, C: Clock> Engine<I, C> {
             }
         }
         publish(live, &streams);
-        let end = sending_end.unwrap_or(start).clamp(start + 1, start + duration.max(1));
+        let asked = if complete { start + duration } else { start };
+        let end = sending_end.unwrap_or(start).max(asked).max(start + 1);
         TrialOutcome {
             sending_ns: ns_of_ticks(end - start, hz).max(1),
             gap_ns_max: ns_of_ticks(run.gap_max, hz),
             window_gaps_ns: run.window_gaps.iter().map(|gap| ns_of_ticks(*gap, hz)).collect(),
+            absences: run.absences,
+            absent_ns: ns_of_ticks(run.absent, hz),
             other_frames: run.other_frames,
             complete,
             streams: streams.into_iter().map(|stream| outcome(stream, config.timeline)).collect(),
@@ -343,7 +370,12 @@ impl Run {
     #[inline]
     fn turn(&mut self, now: u64, hz: u64) {
         if now > self.last {
-            self.gap_max = self.gap_max.max(now - self.last);
+            let gap = now - self.last;
+            self.gap_max = self.gap_max.max(gap);
+            if gap >= self.absence_min {
+                self.absences += 1;
+                self.absent += gap;
+            }
             if self.window > 0 {
                 self.note_window(now);
             }

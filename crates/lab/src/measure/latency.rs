@@ -9,7 +9,7 @@ use super::bench::BenchArguments;
 use super::progress::mpps;
 use super::report::{Figure, TrialReport, write};
 use super::rig::{Case, Rig};
-use super::search::{Measured, Method, search};
+use super::search::{Method, search};
 use super::target::TargetArguments;
 use super::throughput::CaseArguments;
 use super::traffic::{Direction, Size, rate_pps, span_ns};
@@ -137,7 +137,7 @@ fn measure(
             rates.extend(shares.iter().map(|share| (Some(*share), loss_free * share / 100)));
         }
         for (share_percent, rate) in rates {
-            let (trial, _) = rig.trial(case, Rate::Pps(rate), arguments.duration, true, stop)?;
+            let trial = rig.trial(case, Rate::Pps(rate), arguments.duration, true, stop)?;
             report.points.push(PointReport {
                 case: case.name(),
                 direction: case.direction,
@@ -153,7 +153,7 @@ fn measure(
 
 /// The rate without loss, roughly.
 fn find(rig: &mut Rig, case: &Case, stop: &Stop) -> Result<u64> {
-    let (most, _) = rig.trial(case, Rate::Max, SEARCH_NS, false, stop)?;
+    let most = rig.trial(case, Rate::Max, SEARCH_NS, false, stop)?;
     let max = (most.received_pps.saturating_mul(3) / 2).max(1000);
     let method = Method::Mlr {
         initial_ns: SEARCH_NS / 2,
@@ -161,8 +161,7 @@ fn find(rig: &mut Rig, case: &Case, stop: &Stop) -> Result<u64> {
         width_permille: SEARCH_WIDTH_PERMILLE,
     };
     let found = search(method, &[0], max, &mut |rate, duration| {
-        let (trial, valid) = rig.trial(case, Rate::Pps(rate), duration, false, stop)?;
-        Ok(Measured { loss_ppb: trial.loss_ppb, valid })
+        Ok(rig.trial(case, Rate::Pps(rate), duration, false, stop)?.measured())
     })?;
     Ok(found.first().map_or(0, |found| found.rate_pps))
 }

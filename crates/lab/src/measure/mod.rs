@@ -22,3 +22,4 @@ pub mod soak;
 pub mod target;
 pub mod throughput;
 pub mod traffic;
+pub mod validity;

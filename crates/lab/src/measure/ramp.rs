@@ -205,9 +205,8 @@ fn sample(
     let mut trial = TrialReport::default();
     for _ in 0..SAMPLES_MAX {
         let rate = Rate::Pps(arguments.rate);
-        let (sampled, is_valid) = rig.trial(&case, rate, arguments.sample, false, stop)?;
-        trial = sampled;
-        if is_valid {
+        trial = rig.trial(&case, rate, arguments.sample, false, stop)?;
+        if !trial.is_disturbed() {
             break;
         }
     }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::bench::Bench;
 use super::machine::{Machine, Steal};
 use super::progress::mpps;
+use super::validity::Absence;
 use crate::engine::histogram::{CurvePoint, Latency, LatencySummary};
 use crate::engine::trial::{StreamOutcome, TrialOutcome};
 
@@ -194,8 +195,11 @@ pub struct TrialReport {
     pub gap_ns_max: u64,
     /// Frames that were no probe packets of the trial, such as ARP.
     pub other_frames: u64,
-    /// The tester could not keep the rate; the trial says nothing about the target.
+    /// The tester did not keep the rate.
     pub tester_limited: bool,
+    /// Who was kept from running meanwhile.
+    #[serde(default)]
+    pub absence: Absence,
     /// The streams.
     pub streams: Vec<StreamReport>,
 }
@@ -238,15 +242,22 @@ impl TrialReport {
         let offered = outcome.sum(StreamOutcome::offered);
         let missed = outcome.sum(|stream| stream.sending.missed);
         let names = names.iter().copied().chain(std::iter::repeat("stream"));
+        let offered_pps = outcome.pps(offered);
+        let short = rate_pps.is_some_and(|rate| rate - rate / SHORT_SHARE_MAX > offered_pps);
         Self {
             rate_pps,
             duration_ns: outcome.sending_ns,
-            offered_pps: outcome.pps(offered),
+            offered_pps,
             received_pps: outcome.pps(outcome.sum(|stream| stream.arrivals.received)),
             loss_ppb: outcome.loss_ppb(),
             gap_ns_max: outcome.gap_ns_max,
             other_frames: outcome.other_frames,
-            tester_limited: missed > offered / MISSED_SHARE_MAX,
+            tester_limited: short || missed > offered / MISSED_SHARE_MAX,
+            absence: Absence {
+                count: outcome.absences,
+                tester_ns: outcome.absent_ns,
+                ..Absence::default()
+            },
             streams: outcome
                 .streams
                 .iter()
@@ -257,8 +268,10 @@ impl TrialReport {
     }
 }
 
-/// A trial in which the tester missed more than one in this many says nothing about the target.
+/// A tester that missed more than one in this many did not keep the rate.
 const MISSED_SHARE_MAX: u64 = 1000;
+/// Nor did one that was late at the end, so that the rate was less by more than one in this many.
+const SHORT_SHARE_MAX: u64 = 200;
 
 /// Writes a report: to `out`, and to standard output as JSON when asked for.
 ///
@@ -312,6 +325,8 @@ mod tests {
             sending_ns: 2_000_000_000,
             gap_ns_max: 0,
             window_gaps_ns: Vec::new(),
+            absences: 0,
+            absent_ns: 0,
             other_frames: 0,
             complete: true,
         }
@@ -324,6 +339,9 @@ mod tests {
         assert_eq!((trial.loss_ppb, trial.tester_limited), (50_000_000, false));
         let trial = TrialReport::new(Some(1000), &["uplink"], &outcome(1900, 0, 100, 1900), 1);
         assert_eq!((trial.loss_ppb, trial.tester_limited), (0, true));
+        // Two seconds, of which the last packets left late.
+        let trial = TrialReport::new(Some(1000), &["uplink"], &outcome(1980, 0, 0, 1980), 1);
+        assert!(trial.tester_limited);
     }
 
     #[test]

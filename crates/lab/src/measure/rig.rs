@@ -18,6 +18,7 @@ use super::report::{Recorder, TrialReport};
 use super::selftest;
 use super::target::{Kind, Running, TargetArguments};
 use super::traffic::{Direction, Size};
+use super::validity::{Absence, absence_ns_min};
 use crate::control::churn::Churn;
 use crate::control::{Control, ProcedureReport, Sessions};
 use crate::engine::clock::TscClock;
@@ -38,6 +39,9 @@ pub const ARP_TIMEOUT: Duration = Duration::from_secs(5);
 const FIRST_PPS: u64 = 2000;
 const FIRST_NS: u64 = 500_000_000;
 const DRAIN_NS: u64 = 500_000_000;
+/// Nothing that comes by itself comes later than this after the packet before it; where sessions
+/// become idle, the target holds packets for longer.
+const QUIET_NS: u64 = 100_000_000;
 /// A packet later than this is given up: longer than a time slice that somebody else gets.
 const LATE_MAX_NS: u64 = 10_000_000;
 /// Trials at least this long have a whole second of the target's statistics within. Unit: ns.
@@ -79,6 +83,8 @@ pub struct Rig {
     next_hops: [MacAddr; 2],
     sessions: Sessions,
     burst: usize,
+    /// Packets that a queue of either side holds.
+    queue_pkts: u64,
     /// How the sessions were established.
     pub established: Option<ProcedureReport>,
     /// The tester's own ceiling. Unit: packets per second.
@@ -159,6 +165,7 @@ impl Rig {
                 up_seids: Vec::new(),
             },
             burst: 32,
+            queue_pkts: u64::from(bench_arguments.descriptors),
             established: None,
             ceiling,
             live: Live::default(),
@@ -313,16 +320,18 @@ impl Rig {
         what: &str,
         stop: &Stop,
     ) -> Result<TrialOutcome> {
+        let pps = if let Rate::Pps(pps) = rate { pps } else { 0 };
         let config = TrialConfig {
             courses: case.direction.rates(rate).into_iter().map(Step::always).collect(),
             duration_ns,
             drain_ns: DRAIN_NS,
+            quiet_ns: if self.churn.is_some() { DRAIN_NS } else { QUIET_NS },
+            absence_ns_min: absence_ns_min(pps, self.queue_pkts),
             late_max_ns: LATE_MAX_NS,
             burst: self.burst,
             timeline,
             window_ns: 0,
         };
-        let pps = if let Rate::Pps(pps) = rate { pps } else { 0 };
         self.live.rate_pps.store(pps, Ordering::Relaxed);
         self.run_trial(&config, what, stop)
     }
@@ -374,17 +383,21 @@ impl Rig {
         duration_ns: u64,
         timeline: bool,
         stop: &Stop,
-    ) -> Result<(TrialReport, bool)> {
+    ) -> Result<TrialReport> {
         self.cpu.get_or_insert_with(|| self.target.cpu_by_core());
+        let waited = self.target.waited();
         let outcome = self.run(case, rate, duration_ns, timeline, &case.name(), stop)?;
+        let target_ns = waited.zip(self.target.waited()).map(|(before, now)| before.until(&now));
         let hz = self.engine.clock.hz;
         let pps = if let Rate::Pps(pps) = rate { Some(pps) } else { None };
-        let report = TrialReport::new(pps, &["uplink", "downlink"], &outcome, hz);
+        let mut report = TrialReport::new(pps, &["uplink", "downlink"], &outcome, hz);
+        let (count, tester_ns) = (outcome.absences, outcome.absent_ns);
+        let pps = report.offered_pps;
+        report.absence = Absence::of(count, tester_ns, target_ns, pps, self.queue_pkts);
         if !outcome.complete {
             return Err(Interrupted.into());
         }
-        let valid = is_valid(&report);
-        Ok((report, valid))
+        Ok(report)
     }
 
     /// # Errors
@@ -456,15 +469,6 @@ fn fastest_second(outcome: &TrialOutcome) -> u64 {
     };
     let fastest = (0..whole).map(of_second).max().unwrap_or(0);
     fastest.max(outcome.pps(outcome.sum(|stream| stream.arrivals.received)))
-}
-
-/// False when the tester failed: it could not keep the rate, or was away for so long that queues
-/// must have overflowed.
-#[must_use]
-pub fn is_valid(report: &TrialReport) -> bool {
-    const QUEUE_PKTS: u64 = 1024;
-    let away = crate::engine::clock::scaled(report.gap_ns_max, report.offered_pps, 1_000_000_000);
-    !report.tester_limited && (report.loss_ppb == 0 || away < QUEUE_PKTS)
 }
 
 fn addresses(arguments: &TargetArguments, ports: &[Port]) -> Vec<Addresses> {

@@ -3,9 +3,14 @@
 //! `binary` is RFC 2544: trials of one length, the interval halved until the precision is reached.
 //! `mlr` follows MLRsearch (draft-ietf-bmwg-mlrsearch): short trials narrow the interval, long ones
 //! confirm it, and a long trial that fails is repeated, since one hiccup of a shared host fails it;
-//! two of three decide.
+//! two of three decide. Trials that do not say whether the goal was met are repeated by both, within
+//! bounds; a rate that stays unclear, or that the tester cannot offer, was not met, and the result
+//! says why it ends there.
+
+use std::collections::BTreeSet;
 
 use anyhow::Result;
+use serde::{Deserialize, Serialize};
 
 /// How to search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,13 +33,38 @@ pub enum Method {
     },
 }
 
+/// Whether a trial had the rate that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offered {
+    /// It had.
+    Whole,
+    /// The tester was kept from running.
+    Interrupted,
+    /// The tester cannot send and receive as fast.
+    BeyondTester,
+}
+
 /// What one trial says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Measured {
     /// Share of the offered packets that did not come. Unit: parts per billion.
     pub loss_ppb: u64,
-    /// False when the tester itself failed: the trial says nothing.
-    pub valid: bool,
+    /// The part of it that the target lost for certain. Unit: parts per billion.
+    pub least_ppb: u64,
+    /// Whether the rate was offered.
+    pub offered: Offered,
+}
+
+/// Why a result is not higher.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Bound {
+    /// The target lost more than the goal allows at the next higher rate.
+    Target,
+    /// The tester cannot offer the next higher rate.
+    Tester,
+    /// Every trial at the next higher rate was disturbed.
+    Disturbed,
 }
 
 /// What was found for one goal.
@@ -44,12 +74,16 @@ pub struct Found {
     pub goal_ppb: u64,
     /// The highest rate that met it; zero when none did. Unit: packets per second.
     pub rate_pps: u64,
-    /// The lowest rate that did not; `None` when the highest offered rate met it.
+    /// The lowest rate that was not seen to; `None` when the highest offered rate met it.
     pub upper_pps: Option<u64>,
+    /// Why not.
+    pub bound: Option<Bound>,
 }
 
-/// How often a trial in which the tester failed is repeated before its result is taken as it is.
-const INVALID_REPEATS_MAX: u32 = 3;
+/// Trials of one rate at most, where the first ones are short.
+const SHORT_TRIALS_MAX: u32 = 3;
+/// Trials of one rate at most, where they count: three that decide, and one that says nothing.
+const TRIALS_MAX: u32 = 4;
 
 /// Short trials stop at an interval this much wider than the last.
 const INITIAL_WIDTH_FACTOR: u64 = 4;
@@ -70,7 +104,7 @@ pub fn search(
     goals
         .iter()
         .map(|&goal| {
-            let mut found = match method {
+            let mut interval = match method {
                 Method::Binary { trial_ns, precision_pps } => {
                     searcher.binary(goal, max_pps, trial_ns, precision_pps)
                 }
@@ -79,12 +113,17 @@ pub fn search(
                 }
             }?;
             // A rate that met a stricter goal meets this one.
-            if found.rate_pps < met {
-                found.rate_pps = met;
-                found.upper_pps = found.upper_pps.filter(|upper| *upper > met);
+            if interval.low < met {
+                interval.low = met;
+                interval.high = interval.high.filter(|high| *high > met);
             }
-            met = found.rate_pps;
-            Ok(found)
+            met = interval.low;
+            Ok(Found {
+                goal_ppb: goal,
+                rate_pps: interval.low,
+                upper_pps: interval.high,
+                bound: interval.high.map(|high| searcher.votes(goal, high, 0).bound()),
+            })
         })
         .collect()
 }
@@ -94,7 +133,48 @@ pub fn search(
 struct Known {
     rate: u64,
     duration: u64,
-    loss_ppb: u64,
+    measured: Measured,
+}
+
+/// What the trials of one rate say of one goal.
+#[derive(Debug, Clone, Copy, Default)]
+struct Votes {
+    trials: u32,
+    met: u32,
+    failed: u32,
+    beyond_tester: u32,
+}
+
+impl Votes {
+    fn add(&mut self, measured: Measured, goal: u64) {
+        let Measured { loss_ppb, least_ppb, offered } = measured;
+        self.trials += 1;
+        if least_ppb > goal {
+            self.failed += 1;
+        } else if offered == Offered::BeyondTester {
+            self.beyond_tester += 1;
+        } else if loss_ppb <= goal && offered == Offered::Whole {
+            self.met += 1;
+        }
+    }
+
+    /// `needed` trials that failed decide, and one that met the goal unless another failed.
+    fn verdict(self, needed: u32) -> Option<bool> {
+        if self.met > 1 || (self.met == 1 && self.failed == 0) {
+            return Some(true);
+        }
+        (self.failed >= needed || self.beyond_tester > 0).then_some(false)
+    }
+
+    fn bound(self) -> Bound {
+        if self.failed > 0 {
+            Bound::Target
+        } else if self.beyond_tester > 0 {
+            Bound::Tester
+        } else {
+            Bound::Disturbed
+        }
+    }
 }
 
 struct Searcher<'t> {
@@ -112,63 +192,72 @@ struct Interval {
 }
 
 impl Searcher<'_> {
-    /// Runs a trial, again when the tester failed.
-    fn run(&mut self, rate: u64, duration: u64) -> Result<u64> {
-        let mut measured = (self.trial)(rate, duration)?;
-        for _ in 0..INVALID_REPEATS_MAX {
-            if measured.valid {
-                break;
-            }
-            measured = (self.trial)(rate, duration)?;
-        }
-        self.known.push(Known { rate, duration, loss_ppb: measured.loss_ppb });
-        Ok(measured.loss_ppb)
+    /// What the trials of a rate say that were at least this long.
+    fn votes(&self, goal: u64, rate: u64, duration: u64) -> Votes {
+        let mut votes = Votes::default();
+        let same = self.known.iter().filter(|known| known.rate == rate);
+        same.filter(|known| known.duration >= duration)
+            .for_each(|known| votes.add(known.measured, goal));
+        votes
     }
 
-    fn binary(&mut self, goal: u64, max: u64, duration: u64, precision: u64) -> Result<Found> {
-        if self.run(max, duration)? <= goal {
-            return Ok(Found { goal_ppb: goal, rate_pps: max, upper_pps: None });
+    /// True when the goal is met at a rate. With `counts` two of three trials decide a failure.
+    /// Trials that were run before for another goal count too.
+    fn meets(&mut self, goal: u64, rate: u64, duration: u64, counts: bool) -> Result<bool> {
+        let (needed, trials_max) = if counts { (2, TRIALS_MAX) } else { (1, SHORT_TRIALS_MAX) };
+        loop {
+            let votes = self.votes(goal, rate, duration);
+            if let Some(verdict) = votes.verdict(needed) {
+                return Ok(verdict);
+            }
+            if votes.trials >= trials_max {
+                return Ok(false);
+            }
+            let measured = (self.trial)(rate, duration)?;
+            self.known.push(Known { rate, duration, measured });
+        }
+    }
+
+    fn binary(&mut self, goal: u64, max: u64, duration: u64, precision: u64) -> Result<Interval> {
+        if self.meets(goal, max, duration, false)? {
+            return Ok(Interval { low: max, high: None });
         }
         let (mut low, mut high) = (0, max);
         while high - low > precision.max(1) {
             let middle = low + (high - low) / 2;
-            if self.run(middle, duration)? <= goal {
+            if self.meets(goal, middle, duration, false)? {
                 low = middle;
             } else {
                 high = middle;
             }
         }
-        Ok(Found { goal_ppb: goal, rate_pps: low, upper_pps: Some(high) })
+        Ok(Interval { low, high: Some(high) })
     }
 
-    fn mlr(&mut self, goal: u64, max: u64, durations: [u64; 2], width: u64) -> Result<Found> {
+    fn mlr(&mut self, goal: u64, max: u64, durations: [u64; 2], width: u64) -> Result<Interval> {
         let [initial, last] = durations;
         let first = self.known_interval(goal, max, initial);
         let rough = self.narrow(goal, first, max, initial, width * INITIAL_WIDTH_FACTOR, false)?;
         let confirmed = self.confirm(goal, rough, max, last)?;
-        let found = self.narrow(goal, confirmed, max, last, width, true)?;
-        Ok(Found { goal_ppb: goal, rate_pps: found.low, upper_pps: found.high })
+        self.narrow(goal, confirmed, max, last, width, true)
     }
 
     /// What earlier trials of at least this length say of a goal.
     fn known_interval(&self, goal: u64, max: u64, duration: u64) -> Interval {
-        let tried = || self.known.iter().filter(move |known| known.duration >= duration);
-        let failed = tried().filter(|known| known.loss_ppb > goal).map(|known| known.rate).min();
-        let below = failed.unwrap_or(u64::MAX);
-        let passed = tried().filter(|known| known.loss_ppb <= goal && known.rate < below);
-        let low = passed.map(|known| known.rate).max().unwrap_or(0);
-        Interval { low, high: failed.or_else(|| (low < max).then_some(max)) }
-    }
-
-    /// True when the goal is met at a rate; with `repeat` two of three trials decide a failure.
-    fn meets(&mut self, goal: u64, rate: u64, duration: u64, repeat: bool) -> Result<bool> {
-        if self.run(rate, duration)? <= goal {
-            return Ok(true);
+        let rates: BTreeSet<u64> = self.known.iter().map(|known| known.rate).collect();
+        let mut interval = Interval { low: 0, high: None };
+        for rate in rates {
+            match self.votes(goal, rate, duration).verdict(1) {
+                Some(true) => interval.low = rate,
+                Some(false) => {
+                    interval.high = Some(rate);
+                    break;
+                }
+                None => {}
+            }
         }
-        if !repeat || self.run(rate, duration)? > goal {
-            return Ok(false);
-        }
-        Ok(self.run(rate, duration)? <= goal)
+        interval.high = interval.high.or_else(|| (interval.low < max).then_some(max));
+        interval
     }
 
     /// Tries the ends of an interval with long trials and widens it where they disagree.
@@ -206,7 +295,7 @@ impl Searcher<'_> {
         max: u64,
         duration: u64,
         width_permille: u64,
-        repeat: bool,
+        counts: bool,
     ) -> Result<Interval> {
         while let Some(high) = interval.high {
             let width = (high / 1000).saturating_mul(width_permille).max(1);
@@ -214,7 +303,7 @@ impl Searcher<'_> {
                 break;
             }
             let middle = interval.low + (high - interval.low) / 2;
-            if self.meets(goal, middle.min(max), duration, repeat)? {
+            if self.meets(goal, middle.min(max), duration, counts)? {
                 interval.low = middle;
             } else {
                 interval.high = Some(middle);
@@ -252,7 +341,7 @@ mod tests {
     }
 
     fn valid(loss_ppb: u64) -> Measured {
-        Measured { loss_ppb, valid: true }
+        Measured { loss_ppb, least_ppb: loss_ppb, offered: Offered::Whole }
     }
 
     #[test]
@@ -270,7 +359,8 @@ mod tests {
     fn target_without_loss_gives_the_highest_rate_and_no_upper_bound() {
         for method in [Method::Binary { trial_ns: 10, precision_pps: 100 }, MLR] {
             let (found, trials) = run(method, 5_000_000, |_, _| valid(0));
-            assert_eq!(found[0], Found { goal_ppb: 0, rate_pps: 5_000_000, upper_pps: None });
+            assert_eq!((found[0].rate_pps, found[0].upper_pps), (5_000_000, None));
+            assert_eq!(found[0].bound, None);
             assert!(trials < 15, "{trials}");
         }
     }
@@ -300,11 +390,51 @@ mod tests {
         let (found, _) = run(MLR, 20_000_000, |rate, _| {
             count += 1;
             let hiccup = if count.is_multiple_of(9) { 1000 } else { 0 };
-            let valid = !count.is_multiple_of(7);
-            let loss_ppb = if valid { loss(rate, 7_000_000) + hiccup } else { 1_000_000_000 };
-            Measured { loss_ppb, valid }
+            if count.is_multiple_of(7) {
+                return Measured { loss_ppb: 900_000_000, least_ppb: 0, offered: Offered::Whole };
+            }
+            valid(loss(rate, 7_000_000) + hiccup)
         });
         assert!((6_000_000..=7_000_000).contains(&found[0].rate_pps), "{:?}", found[0]);
+        assert_eq!(found[0].bound, Some(Bound::Target));
+    }
+
+    #[test]
+    fn rate_that_the_tester_cannot_offer_is_not_met_nor_tried_again() {
+        for method in [Method::Binary { trial_ns: 10, precision_pps: 1000 }, MLR] {
+            let mut beyond = std::collections::BTreeMap::new();
+            let (found, _) = run(method, 20_000_000, |rate, duration| {
+                let offered = if rate > 5_000_000 { Offered::BeyondTester } else { Offered::Whole };
+                if rate > 5_000_000 {
+                    *beyond.entry((rate, duration)).or_insert(0) += 1;
+                }
+                Measured { loss_ppb: 0, least_ppb: 0, offered }
+            });
+            assert!((4_950_000..=5_000_000).contains(&found[0].rate_pps), "{:?}", found[0]);
+            assert_eq!(found[0].bound, Some(Bound::Tester));
+            assert!(beyond.values().all(|count| *count == 1), "{beyond:?}");
+        }
+    }
+
+    #[test]
+    fn disturbed_trials_are_repeated_within_bounds_and_named_as_the_reason() {
+        // Above 3 Mpps something that absences explain is lost each time.
+        let (found, trials) = run(MLR, 20_000_000, |rate, _| Measured {
+            loss_ppb: if rate > 3_000_000 { 10_000_000 } else { 0 },
+            least_ppb: 0,
+            offered: Offered::Whole,
+        });
+        assert!((2_900_000..=3_000_000).contains(&found[0].rate_pps), "{:?}", found[0]);
+        assert_eq!(found[0].bound, Some(Bound::Disturbed));
+        assert!(trials < 90, "{trials}");
+        // A trial that lost more than that decides at once.
+        let certain = Measured { least_ppb: 1, ..valid(10_000_000) };
+        let mut at_most = 0;
+        run(MLR, 20_000_000, |rate, duration| {
+            at_most += u32::from(rate == 20_000_000 && duration == 1);
+            if rate > 3_000_000 { certain } else { valid(0) }
+        });
+        assert!(at_most <= 1, "{at_most}");
     }
 
     #[test]

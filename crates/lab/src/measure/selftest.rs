@@ -266,6 +266,8 @@ fn trial_config(duration_s: u64, rate: Rate) -> TrialConfig {
         courses: vec![Step::always(rate); 2],
         duration_ns: duration_s * 1_000_000_000,
         drain_ns: 2_000_000_000,
+        quiet_ns: 2_000_000_000,
+        absence_ns_min: 1_000_000,
         late_max_ns: 10_000_000,
         burst: 32,
         timeline: false,

@@ -176,7 +176,7 @@ fn intervals(
     for at in 0..count {
         let left = arguments.duration - at * arguments.interval;
         let length = left.min(arguments.interval);
-        let (trial, _) = rig.trial(case, Rate::Pps(arguments.rate), length, false, stop)?;
+        let trial = rig.trial(case, Rate::Pps(arguments.rate), length, false, stop)?;
         let memory_kib = match arguments.metrics {
             Some(address) => Some(metrics::read(address, &arguments.memory_metric)? / 1024),
             None => rig.target.memory_kib(),

@@ -17,6 +17,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::bench::{Bench, memif_socket};
+use super::machine::Steal;
 use crate::adit_config::{AditConfig, Excess, Qos};
 use crate::adit_process::find_binary;
 use crate::control::{Control, Profile, SessionsConfig, Teids};
@@ -371,6 +372,7 @@ impl TargetArguments {
 #[derive(Debug)]
 pub struct Running {
     process: Option<Process>,
+    core: u16,
     kind: Kind,
     dir: PathBuf,
     log: PathBuf,
@@ -387,7 +389,8 @@ impl Running {
         let dir = std::env::temp_dir().join(format!("adit-lab-{}-{kind}", std::process::id()));
         fs::create_dir_all(&dir).with_context(|| format!("create {}", dir.display()))?;
         let log = dir.join("target.log");
-        let mut running = Self { process: None, kind: arguments.target, dir, log, adit: None };
+        let kind = arguments.target;
+        let mut running = Self { process: None, core, kind, dir, log, adit: None };
         let command = match (arguments.target, &arguments.start) {
             (Kind::Adit, _) => {
                 let binary = find_binary(arguments.adit.as_deref())?;
@@ -456,6 +459,18 @@ impl Running {
         pid.map_or_else(BTreeMap::new, cpu_by_core)
     }
 
+    /// How long its threads on its core have waited to run; `None` where the kernel does not tell or
+    /// it was not started here.
+    #[must_use]
+    pub fn waited(&self) -> Option<Waited> {
+        let pid = self.process.as_ref().map(Process::id)?;
+        Some(Waited {
+            core: self.core,
+            threads_ns: waiting_ns(pid, self.core)?,
+            steal: Steal::now(),
+        })
+    }
+
     /// Memory of the process, where it was started here. Unit: KiB.
     #[must_use]
     pub fn memory_kib(&self) -> Option<u64> {
@@ -492,6 +507,41 @@ impl Drop for Running {
         // Best effort: a left folder in the temporary one.
         let _ = fs::remove_dir_all(&self.dir);
     }
+}
+
+/// A look at how long the threads of a core have waited to run.
+#[derive(Debug, Clone)]
+pub struct Waited {
+    core: u16,
+    /// While others ran there.
+    threads_ns: u64,
+    /// While the hypervisor ran something else.
+    steal: Steal,
+}
+
+impl Waited {
+    /// The time between two looks. Unit: ns.
+    #[must_use]
+    pub fn until(&self, now: &Self) -> u64 {
+        let stolen_ms = self.steal.since_ms(&now.steal).get(&self.core.to_string()).copied();
+        let waited = now.threads_ns.saturating_sub(self.threads_ns);
+        waited + stolen_ms.unwrap_or(0) * 1_000_000
+    }
+}
+
+/// How long a process's threads on a core were ready without running. Unit: ns.
+fn waiting_ns(pid: u32, core: u16) -> Option<u64> {
+    let mut sum = 0;
+    for task in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
+        let read = |name: &str| fs::read_to_string(task.path().join(name)).ok();
+        // Its time on a core, its time in a run queue, its time slices.
+        let (Some(stat), Some(times)) = (read("stat"), read("schedstat")) else { continue };
+        let Some((_, rest)) = stat.rsplit_once(") ") else { continue };
+        if rest.split(' ').nth(36).and_then(|core| core.parse().ok()) == Some(core) {
+            sum += times.split_whitespace().nth(1)?.parse::<u64>().ok()?;
+        }
+    }
+    Some(sum)
 }
 
 /// CPU time of a process's threads by the core on which each was last seen. Unit: 10 ms.

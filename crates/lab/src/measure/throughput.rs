@@ -9,8 +9,8 @@ use super::base::{Base, OutputArguments};
 use super::bench::BenchArguments;
 use super::progress::mpps;
 use super::report::{Figure, TrialReport, print_rates, write};
-use super::rig::{Case, Rig, is_valid};
-use super::search::{Found, Measured, Method, search};
+use super::rig::{Case, Rig};
+use super::search::{Bound, Method, Offered, search};
 use super::target::TargetArguments;
 use super::traffic::{Direction, Size, order, rate_pps, span_ns};
 use crate::engine::pacer::Rate;
@@ -133,12 +133,21 @@ impl CaseArguments {
 pub struct RunReport {
     /// Highest rate without loss. Unit: packets per second.
     pub ndr_pps: Option<u64>,
-    /// Lowest rate that lost something.
+    /// Lowest rate that was not seen to be without loss.
     pub ndr_upper_pps: Option<u64>,
+    /// Why not.
+    #[serde(default)]
+    pub ndr_bound: Option<Bound>,
     /// Highest rate at which half a percent was lost at most.
     pub plr_pps: Option<u64>,
-    /// What came back when as much as possible was offered.
+    /// Why not a higher one.
+    #[serde(default)]
+    pub plr_bound: Option<Bound>,
+    /// What came back when as much as possible was offered: RFC 2285 §3.6.2, FRMOL.
     pub mrr_pps: Option<u64>,
+    /// The most that came back in any trial: the maximum rate, RFC 2285 §3.6.3, MFR.
+    #[serde(default)]
+    pub mfr_pps: Option<u64>,
     /// Every trial, in its order.
     pub trials: Vec<TrialReport>,
 }
@@ -190,7 +199,7 @@ pub fn run(arguments: &ThroughputArguments, stop: &Stop) -> Result<bool> {
     for figure in &report.base.figures {
         rig.judge(&mut recorder, &figure.name, figure.median);
     }
-    if let Some(warning) = disturbed(&report.cases) {
+    for warning in bounds(&report.cases).into_iter().chain(disturbed(&report.cases)) {
         recorder.warn(warning);
     }
     report.base.close(rig, recorder, &result)?;
@@ -222,6 +231,7 @@ fn measure(
         for _ in 0..arguments.runs {
             let mut run = RunReport::default();
             let result = one_run(arguments, case, rig, &mut run, stop);
+            run.mfr_pps = run.trials.iter().map(|trial| trial.received_pps).max();
             report.runs.push(run);
             result?;
         }
@@ -238,7 +248,7 @@ fn one_run(
 ) -> Result<()> {
     // The target tells its rate second by second.
     let by_second = arguments.target.target_rates;
-    let (mut most, _) = rig.trial(case, Rate::Max, arguments.short_trial, by_second, stop)?;
+    let mut most = rig.trial(case, Rate::Max, arguments.short_trial, by_second, stop)?;
     most.streams.iter_mut().for_each(|stream| stream.curve.clear());
     let received = most.received_pps;
     run.mrr_pps = Some(received);
@@ -258,34 +268,68 @@ fn one_run(
         },
     };
     let found = search(method, &[0, PARTIAL_LOSS_PPB], max, &mut |rate, duration| {
-        let (trial, valid) = rig.trial(case, Rate::Pps(rate), duration, false, stop)?;
-        let loss_ppb = trial.loss_ppb;
-        eprintln!(
-            "{}: {} lost {} ppm{}",
-            case.name(),
-            mpps(rate),
-            loss_ppb / 1000,
-            if valid { "" } else { " (the tester was disturbed)" }
-        );
+        let trial = rig.trial(case, Rate::Pps(rate), duration, false, stop)?;
+        eprintln!("{}: {}", case.name(), told(&trial));
+        let measured = trial.measured();
         run.trials.push(trial);
-        Ok(Measured { loss_ppb, valid })
+        Ok(measured)
     })?;
     if let [ndr, plr] = found[..] {
-        let Found { rate_pps, upper_pps, .. } = ndr;
-        (run.ndr_pps, run.ndr_upper_pps, run.plr_pps) =
-            (Some(rate_pps), upper_pps, Some(plr.rate_pps));
+        (run.ndr_pps, run.ndr_upper_pps, run.ndr_bound) =
+            (Some(ndr.rate_pps), ndr.upper_pps, ndr.bound);
+        (run.plr_pps, run.plr_bound) = (Some(plr.rate_pps), plr.bound);
     }
     Ok(())
 }
 
-/// A sentence when many trials said nothing of the target.
+/// One trial in one line.
+fn told(trial: &TrialReport) -> String {
+    let ppm = |ppb: u64| ppb / 1000;
+    let measured = trial.measured();
+    let mut line =
+        format!("{} lost {} ppm", mpps(trial.rate_pps.unwrap_or_default()), ppm(measured.loss_ppb));
+    if measured.least_ppb < measured.loss_ppb {
+        line += &format!(", {} or more by the target", ppm(measured.least_ppb));
+    }
+    match measured.offered {
+        Offered::Whole => {}
+        Offered::Interrupted => line += ", the tester was kept from running",
+        Offered::BeyondTester => {
+            line += &format!(", the tester offered no more than {}", mpps(trial.offered_pps));
+        }
+    }
+    line
+}
+
+/// A sentence for each rate that does not end where the target's does.
+fn bounds(cases: &[CaseReport]) -> Vec<String> {
+    let mut sentences = Vec::new();
+    for case in cases {
+        let mut tell = |what: &str, bound: fn(&RunReport) -> Option<Bound>| {
+            let any = |wanted| case.runs.iter().any(|run| bound(run) == Some(wanted));
+            let why = if any(Bound::Tester) {
+                "the tester cannot offer more"
+            } else if any(Bound::Disturbed) {
+                "every trial at the next higher rate was disturbed"
+            } else {
+                return;
+            };
+            sentences.push(format!("{what}, {}: {why}; the target may be faster", case.name));
+        };
+        tell("loss-free rate", |run| run.ndr_bound);
+        tell("0.5 %-loss rate", |run| run.plr_bound);
+    }
+    sentences
+}
+
+/// A sentence when many trials said less of the target than they should.
 fn disturbed(cases: &[CaseReport]) -> Option<String> {
     let trials = || cases.iter().flat_map(|case| &case.runs).flat_map(|run| &run.trials);
-    let (all, bad) = (trials().count(), trials().filter(|trial| !is_valid(trial)).count());
+    let (all, bad) = (trials().count(), trials().filter(|trial| trial.is_disturbed()).count());
     (bad * 10 > all).then(|| {
         format!(
-            "the tester was disturbed in {bad} of {all} trials: the rates found are too low; repeat \
-             on a quiet machine"
+            "tester or target were kept from their cores in {bad} of {all} trials, which were \
+             repeated; rates may be too low"
         )
     })
 }
@@ -301,7 +345,7 @@ fn figures(cases: &[CaseReport]) -> Vec<Figure> {
         };
         add("loss-free rate", |run| run.ndr_pps);
         add("0.5 %-loss rate", |run| run.plr_pps);
-        add("maximum rate", |run| run.mrr_pps);
+        add("maximum rate", |run| run.mfr_pps.or(run.mrr_pps));
     }
     figures
 }

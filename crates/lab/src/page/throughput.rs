@@ -52,7 +52,7 @@ pub fn body(out: &mut String, report: &ThroughputReport, references: &[Reference
 
 type Value = fn(&RunReport) -> Option<u64>;
 const FIGURES: [(&str, Value); 2] =
-    [("loss-free", |run| run.ndr_pps), ("maximum", |run| run.mrr_pps)];
+    [("loss-free", |run| run.ndr_pps), ("maximum", |run| run.mfr_pps.or(run.mrr_pps))];
 
 /// Median and spread of a figure.
 fn median(case: &CaseReport, value: impl Fn(&RunReport) -> Option<u64>) -> Option<Figure> {
@@ -176,7 +176,7 @@ fn rows(cases: &[CaseReport]) -> Vec<Vec<String>> {
                 case.name.clone(),
                 text(median(case, |run| run.ndr_pps)),
                 text(median(case, |run| run.plr_pps)),
-                text(median(case, |run| run.mrr_pps)),
+                text(median(case, |run| run.mfr_pps.or(run.mrr_pps))),
                 case.runs.len().to_string(),
             ]
         })
