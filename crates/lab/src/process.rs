@@ -1,5 +1,6 @@
 //! Child processes that never outlive their owner, and programs that run to their end.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -176,7 +177,20 @@ impl Program {
     }
 }
 
-/// Where `program` lies on the search path, `/usr/sbin` and `/sbin` included.
+/// A command that runs `program` and that the kernel sends `signal` (`TERM`, `KILL` …) when the
+/// thread that started it ends, however that ends: start it from the main thread. Without `setpriv`
+/// of util-linux it is a plain command.
+#[must_use]
+pub fn owned(program: impl AsRef<OsStr>, signal: &str) -> Command {
+    if !is_installed("setpriv") {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", signal, "--"]).arg(program);
+    command
+}
+
+/// True when `program` lies on the search path, `/usr/sbin` and `/sbin` included.
 #[must_use]
 pub fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -234,6 +248,44 @@ mod tests {
             thread::sleep(POLL);
         }
         assert!(gone());
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn owned_program_ends_with_the_process_that_started_it_even_when_that_is_killed() {
+        if !is_installed("setpriv") {
+            return;
+        }
+        let dir = dir("owned");
+        // The shell is the owner of its child, which is what `owned` makes of `sleep`.
+        let sleep = owned("sleep", "KILL");
+        let words = std::iter::once(sleep.get_program()).chain(sleep.get_args());
+        let line: Vec<&str> = words.map(|word| word.to_str().unwrap()).collect();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("{} 1000 & echo $!; wait", line.join(" "))]);
+        let out = dir.join("out");
+        let mut shell = shell.stdout(File::create(&out).unwrap()).spawn().unwrap();
+        let state = |pid: &str| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let (name, rest) = stat.rsplit_once(") ").unwrap_or_default();
+            (name.ends_with("(sleep"), rest.starts_with('Z') || rest.is_empty())
+        };
+        let end = Instant::now() + Duration::from_secs(10);
+        let pid = loop {
+            let text = fs::read_to_string(&out).unwrap();
+            let pid = text.lines().next().unwrap_or_default().to_owned();
+            if state(&pid).0 {
+                break pid;
+            }
+            assert!(Instant::now() < end, "it did not start");
+            thread::sleep(POLL);
+        };
+        shell.kill().unwrap();
+        shell.wait().unwrap();
+        while !state(&pid).1 {
+            assert!(Instant::now() < end, "it outlived its owner");
+            thread::sleep(POLL);
+        }
         fs::remove_dir_all(dir).unwrap();
     }
 

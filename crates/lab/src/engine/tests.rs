@@ -191,6 +191,8 @@ fn course_is_followed_step_by_step_and_counted_by_window_and_session() {
         ],
         duration_ns: 40_000_000,
         drain_ns: 20_000_000,
+        quiet_ns: 20_000_000,
+        absence_ns_min: 1_000_000,
         late_max_ns: 1_000_000,
         burst: 32,
         timeline: false,

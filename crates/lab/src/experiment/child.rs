@@ -2,12 +2,13 @@
 
 use std::io::Read;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::thread;
 
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::process::owned;
 use crate::stop::{POLL, Stop};
 
 /// How a measurement ended.
@@ -24,7 +25,8 @@ pub struct Ended {
 /// It cannot be started.
 pub fn run(words: &[String], out: &Path, stop: &Stop) -> Result<Ended> {
     let program = std::env::current_exe().context("find this program")?;
-    let mut command = Command::new(program);
+    // When this program is killed, the measurement still writes what it has.
+    let mut command = owned(program, "INT");
     command.args(words).arg("--out").arg(out).stdin(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().context("start a measurement")?;
     let mut stderr = child.stderr.take().context("standard error of a measurement")?;

@@ -22,7 +22,7 @@ use crate::adit_config::{AditConfig, Excess, Qos};
 use crate::adit_process::find_binary;
 use crate::control::{Control, Profile, SessionsConfig, Teids};
 use crate::engine::frame::{Endpoints, Form, Inner, Tunnel};
-use crate::process::{Process, Program, is_installed};
+use crate::process::{Process, Program, is_installed, owned};
 use crate::stop::{Stop, environment};
 
 /// Where the tester listens for PFCP, and `adit` when it is started here.
@@ -368,11 +368,13 @@ impl TargetArguments {
     }
 }
 
-/// A target that was started here, and a folder for its files; both gone when dropped.
+/// A target that was started here, and a folder for its files; both gone when dropped. It may be
+/// paused when the tester is killed, so it is killed then, too.
 #[derive(Debug)]
 pub struct Running {
     process: Option<Process>,
-    core: u16,
+    /// Those of its workers.
+    cores: Vec<u16>,
     kind: Kind,
     dir: PathBuf,
     log: PathBuf,
@@ -390,22 +392,29 @@ impl Running {
         fs::create_dir_all(&dir).with_context(|| format!("create {}", dir.display()))?;
         let log = dir.join("target.log");
         let kind = arguments.target;
-        let mut running = Self { process: None, core, kind, dir, log, adit: None };
+        let mut running = Self {
+            process: None,
+            cores: arguments.worker_cores(bench, core),
+            kind,
+            dir,
+            log,
+            adit: None,
+        };
         let command = match (arguments.target, &arguments.start) {
             (Kind::Adit, _) => {
                 let binary = find_binary(arguments.adit.as_deref())?;
                 let config = running.dir.join("adit.toml");
-                let cores = arguments.worker_cores(bench, core);
-                let text = adit_configuration(arguments, bench.core(), &cores, &running.dir);
+                let cores = &running.cores;
+                let text = adit_configuration(arguments, bench.core(), cores, &running.dir);
                 fs::write(&config, text).context("write adit's configuration")?;
-                let mut command = Command::new(&binary);
+                let mut command = owned(&binary, "KILL");
                 command.args(["run", "--config"]).arg(&config).env("NO_COLOR", "1");
                 running.adit = Some(binary);
                 command
             }
             (Kind::Testpmd, _) => testpmd(bench, core, arguments.target_rates)?,
             (_, Some(line)) => {
-                let mut command = Command::new("sh");
+                let mut command = owned("sh", "KILL");
                 command.args(["-c", line]);
                 command
             }
@@ -459,14 +468,14 @@ impl Running {
         pid.map_or_else(BTreeMap::new, cpu_by_core)
     }
 
-    /// How long its threads on its core have waited to run; `None` where the kernel does not tell or
+    /// How long its threads on its workers' cores have waited to run; `None` where the kernel does not tell or
     /// it was not started here.
     #[must_use]
     pub fn waited(&self) -> Option<Waited> {
         let pid = self.process.as_ref().map(Process::id)?;
         Some(Waited {
-            core: self.core,
-            threads_ns: waiting_ns(pid, self.core)?,
+            cores: self.cores.clone(),
+            threads_ns: waiting_ns(pid, &self.cores)?,
             steal: Steal::now(),
         })
     }
@@ -509,10 +518,10 @@ impl Drop for Running {
     }
 }
 
-/// A look at how long the threads of a core have waited to run.
+/// A look at how long the threads of some cores have waited to run.
 #[derive(Debug, Clone)]
 pub struct Waited {
-    core: u16,
+    cores: Vec<u16>,
     /// While others ran there.
     threads_ns: u64,
     /// While the hypervisor ran something else.
@@ -523,21 +532,23 @@ impl Waited {
     /// The time between two looks. Unit: ns.
     #[must_use]
     pub fn until(&self, now: &Self) -> u64 {
-        let stolen_ms = self.steal.since_ms(&now.steal).get(&self.core.to_string()).copied();
+        let stolen_ms = self.steal.since_ms(&now.steal);
+        let stolen_ms = self.cores.iter().filter_map(|core| stolen_ms.get(&core.to_string()));
         let waited = now.threads_ns.saturating_sub(self.threads_ns);
-        waited + stolen_ms.unwrap_or(0) * 1_000_000
+        waited + stolen_ms.sum::<u64>() * 1_000_000
     }
 }
 
-/// How long a process's threads on a core were ready without running. Unit: ns.
-fn waiting_ns(pid: u32, core: u16) -> Option<u64> {
+/// How long a process's threads on these cores were ready without running. Unit: ns.
+fn waiting_ns(pid: u32, cores: &[u16]) -> Option<u64> {
     let mut sum = 0;
     for task in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
         let read = |name: &str| fs::read_to_string(task.path().join(name)).ok();
         // Its time on a core, its time in a run queue, its time slices.
         let (Some(stat), Some(times)) = (read("stat"), read("schedstat")) else { continue };
         let Some((_, rest)) = stat.rsplit_once(") ") else { continue };
-        if rest.split(' ').nth(36).and_then(|core| core.parse().ok()) == Some(core) {
+        let core = rest.split(' ').nth(36).and_then(|core| core.parse().ok());
+        if core.is_some_and(|core| cores.contains(&core)) {
             sum += times.split_whitespace().nth(1)?.parse::<u64>().ok()?;
         }
     }
@@ -570,7 +581,7 @@ fn testpmd(bench: &Bench, core: u16, rates: bool) -> Result<Command> {
             "{program} is not installed (Debian and Ubuntu: apt-get install dpdk-dev)"
         )));
     }
-    let mut command = Command::new(program);
+    let mut command = owned(program, "KILL");
     command.args(["--lcores", &format!("0@{},1@{core}", bench.core())]);
     command.args(["--no-pci", "--no-telemetry", "--file-prefix"]);
     command.arg(format!("adit-lab-target-{}", std::process::id()));

@@ -20,6 +20,9 @@ use crate::stop::{Stop, environment};
 /// Loss of half a percent. Unit: parts per billion.
 const PARTIAL_LOSS_PPB: u64 = 5_000_000;
 
+/// Length of the trial at the maximum rate where the target tells its rate second by second. Unit: ns.
+const BY_SECOND_NS: u64 = 3_000_000_000;
+
 /// How to search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -248,7 +251,8 @@ fn one_run(
 ) -> Result<()> {
     // The target tells its rate second by second.
     let by_second = arguments.target.target_rates;
-    let mut most = rig.trial(case, Rate::Max, arguments.short_trial, by_second, stop)?;
+    let length = arguments.short_trial.max(if by_second { BY_SECOND_NS } else { 0 });
+    let mut most = rig.trial(case, Rate::Max, length, by_second, stop)?;
     most.streams.iter_mut().for_each(|stream| stream.curve.clear());
     let received = most.received_pps;
     run.mrr_pps = Some(received);

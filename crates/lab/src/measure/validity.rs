@@ -15,6 +15,9 @@ use crate::engine::clock::{NS_PER_S, scaled};
 /// Unit: ns.
 const ABSENCE_NS_MIN: u64 = 50_000;
 const ABSENCE_NS_MAX: u64 = 1_000_000;
+/// A trial shows its rate met although the tester was absent for a while, if it had at least this
+/// share of the rate: for the rest of the time it had all of it. Unit: percent.
+const OFFERED_PERCENT_MIN: u64 = 95;
 /// A tester that was present sends the rate but for this. Unit: parts per thousand.
 const RATE_SLACK_PERMILLE: u64 = 1;
 
@@ -70,8 +73,10 @@ impl TrialReport {
         let while_present = scaled(sent, NS_PER_S, present_ns);
         if while_present < rate - scaled(rate, RATE_SLACK_PERMILLE, 1000) {
             Offered::BeyondTester
-        } else {
+        } else if self.offered_pps * 100 < rate * OFFERED_PERCENT_MIN {
             Offered::Interrupted
+        } else {
+            Offered::Whole
         }
     }
 
@@ -124,6 +129,8 @@ mod tests {
         assert_eq!(trial(900_000, 100_000, 0, present).offering(), Offered::BeyondTester);
         let absent = Absence::of(1, 110_000_000, None, 1_000_000, 1024);
         assert_eq!(trial(900_000, 100_000, 0, absent).offering(), Offered::Interrupted);
+        let absent = Absence::of(1, 30_000_000, None, 1_000_000, 1024);
+        assert_eq!(trial(980_000, 20_000, 0, absent).offering(), Offered::Whole);
     }
 
     #[test]

@@ -57,6 +57,8 @@ fn outcome(offered: &[&[u32]], received: &[&[u32]]) -> TrialOutcome {
         streams: vec![stream(Some(windows)), stream(None)],
         sending_ns: times(offered.len()),
         gap_ns_max: 0,
+        absences: 0,
+        absent_ns: 0,
         window_gaps_ns: vec![0; offered.len()],
         other_frames: 0,
         complete: true,

@@ -10,6 +10,7 @@ use crate::engine::pacer::Step;
 use crate::engine::plan::{Order, PlanConfig, draw};
 use crate::engine::trial::{TrialConfig, TrialOutcome};
 use crate::measure::groups::Group;
+use crate::measure::validity::absence_ns_min;
 use crate::stop::Stop;
 
 impl Rig {
@@ -57,6 +58,8 @@ impl Rig {
             courses,
             duration_ns,
             drain_ns: DRAIN_NS,
+            quiet_ns: DRAIN_NS,
+            absence_ns_min: absence_ns_min(0, self.queue_pkts),
             late_max_ns: LATE_MAX_NS,
             burst: self.burst,
             timeline: false,
