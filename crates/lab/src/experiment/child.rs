@@ -28,6 +28,8 @@ pub fn run(words: &[String], out: &Path, stop: &Stop) -> Result<Ended> {
     // When this program is killed, the measurement still writes what it has.
     let mut command = owned(program, "INT");
     command.args(words).arg("--out").arg(out).stdin(Stdio::null()).stderr(Stdio::piped());
+    // What is printed as JSON here stands alone on standard output.
+    command.stdout(std::io::stderr());
     let mut child = command.spawn().context("start a measurement")?;
     let mut stderr = child.stderr.take().context("standard error of a measurement")?;
     let listener = thread::spawn(move || {
