@@ -113,6 +113,7 @@ fn pace(env: &Env<'_>, key: FlowKey) -> Pace {
 fn pass(env: &Env<'_>, key: FlowKey, bytes: u16) -> Pace {
     if key.buckets < 1 << EXPRESS_METERS_MAX
         && let Some(pair) = env.view.meter_pair(key.session, key.direction)
+        && !pair.is_closed(key.buckets)
         && pair.pass(key.buckets, env.now, bytes)
     {
         return Pace::Now;

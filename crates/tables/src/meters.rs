@@ -199,7 +199,7 @@ pub struct MeterPair<'a>(&'a Line);
 impl MeterPair<'_> {
     /// Lets a packet of `bytes` octets pass those of the two buckets that `which` names by its bits,
     /// if all of them are open at `now`; tells whether it did. For the worker that owns the session
-    /// only.
+    /// only, and only where [`MeterPair::is_closed`] is false.
     // PERF: once per packet; straight through, so that each word is loaded once.
     #[inline(always)]
     #[must_use]
@@ -219,6 +219,15 @@ impl MeterPair<'_> {
             second.passed.add(u64::from(bytes));
         }
         true
+    }
+
+    /// True when one of those of the two buckets that `which` names never lets a packet pass.
+    #[inline]
+    #[must_use]
+    pub fn is_closed(self, which: u64) -> bool {
+        let Self(Line(cells)) = self;
+        let mut named = cells.iter().enumerate().filter(|(at, _)| which >> at & 1 != 0);
+        named.any(|(_, cell)| cell.limit() == RateLimit::CLOSED)
     }
 
     /// True when those of the two buckets that `which` names and that are closed at `now` let packets
