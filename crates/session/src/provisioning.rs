@@ -69,6 +69,10 @@ impl QosPolicy {
     /// passes than the rate says and a hundredth.
     const WINDOW_SHARE: u64 = 100;
 
+    /// Where excess is dropped, two packets of an Ethernet link fit a depth, so that a flow that sends
+    /// at its rate loses no time while it has just sent. Unit: octets.
+    const DEPTH_BYTES_MIN: u64 = 3000;
+
     /// The maximum bit rates of a QER as workers enforce them; `None` without.
     pub(crate) fn meter(&self, qer: &Qer) -> Option<QerMeter> {
         let mbr = qer.mbr?;
@@ -80,8 +84,9 @@ impl QosPolicy {
             };
             let window =
                 |window: u32| Nanos(Nanos::from_millis(window.into()).0 / Self::WINDOW_SHARE);
+            let packets = RateLimit::new(rate, Nanos(0), excess).time_of(Self::DEPTH_BYTES_MIN);
             let depth = match excess {
-                Excess::Drops => qer.averaging_window_ms.map_or(self.burst, window),
+                Excess::Drops => qer.averaging_window_ms.map_or(self.burst, window).max(packets),
                 Excess::Waits => self.shaping_burst,
             };
             RateLimit::new(rate, depth, excess)

@@ -142,7 +142,7 @@ fn read_qos(mut qos: Section<'_, '_>, half: usize) -> (QosPolicy, usize) {
     }
     let burst = Nanos::from_millis(qos.integer("burst_ms", 1..=2000u64, Some(20)));
     let shaping_burst =
-        Nanos::from_micros(qos.integer("shaping_burst_us", 100..=100_000u64, Some(2000)));
+        Nanos::from_micros(qos.integer("shaping_burst_us", 100..=100_000u64, Some(10_000)));
     let (uplink, uplink_gbr_max) = read_enforcement(qos.table("uplink"));
     let (downlink, downlink_gbr_max) = read_enforcement(qos.table("downlink"));
     let gbr_max = Rates { uplink: uplink_gbr_max, downlink: downlink_gbr_max };
@@ -152,8 +152,11 @@ fn read_qos(mut qos: Section<'_, '_>, half: usize) -> (QosPolicy, usize) {
 
 fn read_enforcement(mut direction: Section<'_, '_>) -> (Enforcement, BitRate) {
     const CHOICES: [(&str, Excess); 2] = [("drop", Excess::Drops), ("wait", Excess::Waits)];
-    let mut excess = |key| direction.choice(key, &CHOICES, Some(Excess::Drops)).unwrap_or_default();
-    let (gbr, flow, session) = (excess("gbr"), excess("flow"), excess("session"));
+    let mut excess =
+        |key, default| direction.choice(key, &CHOICES, Some(default)).unwrap_or_default();
+    // Guaranteed flows are real-time; the others are TCP, most of all, which waits better than it loses.
+    let gbr = excess("gbr", Excess::Drops);
+    let (flow, session) = (excess("flow", Excess::Waits), excess("session", Excess::Waits));
     let gbr_max = direction.integer_optional("gbr_mbps_max", 0..=100_000_000u64);
     let gbr_max =
         gbr_max.map_or(BitRate::from_bps(u64::MAX), |mbps| BitRate::from_kbps(mbps * 1000));

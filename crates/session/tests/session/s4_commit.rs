@@ -90,7 +90,7 @@ fn change_without_meaning_for_packets_yields_no_delta() {
 fn new_rate_is_compiled_with_the_depth_of_its_averaging_window() {
     let mut store = store(4);
     let up_seid = store.establish(OWNER, CP, session(1)).unwrap().up_seid;
-    let mbr = Rates { uplink: BitRate::from_kbps(5), downlink: BitRate::from_kbps(7) };
+    let mbr = Rates { uplink: BitRate::from_kbps(5000), downlink: BitRate::from_kbps(8) };
     let update = QerUpdate { id: QerId(1), mbr: Some(mbr), ..QerUpdate::default() };
     let change = Change { update_qers: vec![update], ..Change::default() };
     let meter = |change| {
@@ -100,10 +100,11 @@ fn new_rate_is_compiled_with_the_depth_of_its_averaging_window() {
     let limit = |kbps, depth| RateLimit::new(BitRate::from_kbps(kbps), depth, Excess::Drops);
     let by_default = Nanos::from_millis(20);
     let compiled = meter(change.clone());
-    assert_eq!((compiled.uplink, compiled.downlink), (limit(5, by_default), limit(7, by_default)));
+    assert_eq!(compiled.uplink, limit(5000, by_default));
+    assert_eq!(compiled.downlink, limit(8, Nanos::from_secs(3)), "two packets of 1500 octets");
     let mut windowed = change;
     windowed.update_qers[0].averaging_window_ms = Some(500);
-    assert_eq!(meter(windowed).uplink, limit(5, Nanos::from_millis(5)));
+    assert_eq!(meter(windowed).uplink, limit(5000, Nanos::from_millis(5)));
 }
 
 #[test]

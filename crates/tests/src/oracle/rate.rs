@@ -15,7 +15,13 @@ const PER_NS: u128 = 3;
 const DEPTH_NS: u64 = 20_000_000;
 
 /// A depth is rounded up to a multiple of this. Unit: nanoseconds.
-const DEPTH_UNIT_NS: u64 = 65_536;
+const DEPTH_UNIT_NS: u128 = 65_536;
+
+/// So many of them a depth has at most.
+const DEPTH_UNITS_MAX: u128 = 32_767;
+
+/// Octets that fit every depth.
+const LEAST: u128 = 3000;
 
 /// Octets of the longest packet.
 const LONGEST: u128 = 65_535;
@@ -46,7 +52,9 @@ pub(super) fn pass(
         assert_eq!(second % bps, 0, "{bps} bit/s");
         let octet = second / bps;
         let depth = qer.averaging_window_ms.map_or(DEPTH_NS, |ms| u64::from(ms) * 10_000);
-        let depth = u128::from(depth.div_ceil(DEPTH_UNIT_NS) * DEPTH_UNIT_NS) * PER_NS;
+        let depth = u128::from(depth).max(octet * LEAST / PER_NS);
+        let units = depth.div_ceil(DEPTH_UNIT_NS).min(DEPTH_UNITS_MAX);
+        let depth = units * DEPTH_UNIT_NS * PER_NS;
         let mut due = session.due.get(&(qer.id, is_uplink)).copied().unwrap_or(0);
         if due > now + depth + octet * LONGEST + PER_NS {
             due = now + depth;
