@@ -14,6 +14,7 @@ use adit_types::{Direction, InterfaceId, Nanos, PortId, SessionIndex};
 use crate::columns::Matched;
 use crate::outbound::{Origin, Outbound};
 use crate::stage::egress::Env;
+use crate::stage::transmit::TxQueues;
 use crate::tally::Tally;
 
 /// Packets that leave in one step, and what the last turn of a flow adds: four bursts, so that a step
@@ -134,15 +135,13 @@ pub(crate) fn release<Io: PacketIo>(env: &Env<'_>, io: &mut Io, out: &mut Outbou
         RELEASES_PER_STEP_MAX,
         |key, bytes| pass(env, *key, bytes),
         |key, may_leave, held| {
-            let delay = env.now.since(held.since);
-            let first = meters(&env.view, *key).next();
-            first.inspect(|meter| meter.unqueue(delay));
             if may_leave {
-                tally.delay(delay);
-                let Ready { buf, exit } = held.packet;
-                queues.push(io, tally, exit, buf, Origin::Received(key.direction));
+                leave(env, io, (queues, tally), *key, held);
             } else {
-                first.inspect(|meter| meter.count_dropped(held.bytes));
+                if let Some(meter) = meters(&env.view, *key).next() {
+                    meter.unqueue(env.now.since(held.since));
+                    meter.count_dropped(held.bytes);
+                }
                 tally.drop(DropReason::GateClosed);
             }
         },
@@ -159,15 +158,24 @@ pub(crate) fn release_session<Io: PacketIo>(
 ) {
     let Outbound { shaping, queues, tally, .. } = out;
     shaping.take_all(session, Direction::Downlink, |key, held| {
-        let delay = env.now.since(held.since);
-        for meter in meters(&env.view, *key) {
-            meter.pass(meter.limit(), env.now, held.bytes);
-        }
-        meters(&env.view, *key).next().inspect(|meter| meter.unqueue(delay));
-        tally.delay(delay);
-        let Ready { buf, exit } = held.packet;
-        queues.push(io, tally, exit, buf, Origin::Received(key.direction));
+        meters(&env.view, *key).for_each(|meter| meter.pass(meter.limit(), env.now, held.bytes));
+        leave(env, io, (queues, tally), *key, held);
     });
+}
+
+/// Sends a packet that waited and has passed its buckets.
+fn leave<Io: PacketIo>(
+    env: &Env<'_>,
+    io: &mut Io,
+    (queues, tally): (&mut TxQueues<Io::Buf>, &mut Tally),
+    key: FlowKey,
+    held: Held<Ready<Io::Buf>>,
+) {
+    let delay = env.now.since(held.since);
+    meters(&env.view, key).next().inspect(|meter| meter.unqueue(delay));
+    tally.delay(delay);
+    let Ready { buf, exit } = held.packet;
+    queues.push(io, tally, exit, buf, Origin::Received(key.direction));
 }
 
 /// Drops everything that waits; the meters of sessions are left as they are.

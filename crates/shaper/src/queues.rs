@@ -219,10 +219,7 @@ impl<P> Queues<P> {
             };
             let mut turn = 0;
             let again = loop {
-                if flow.count == 0 {
-                    break None;
-                }
-                if turn == TURN_PKTS {
+                if flow.count == 0 || turn == TURN_PKTS {
                     break None;
                 }
                 let may_leave = match pace(&flow.key, self.bytes_of(flow.first)) {

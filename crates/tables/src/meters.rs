@@ -211,12 +211,10 @@ impl MeterPair<'_> {
             return false;
         }
         if on(1) {
-            first.set(a.1);
-            first.passed.add(u64::from(bytes));
+            first.commit(a.1, bytes);
         }
         if on(2) {
-            second.set(b.1);
-            second.passed.add(u64::from(bytes));
+            second.commit(b.1, bytes);
         }
         true
     }
@@ -225,22 +223,24 @@ impl MeterPair<'_> {
     #[inline]
     #[must_use]
     pub fn is_closed(self, which: u64) -> bool {
-        let Self(Line(cells)) = self;
-        let mut named = cells.iter().enumerate().filter(|(at, _)| which >> at & 1 != 0);
-        named.any(|(_, cell)| cell.limit() == RateLimit::CLOSED)
+        self.named(which).any(|cell| cell.limit() == RateLimit::CLOSED)
     }
 
     /// True when those of the two buckets that `which` names and that are closed at `now` let packets
     /// wait. False, too, where a bucket owes to another limit, which [`Meter::is_open`] settles.
     #[must_use]
     pub fn waits(self, which: u64, now: Nanos) -> bool {
-        let Self(Line(cells)) = self;
-        let mut named = cells.iter().enumerate().filter(|(at, _)| which >> at & 1 != 0);
-        named.all(|(_, cell)| {
+        self.named(which).all(|cell| {
             let (bucket, limit) = (cell.bucket(), cell.limit());
             bucket.is_open(limit, now)
                 || limit.excess() == Beyond::Waits && bucket.settled(limit, now) == bucket
         })
+    }
+
+    #[inline]
+    fn named(&self, which: u64) -> impl Iterator<Item = &Cell> {
+        let Self(Line(cells)) = self;
+        cells.iter().enumerate().filter(move |(at, _)| which >> at & 1 != 0).map(|(_, cell)| cell)
     }
 }
 
@@ -271,7 +271,13 @@ impl Cell {
 
     #[inline]
     fn pass(&self, limit: RateLimit, now: Nanos, bytes: u16) {
-        self.set(self.bucket().after(limit, now, bytes));
+        self.commit(self.bucket().after(limit, now, bytes), bytes);
+    }
+
+    /// A packet of `bytes` octets passed, and this is the bucket behind it.
+    #[inline]
+    fn commit(&self, after: Bucket, bytes: u16) {
+        self.set(after);
         self.passed.add(u64::from(bytes));
     }
 }

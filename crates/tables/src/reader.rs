@@ -362,12 +362,6 @@ impl<'a> View<'a> {
         self.tables.meters.meter(session, direction, bucket)
     }
 
-    /// Asks for the cache line of [`View::meter_pair`].
-    #[inline]
-    pub fn prefetch_meters(&self, session: SessionIndex, direction: Direction) {
-        self.tables.meters.prefetch(session, direction);
-    }
-
     /// Asks for the cache line of a next hop.
     #[inline]
     pub fn prefetch_next_hop(&self, index: NextHopIndex) {

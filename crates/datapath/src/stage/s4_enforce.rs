@@ -70,8 +70,7 @@ fn pass_rates<B>(
     bytes: u16,
 ) -> Result<bool, DropReason> {
     let meter = |bucket| env.view.meter(session, matched.direction, bucket);
-    let mut is_metered = false;
-    let mut waits = shaping.waits(session, matched.direction);
+    let (mut is_metered, mut is_open) = (false, true);
     for (limit, bucket) in limits(matched) {
         is_metered = true;
         let found = meter(bucket);
@@ -82,36 +81,19 @@ fn pass_rates<B>(
             found.inspect(|meter| meter.count_dropped(bytes));
             return Err(DropReason::RateExceeded);
         }
-        waits = true;
+        is_open = false;
     }
     if !is_metered {
         return Ok(false);
     }
-    if waits {
-        return wait(env, shaping, matched, session, bytes);
-    }
-    pass(env, matched, session, bytes);
-    Ok(false)
-}
-
-/// A packet that is beyond its rates, or whose session has such packets; true when it waits.
-///
-/// # Errors
-/// `ShapingQueueFull`.
-#[cold]
-fn wait<B>(
-    env: &Env<'_>,
-    shaping: &Shaping<B>,
-    matched: &Matched<'_>,
-    session: SessionIndex,
-    bytes: u16,
-) -> Result<bool, DropReason> {
-    let meter = |bucket| env.view.meter(session, matched.direction, bucket);
-    let is_open = limits(matched)
-        .all(|(limit, bucket)| meter(bucket).is_some_and(|meter| meter.is_open(limit, env.now)));
-    let flow_len = shaping.flow_len(&flow_of(session, matched));
+    let flow_len = match shaping.waits(session, matched.direction) {
+        true => shaping.flow_len(&flow_of(session, matched)),
+        false => 0,
+    };
     if is_open && flow_len == 0 {
-        pass(env, matched, session, bytes);
+        for (limit, bucket) in limits(matched) {
+            meter(bucket).inspect(|meter| meter.pass(limit, env.now, bytes));
+        }
         return Ok(false);
     }
     if shaping.has_room(flow_len) {
@@ -121,14 +103,6 @@ fn wait<B>(
         meter.count_dropped(bytes);
     }
     Err(DropReason::ShapingQueueFull)
-}
-
-#[inline]
-fn pass(env: &Env<'_>, matched: &Matched<'_>, session: SessionIndex, bytes: u16) {
-    for (limit, bucket) in limits(matched) {
-        let meter = env.view.meter(session, matched.direction, bucket);
-        meter.inspect(|meter| meter.pass(limit, env.now, bytes));
-    }
 }
 
 /// The verdict on a packet that gates or FAR stop.
