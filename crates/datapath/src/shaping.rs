@@ -6,7 +6,7 @@
 
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::{DropReason, EXPRESS_METERS_MAX, RateLimit};
-use adit_shaper::{FlowKey, Held, Pace, Queues, QueuesConfig};
+use adit_shaper::{FlowKey, Held, Pace, Queues, QueuesConfig, SLOT};
 use adit_tables::{Meter, View};
 use adit_types::limits::{BURST_MAX, SHAPED_PKTS_MAX, SHAPED_PKTS_PER_FLOW_MAX};
 use adit_types::{Direction, InterfaceId, Nanos, PortId, SessionIndex};
@@ -20,6 +20,10 @@ use crate::tally::Tally;
 /// Packets that leave in one step, and what the last turn of a flow adds: four bursts, so that a step
 /// stays short.
 const RELEASES_PER_STEP_MAX: usize = 4 * BURST_MAX;
+
+/// Flows on the same rate that a flow stands behind; further ones take their chance. Together they
+/// are late by less than rates make up for.
+const SHARERS_BEHIND_MAX: u64 = 32;
 
 /// A frame that is ready to leave.
 #[derive(Debug)]
@@ -101,7 +105,7 @@ fn pace(env: &Env<'_>, key: FlowKey) -> Pace {
         if meter.is_open(limit, env.now) {
             continue;
         }
-        let Some(at) = meter.opens_at(limit) else { return Pace::Never };
+        let Some(at) = meter.opens_at(limit, env.now) else { return Pace::Never };
         pace = match pace {
             Pace::At(other) => Pace::At(other.max(at)),
             Pace::Now | Pace::Never => Pace::At(at),
@@ -113,6 +117,7 @@ fn pace(env: &Env<'_>, key: FlowKey) -> Pace {
 /// The same; a packet of `bytes` octets that may leave has passed its buckets.
 fn pass(env: &Env<'_>, key: FlowKey, bytes: u16) -> Pace {
     if key.buckets < 1 << EXPRESS_METERS_MAX
+        && !(env.view.any_shared_rate() && sharers(env, key) > 0)
         && let Some(pair) = env.view.meter_pair(key.session, key.direction)
         && !pair.is_closed(key.buckets)
         && pair.pass(key.buckets, env.now, bytes)
@@ -126,14 +131,36 @@ fn pass(env: &Env<'_>, key: FlowKey, bytes: u16) -> Pace {
     pace
 }
 
+/// QERs that share rates with a flow, itself included; zero where all its rates are its session's.
+fn sharers(env: &Env<'_>, key: FlowKey) -> u64 {
+    meters(&env.view, key).filter_map(|meter| meter.sharers()).max().unwrap_or(0)
+}
+
+/// When a flow is looked at again that sent and may not send on at `now`: as soon as its rates say,
+/// but behind those that it shares them with and that sent nothing.
+fn behind_sharers(env: &Env<'_>, key: FlowKey, at: Nanos) -> Nanos {
+    match env.view.any_shared_rate() {
+        false => at,
+        true => at.max(env.now) + Nanos(SLOT.0 * sharers(env, key).min(SHARERS_BEHIND_MAX)),
+    }
+}
+
 /// Sends what may leave by now.
 #[inline(never)]
 pub(crate) fn release<Io: PacketIo>(env: &Env<'_>, io: &mut Io, out: &mut Outbound<Io::Buf>) {
     let Outbound { shaping, queues, tally, .. } = out;
+    let mut sent = None;
     shaping.release(
         env.now,
         RELEASES_PER_STEP_MAX,
-        |key, bytes| pass(env, *key, bytes),
+        |key, bytes| match pass(env, *key, bytes) {
+            Pace::Now => {
+                sent = Some(*key);
+                Pace::Now
+            }
+            Pace::At(at) if sent == Some(*key) => Pace::At(behind_sharers(env, *key, at)),
+            pace => pace,
+        },
         |key, may_leave, held| {
             if may_leave {
                 leave(env, io, (queues, tally), *key, held);

@@ -110,6 +110,9 @@ fn cause_and_ie(refusal: &Refusal) -> (Cause, Option<IeType>) {
         | Refusal::TooManyPredefinedRules
         | Refusal::TooManyKeys => (Cause::NoResourcesAvailable, None),
         Refusal::GuaranteedRatesExhausted => (Cause::NoResourcesAvailable, Some(IeType::GBR)),
+        Refusal::SharedRatesExhausted => {
+            (Cause::NoResourcesAvailable, Some(IeType::QER_CORRELATION_ID))
+        }
         Refusal::DuplicateRule { rule: id } | Refusal::UnknownRule { rule: id } => {
             (rule, Some(rule_id_ie(*id)))
         }

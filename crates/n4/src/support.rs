@@ -110,7 +110,7 @@ const IES: &[(IeType, Acts)] = &[
         IeType::GBR,
         Acts::Partly("admitted within a configured capacity; not preferred where packets queue"),
     ),
-    (IeType::QER_CORRELATION_ID, Acts::Partly("stored; each session has the whole rate")),
+    (IeType::QER_CORRELATION_ID, Acts::Yes),
     (IeType::PRECEDENCE, Acts::Yes),
     (IeType::TRANSPORT_LEVEL_MARKING, Acts::Yes),
     (IeType::REPORT_TYPE, Acts::Partly("see the reports")),

@@ -17,7 +17,7 @@ use adit_pfcp::grouped::{
 use adit_pfcp::ie::{
     ActivatePredefinedRules, ApplyAction, FSeid, FTeid, FailedRuleId, FramedRouting, GateState,
     GateStatus, Gbr, Mbr, MeasurementMethod, OffendingIe, OuterHeaderCreation, PdnType,
-    PfcpSmReqFlags, ReportingTriggers, SdfFilter, SourceInterface,
+    PfcpSmReqFlags, QerCorrelationId, ReportingTriggers, SdfFilter, SourceInterface,
 };
 use adit_pfcp::message::SessionEstablishmentResponse;
 use adit_pfcp::{Cause, IeType, Message};
@@ -387,6 +387,37 @@ fn guaranteed_bit_rates_beyond_the_capacity_are_cause_75() {
     assert!(*bench.node.store() == before);
     assert_eq!(refusal(&bench.answer(smf(10), &with(5, 2))), accepted);
     assert_eq!(bench.node.store().guaranteed().0.uplink, mbps(10));
+}
+
+/// TS 29.244 §8.2.10: sessions of one CP function share a rate by its identifier; more of them than
+/// there is room for are refused, whole.
+#[test]
+fn qer_correlation_ids_are_shared_by_sessions_and_bounded() {
+    let mut config = config();
+    config.store.sessions_max = 2;
+    let mut bench = Bench::with(config);
+    bench.associate(10);
+    let sessions = [2, 3].map(|sequence| bench.session(smf(10), sequence, &script()));
+    let with = |sequence: u8, up_seid, correlation: u32| {
+        let mbr = Some(Mbr::new(BitRate::from_kbps(100_000), BitRate::from_kbps(100_000)));
+        let qer_correlation_id = Some(QerCorrelationId(correlation));
+        let id = QerId(u32::from(sequence));
+        let qer = CreateQer { mbr, qer_correlation_id, ..CreateQer::new(id, GateStatus::OPEN) };
+        let qers = list([qer]);
+        modify_with(u32::from(sequence), up_seid, |body| body.create_qers = qers.into())
+    };
+    let accepted = (Cause::RequestAccepted, None, None);
+    let shared = |bench: &Bench| bench.node.store().reserved().shared_rates;
+    for (sequence, session, correlation, expected) in [(4, 0, 7, 1), (5, 1, 7, 1), (6, 1, 8, 2)] {
+        let request = with(sequence, sessions[session], correlation);
+        assert_eq!(refusal(&bench.answer(smf(10), &request)), accepted);
+        assert_eq!(shared(&bench), expected);
+    }
+    let before = bench.node.store().clone();
+    let expected = (Cause::NoResourcesAvailable, Some(IeType::QER_CORRELATION_ID), None);
+    assert_eq!(refusal(&bench.answer(smf(10), &with(7, sessions[0], 9))), expected);
+    assert!(*bench.node.store() == before);
+    assert_eq!(refusal(&bench.answer(smf(10), &with(8, sessions[0], 8))), accepted);
 }
 
 #[test]

@@ -146,6 +146,8 @@ fn qers(
         match meter.limit(direction) {
             RateLimit::UNLIMITED => {}
             RateLimit::CLOSED => return None,
+            // An express knows the session's own buckets.
+            _ if meter.shared.is_some() => return None,
             _ => *meters.get_mut(usize::from(meter.bucket))? = true,
         }
     }

@@ -30,10 +30,10 @@ pub use matcher::{Candidate, FlowKey, Line, Matcher, MatcherView, Matchers, Root
 pub use published::{
     FarShape, PdrShape, PublishedFar, PublishedPdr, PublishedRules, PublishedUrr, UrrShape,
 };
-pub use rate::{Bucket, Excess, RateLimit};
+pub use rate::{Bucket, Excess, RateLimit, SharedBucket};
 pub use rule::{
     ApplyAction, DestinationInterface, FarEntry, Gate, GtpuTunnel, OuterHeaderCreation,
-    OuterHeaderRemoval, PdrEntry, QerEntry, QerMeter, SessionRules, SourceInterface, UeAddresses,
+    OuterHeaderRemoval, PdrEntry, QerEntry, QerMeter, SessionRules, SharedRateId, SourceInterface, UeAddresses,
 };
 pub use sdf::{FlowSelector, SdfFilter};
 pub use sdf_set::SdfSet;

@@ -171,10 +171,54 @@ impl Bucket {
     #[inline]
     #[must_use]
     pub const fn settled(self, limit: RateLimit, now: Nanos) -> Self {
+        // The fraction of a nanosecond before the last packet.
+        self.settled_beyond(limit, now, Nanos(1))
+    }
+
+    /// The same for a bucket that is ahead by `margin` more than `limit` leads to.
+    const fn settled_beyond(self, limit: RateLimit, now: Nanos, margin: Nanos) -> Self {
         let empty = now.0.saturating_add(limit.depth_ns());
-        // The longest packet, and the fraction of a nanosecond before it.
-        let most = empty.saturating_add(limit.time_of(PACKET_BYTES_MAX).0).saturating_add(1);
-        if self.due > most { Self { due: empty, fraction: 0 } } else { self }
+        let most = empty.saturating_add(limit.time_of(PACKET_BYTES_MAX).0);
+        let is_beyond = self.due > most.saturating_add(margin.0);
+        if is_beyond { Self { due: empty, fraction: 0 } } else { self }
+    }
+}
+
+/// Bits below one nanosecond in a [`SharedBucket`].
+const SHARED_FRACTION_BITS: u32 = 8;
+
+/// The clocks of those who share a bucket differ by less: a worker reads its clock once per step.
+const CLOCKS_APART_MAX: Nanos = Nanos(1 << 27);
+
+/// A bucket in one word, for several writers: the theoretical arrival time in units of 2^-8 ns,
+/// modulo 2^64 of them (2.3 years), rounded up with each packet. Whoever lets a packet pass has a
+/// limit of his own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SharedBucket(pub u64);
+
+impl SharedBucket {
+    /// The bucket as one of a single writer, whose clock is at `now`.
+    ///
+    /// Debts that `limit` cannot have led to are forgiven, as of a bucket of one writer, with a margin
+    /// of 134 ms for clocks that are late. What was due more than half of the period ago looks like
+    /// such a debt.
+    #[inline]
+    #[must_use]
+    pub const fn at(self, limit: RateLimit, now: Nanos) -> Bucket {
+        let ahead = self.0.wrapping_sub(now.0 << SHARED_FRACTION_BITS).cast_signed();
+        let due = now.0.saturating_add_signed(ahead >> SHARED_FRACTION_BITS);
+        let fraction = ahead.cast_unsigned() & ((1 << SHARED_FRACTION_BITS) - 1);
+        let fraction = fraction << (PRICE_FRACTION_BITS - SHARED_FRACTION_BITS);
+        Bucket { due, fraction }.settled_beyond(limit, now, CLOCKS_APART_MAX)
+    }
+
+    /// The bucket after a packet of `bytes` octets passed at `now`.
+    #[inline]
+    #[must_use]
+    pub const fn after(self, limit: RateLimit, now: Nanos, bytes: u16) -> Self {
+        let Bucket { due, fraction } = self.at(limit, now).after(limit, now, bytes);
+        let fraction = fraction.div_ceil(1 << (PRICE_FRACTION_BITS - SHARED_FRACTION_BITS));
+        Self((due << SHARED_FRACTION_BITS).wrapping_add(fraction))
     }
 }
 
@@ -239,6 +283,39 @@ mod tests {
         let after = settled.after(fast, now, MTU);
         assert!(!after.is_open(fast, now), "it begins empty");
         assert_eq!(after.settled(fast, now), after, "its own debt stays");
+    }
+
+    #[test]
+    fn shared_bucket_is_a_bucket_rounded_up_to_a_256th_of_a_nanosecond() {
+        for (kbps, len) in [(8, 1500), (20_000, 64), (99_999, 1400), (100_000_000, 64)] {
+            let limit = RateLimit::new(BitRate::from_kbps(kbps), Nanos(0), Excess::Waits);
+            // Around the end of the period, too.
+            for start in [5_000_000_000, 1 << 55, (1 << 56) - 1000, 5 << 56] {
+                let mut now = Nanos(start);
+                let (mut own, mut shared) =
+                    (Bucket { due: start, fraction: 0 }, SharedBucket(start << 8));
+                for sent in 1..1000 {
+                    own = own.after(limit, now, len);
+                    shared = shared.after(limit, now, len);
+                    let Bucket { due, fraction } = shared.at(limit, now);
+                    let late = (u128::from(due - own.due) << 24) + u128::from(fraction)
+                        - u128::from(own.fraction);
+                    assert!(late <= sent << 16, "{kbps}: {late} after {sent}");
+                    now += limit.time_of(len.into());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn shared_bucket_forgives_what_no_clock_explains() {
+        let now = Nanos::from_secs(9);
+        let fast =
+            RateLimit::new(BitRate::from_kbps(10_000_000), Nanos::from_millis(1), Excess::Waits);
+        let full = |ahead: u64| SharedBucket((now.0 + ahead) << 8).at(fast, now).due;
+        assert_eq!(full(100_000_000), now.0 + 100_000_000, "another's clock is ahead");
+        assert!(full(200_000_000) < now.0 + 1_100_000, "another's rate was slow");
+        assert_eq!(SharedBucket((now.0 << 8).wrapping_sub(1 << 62)).at(fast, now).due, 0, "idle");
     }
 
     #[test]

@@ -326,6 +326,17 @@ pub struct QerMeter {
     /// Which of the session's buckets it has. Written by the publisher, so that a QER keeps its
     /// bucket while its session changes; zero until then.
     pub bucket: u8,
+    /// The rate is shared with other sessions. Spec: TS 29.244 §8.2.10 (QER Correlation ID).
+    pub shared: Option<SharedRateId>,
+}
+
+/// Names a rate that PFCP sessions share, one bucket for each direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SharedRateId {
+    /// The CP function: correlation IDs of several are apart.
+    pub cp: u32,
+    /// Its QER Correlation ID.
+    pub correlation: u32,
 }
 
 impl QerMeter {

@@ -45,12 +45,14 @@ impl SessionStore {
             Some(session) => update::prepare(self, &session.open(), change),
             None => {
                 let index = self.indices.peek().ok_or(Refusal::SessionTableFull)?;
-                let (owner, cp) = (OwnerId::default(), CpFSeid::default());
+                let (owner, origin, cp) =
+                    (OwnerId::default(), OwnerId::default(), CpFSeid::default());
                 let records = Records::default();
                 let session = OpenSession {
                     up_seid: Seid(0),
                     index,
                     owner,
+                    origin,
                     cp,
                     records,
                     buffer_epoch: 0,

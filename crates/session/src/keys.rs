@@ -41,10 +41,10 @@ pub(crate) fn of_endpoint(endpoint: &TrafficEndpoint) -> impl Iterator<Item = Se
 }
 
 /// Elements of `a` that are not in `b`. Both in ascending order.
-pub(crate) fn difference<'a>(
-    a: &'a [SessionKey],
-    b: &'a [SessionKey],
-) -> impl Iterator<Item = SessionKey> + 'a {
+pub(crate) fn difference<'a, T: Ord + Copy>(
+    a: &'a [T],
+    b: &'a [T],
+) -> impl Iterator<Item = T> + 'a {
     a.iter().copied().filter(|key| b.binary_search(key).is_err())
 }
 

@@ -25,6 +25,7 @@ mod refusal;
 mod sdf_text;
 mod session;
 mod session_usage;
+mod shared_rates;
 mod store;
 mod timers;
 mod update;

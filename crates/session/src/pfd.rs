@@ -223,8 +223,8 @@ impl SessionStore {
         let changed = self.pfds.changed(&after);
         let known = Known { configured: &self.provisioning, pfds: &after };
         let recompiled = |session: OpenSession| {
-            let OpenSession { up_seid, index, records, buffer_epoch, usage, .. } = session;
-            let rules = compile(known, (up_seid, buffer_epoch), &records, &usage);
+            let OpenSession { index, ref records, ref usage, .. } = session;
+            let rules = compile(known, session.identity(), records, usage);
             RuleDelta { session: index, keys: Vec::new(), rules: Some(Box::new(rules)) }
         };
         let concerned = |session: &OpenSession| names_any(known, &session.records, &changed);

@@ -93,7 +93,7 @@ impl QosPolicy {
         };
         let (uplink, downlink) =
             (limit(mbr.uplink, self.uplink), limit(mbr.downlink, self.downlink));
-        Some(QerMeter { uplink, downlink, bucket: 0 })
+        Some(QerMeter { uplink, downlink, bucket: 0, shared: None })
     }
 }
 

@@ -4,7 +4,7 @@
 //! the store remembers what the commit is about; whoever contains the unwind calls
 //! [`SessionStore::recover`] before any other method.
 
-use adit_rules::{KeyChange, RuleDelta, SessionKey};
+use adit_rules::{KeyChange, RuleDelta, SessionKey, SharedRateId};
 use adit_types::{Seid, SessionIndex, Teid, UsageSlot};
 
 use crate::alloc::Holder;
@@ -19,6 +19,8 @@ pub(crate) struct OpenCommit {
     keys: Vec<SessionKey>,
     /// Usage counters of the session, before or after.
     usage_slots: Vec<UsageSlot>,
+    /// Shared rates of the session, before or after.
+    shared_rates: Vec<SharedRateId>,
 }
 
 impl SessionStore {
@@ -43,13 +45,15 @@ impl SessionStore {
         self.usage_slots.take_planned(plan.slots_taken);
         self.generation = plan.generation;
         let usage_slots = plan.all_slots.clone();
-        self.open_commit = Some(OpenCommit { index, keys, usage_slots });
+        self.shared_rates.take(compiled.new_rates());
+        let shared_rates = compiled.all_rates();
+        self.open_commit = Some(OpenCommit { index, keys, usage_slots, shared_rates });
     }
 
     /// Removes the session of a commit that did not end. Returns the delta that removes it from
     /// the workers, or `None` when every commit ended.
     pub fn recover(&mut self) -> Option<RuleDelta> {
-        let OpenCommit { index, keys, usage_slots } = self.open_commit.take()?;
+        let OpenCommit { index, keys, usage_slots, shared_rates } = self.open_commit.take()?;
         drop(self.take(index));
         self.far_ends.forget(index);
         self.guaranteed.set(index, &[]);
@@ -78,7 +82,8 @@ impl SessionStore {
                 waiting.push(key);
             }
         }
-        let retired = Retired { keys: waiting, is_last: true, usage: Vec::new(), usage_slots };
+        let (is_last, usage) = (true, Vec::new());
+        let retired = Retired { keys: waiting, is_last, usage, usage_slots, shared_rates };
         self.retired.entry(index).or_default().push_back(retired);
         let keys = keys.into_iter().map(KeyChange::Remove).collect();
         Some(RuleDelta { session: index, keys, rules: None })

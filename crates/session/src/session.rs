@@ -30,6 +30,8 @@ pub struct Session {
     /// Names the index, too.
     pub(crate) up_seid: Seid,
     pub(crate) owner: OwnerId,
+    /// Who established the session.
+    origin: OwnerId,
     cp_seid: Seid,
     cp_addresses: CpAddresses,
     /// Raised when buffered packets are to be discarded.
@@ -56,12 +58,22 @@ impl CpAddresses {
     }
 }
 
+/// What of a session its compiled rules carry besides its records.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Identity {
+    pub up_seid: Seid,
+    /// Who established it: whose correlation IDs its QERs name.
+    pub origin: OwnerId,
+    pub buffer_epoch: u32,
+}
+
 /// A PFCP session while it is looked at or changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OpenSession {
     pub up_seid: Seid,
     pub index: SessionIndex,
     pub owner: OwnerId,
+    pub origin: OwnerId,
     pub cp: CpFSeid,
     pub records: Records,
     pub buffer_epoch: u32,
@@ -69,13 +81,20 @@ pub(crate) struct OpenSession {
 }
 
 impl OpenSession {
+    /// What its rules are compiled for, as they are.
+    pub const fn identity(&self) -> Identity {
+        let &Self { up_seid, origin, buffer_epoch, .. } = self;
+        Identity { up_seid, origin, buffer_epoch }
+    }
+
     /// The session as it rests in the store.
     pub fn close(&self) -> Session {
-        let &Self { up_seid, index, owner, cp, ref records, buffer_epoch, ref usage } = self;
+        let &Self { up_seid, index, owner, origin, cp, ref records, buffer_epoch, ref usage } = self;
         debug_assert_eq!(seid_index(up_seid), index, "a SEID names its session's index");
         Session {
             up_seid,
             owner,
+            origin,
             cp_seid: cp.seid,
             cp_addresses: CpAddresses::of(cp),
             buffer_epoch,
@@ -97,10 +116,10 @@ fn packed(records: &Records, usage: &SessionUsage) -> Box<[u8]> {
 impl Session {
     /// The session to look at, or to change and [`OpenSession::close`].
     pub(crate) fn open(&self) -> OpenSession {
-        let &Self { up_seid, owner, buffer_epoch, .. } = self;
+        let &Self { up_seid, owner, origin, buffer_epoch, .. } = self;
         let (index, cp) = (self.index(), self.cp_f_seid());
         let (records, usage) = self.unpacked();
-        OpenSession { up_seid, index, owner, cp, records, buffer_epoch, usage }
+        OpenSession { up_seid, index, owner, origin, cp, records, buffer_epoch, usage }
     }
 
     /// Replaces records and measurements.

@@ -302,8 +302,9 @@ impl SessionStore {
         started: Option<TrafficStart>,
     ) -> Option<UsageOutcome> {
         let source = Arc::clone(&self.usage.0);
-        let OpenSession { index, records, buffer_epoch, mut usage, .. } =
-            self.session(up_seid)?.open();
+        let session = self.session(up_seid)?.open();
+        let identity = session.identity();
+        let OpenSession { index, records, mut usage, .. } = session;
         let activated = activation::advanced(&records, now);
         let is_activated = activated.is_some();
         let records = &activated.unwrap_or(records);
@@ -318,7 +319,6 @@ impl SessionStore {
         let reports = usage.report(&records.urrs, &mut due, &*source, now);
         let mut generation = self.generation;
         let is_changed = usage.renew(records, &before, &mut generation);
-        let identity = (up_seid, buffer_epoch);
         let rules = (is_changed || is_activated)
             .then(|| Box::new(compile(self.known(), identity, records, &usage)));
         let deadline = usage.deadline(records, &*source, now);

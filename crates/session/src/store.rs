@@ -3,8 +3,8 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::{HashMap, VecDeque};
 
-use adit_rules::{ApplyAction, GtpuTunnel, RuleDelta, SessionKey, UeAddresses};
-use adit_types::limits::usage_slots_max;
+use adit_rules::{ApplyAction, GtpuTunnel, RuleDelta, SessionKey, SharedRateId, UeAddresses};
+use adit_types::limits::{shared_rates_max, usage_slots_max};
 use adit_types::{FarId, IpPrefix, PdrId, Seid, SessionIndex, UsageSlot};
 
 use crate::alloc::{
@@ -21,6 +21,7 @@ use crate::recovery::OpenCommit;
 use crate::refusal::Refusal;
 use crate::session::{CpFSeid, OpenSession, OwnerId, Session};
 use crate::session_usage::{Ended, SessionUsage, UsageHandle};
+use crate::shared_rates::SharedRates;
 use crate::timers::Deadlines;
 use crate::update::{self, Committed, Compiled, Fate};
 use crate::usage::UsageReport;
@@ -145,6 +146,7 @@ pub struct SessionStore {
     pub(crate) framed: HashMap<IpPrefix, SessionIndex>,
     pub(crate) far_ends: FarEnds,
     pub(crate) guaranteed: Guaranteed,
+    pub(crate) shared_rates: SharedRates,
     pub(crate) teids: TeidAllocator,
     pub(crate) ue_pools: UeIpAllocator,
     pub(crate) seids: SeidAllocator,
@@ -177,6 +179,8 @@ pub(crate) struct Retired {
     pub usage: Vec<Ended>,
     /// Usage counters of them.
     pub usage_slots: Vec<UsageSlot>,
+    /// Rates that the session shares no more.
+    pub shared_rates: Vec<SharedRateId>,
 }
 
 impl SessionStore {
@@ -188,6 +192,7 @@ impl SessionStore {
             local: config.n3_addresses,
             ue_pools: UeIpAllocator::new(&config.provisioning.ue_pools),
             guaranteed: Guaranteed::new(config.provisioning.qos.gbr_max),
+            shared_rates: SharedRates::new(shared_rates_max(sessions_max)),
             provisioning: config.provisioning,
             pfds: Pfds::default(),
             keys_max: sessions_max,
@@ -229,7 +234,9 @@ impl SessionStore {
         let seid = self.seids.plan(index);
         let up_seid = seid.seid();
         let (records, usage) = (Records::default(), SessionUsage::default());
-        let session = OpenSession { up_seid, index, owner, cp, records, buffer_epoch: 0, usage };
+        let (origin, buffer_epoch) = (owner, 0);
+        let session =
+            OpenSession { up_seid, index, owner, origin, cp, records, buffer_epoch, usage };
         let resolved = update::prepare(self, &session, change)?;
         let created = resolved.created.clone();
         let compiled = update::compile_change(self, &session, &resolved, Fate::Establish);
@@ -318,6 +325,7 @@ impl SessionStore {
         for slot in retired.usage_slots {
             self.usage_slots.release(slot);
         }
+        self.shared_rates.release(retired.shared_rates);
         if retired.is_last {
             self.indices.release(session);
         }
@@ -402,6 +410,7 @@ impl SessionStore {
             ues: self.ue_pools.reserved_count(),
             framed_routes: self.framed.len(),
             usage_slots: self.usage_slots.reserved_count(),
+            shared_rates: self.shared_rates.count(),
         }
     }
 
@@ -505,6 +514,8 @@ pub struct Reserved {
     pub framed_routes: usize,
     /// Usage counters.
     pub usage_slots: usize,
+    /// Rates that sessions share.
+    pub shared_rates: usize,
 }
 
 fn position(index: SessionIndex) -> usize {

@@ -14,4 +14,4 @@ mod queues;
 mod wheel;
 
 pub use queues::{FlowKey, Full, Held, Pace, Queues, QueuesConfig};
-pub use wheel::Wheel;
+pub use wheel::{SLOT, Wheel};

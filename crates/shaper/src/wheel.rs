@@ -5,6 +5,9 @@ use adit_types::Nanos;
 /// Width of a slot: 2^this nanoseconds, 32.8 µs.
 const SLOT_BITS: u32 = 15;
 
+/// The same as a time: what is due leaves so much later at most.
+pub const SLOT: Nanos = Nanos(1 << SLOT_BITS);
+
 /// Slots. What lies further ahead than they reach, 134 ms, is due at their end.
 const SLOTS: u64 = 4096;
 

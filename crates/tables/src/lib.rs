@@ -30,6 +30,7 @@ pub mod publish;
 mod publisher;
 mod reader;
 mod routes;
+mod shared_rates;
 mod sync;
 mod teid;
 mod ue_pools;

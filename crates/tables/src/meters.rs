@@ -4,6 +4,9 @@
 //! sessions have no more (the rate of the session, and of the flow). Further ones stand in arrays
 //! that exist once a session has needed them.
 //!
+//! A bucket may stand for one that sessions share (`shared_rates`): then that one says what may pass,
+//! and the session's own follows it and counts.
+//!
 //! A bucket's limit is written by the control thread; it is what expresses look at, and those are
 //! not read before all workers run the rules that the limit belongs to. Whoever has the rules takes
 //! the limit from there. Everything else is written by the worker that owns the session.
@@ -17,6 +20,7 @@ use adit_types::{Direction, Nanos, SessionIndex};
 use crate::counters::Counter;
 use crate::large::Large;
 use crate::prefetch;
+use crate::shared_rates::{Shared, SharedRateTable};
 use crate::sync::MadeOnce;
 
 /// Buckets in one line.
@@ -65,12 +69,16 @@ struct Level {
     /// Uplink, then downlink of each session.
     lines: Large<Line>,
     excess: Large<[Excess; PER_LINE]>,
+    /// Which shared bucket each stands for, counted from one; zero is none. By the control thread,
+    /// and made once a session shares a rate.
+    shared: MadeOnce<Large<[Counter; PER_LINE]>>,
 }
 
 impl Level {
     fn new(sessions: usize) -> Self {
         let lines = sessions.saturating_mul(2);
-        Self { lines: Large::zeroed(lines), excess: Large::zeroed(lines) }
+        let (lines, excess) = (Large::zeroed(lines), Large::zeroed(lines));
+        Self { lines, excess, shared: MadeOnce::new() }
     }
 }
 
@@ -100,12 +108,14 @@ pub(crate) struct MeterTable {
     sessions: usize,
     first: Level,
     further: [MadeOnce<Level>; LINES_MAX - 1],
+    shared: SharedRateTable,
 }
 
 impl MeterTable {
     pub(crate) fn new(sessions: usize) -> Self {
         let further = core::array::from_fn(|_| MadeOnce::new());
-        Self { sessions, first: Level::new(sessions), further }
+        let shared = SharedRateTable::new(sessions);
+        Self { sessions, first: Level::new(sessions), further, shared }
     }
 
     #[inline]
@@ -143,7 +153,32 @@ impl MeterTable {
         let level = self.level(bucket)?;
         let (at, of_line) = (line_at(session, direction), usize::from(bucket) % PER_LINE);
         let cell = level.lines.get(at)?.0.get(of_line)?;
-        Some(Meter { cell, excess: level.excess.get(at)?.get(of_line)? })
+        let shared = level.shared.get().and_then(|shared| {
+            let number = shared.get(at)?.get(of_line)?.load();
+            self.shared.get(usize::try_from(number).ok()?.checked_sub(1)?, direction)
+        });
+        Some(Meter { cell, excess: level.excess.get(at)?.get(of_line)?, shared })
+    }
+
+    /// The buckets that sessions share.
+    pub(crate) const fn shared(&self) -> &SharedRateTable {
+        &self.shared
+    }
+
+    /// Lets a bucket of both directions stand for a shared one, or for itself. For the publisher
+    /// only.
+    pub(crate) fn set_shared(&self, session: SessionIndex, bucket: u8, shared: Option<usize>) {
+        let Some(level) = self.level(bucket) else { return };
+        let number = shared.map_or(0, |at| at as u64 + 1);
+        if number == 0 && level.shared.get().is_none() {
+            return;
+        }
+        let numbers = level.shared.get_or_init(|| Large::zeroed(self.sessions.saturating_mul(2)));
+        for direction in [Direction::Uplink, Direction::Downlink] {
+            let of_line = usize::from(bucket) % PER_LINE;
+            let number_of = numbers.get(line_at(session, direction));
+            number_of.and_then(|line| line.get(of_line)).inspect(|cell| cell.set(number));
+        }
     }
 
     /// Makes room for bucket `bucket` of any session. For the publisher only.
@@ -170,7 +205,7 @@ impl MeterTable {
     /// Empties a bucket of both directions. Only while no published rules name it.
     pub(crate) fn reset(&self, session: SessionIndex, bucket: u8) {
         for direction in [Direction::Uplink, Direction::Downlink] {
-            let Some(Meter { cell, excess }) = self.meter(session, direction, bucket) else {
+            let Some(Meter { cell, excess, .. }) = self.meter(session, direction, bucket) else {
                 return;
             };
             let Cell { due, fraction, passed, limit: _ } = cell;
@@ -287,6 +322,7 @@ impl Cell {
 pub struct Meter<'a> {
     cell: &'a Cell,
     excess: &'a Excess,
+    shared: Option<Shared<'a>>,
 }
 
 impl Meter<'_> {
@@ -295,6 +331,9 @@ impl Meter<'_> {
     #[inline]
     #[must_use]
     pub fn is_open(&self, limit: RateLimit, now: Nanos) -> bool {
+        if let Some(shared) = self.shared {
+            return shared.bucket(limit, now).is_open(limit, now);
+        }
         let bucket = self.cell.bucket();
         if bucket.is_open(limit, now) {
             return true;
@@ -309,7 +348,16 @@ impl Meter<'_> {
     /// Lets a packet of `bytes` octets pass. For the worker that owns the session only.
     #[inline]
     pub fn pass(&self, limit: RateLimit, now: Nanos, bytes: u16) {
-        self.cell.pass(limit, now, bytes);
+        match self.shared {
+            Some(shared) => self.cell.commit(shared.pass(limit, now, bytes), bytes),
+            None => self.cell.pass(limit, now, bytes),
+        }
+    }
+
+    /// How many QERs share the bucket; `None` where it is the session's own.
+    #[must_use]
+    pub fn sharers(&self) -> Option<u64> {
+        self.shared.map(Shared::users)
     }
 
     /// The limit as the control thread set it last.
@@ -320,8 +368,9 @@ impl Meter<'_> {
 
     /// When [`Meter::is_open`] becomes true; `None` never.
     #[must_use]
-    pub fn opens_at(&self, limit: RateLimit) -> Option<Nanos> {
-        self.cell.bucket().opens_at(limit)
+    pub fn opens_at(&self, limit: RateLimit, now: Nanos) -> Option<Nanos> {
+        let own = || self.cell.bucket();
+        self.shared.map_or_else(own, |shared| shared.bucket(limit, now)).opens_at(limit)
     }
 
     /// Counts a packet of `bytes` octets that this bucket stopped. For the worker that owns the

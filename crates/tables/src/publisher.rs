@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 
 use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{
-    DeltaId, Express, ExpressUe, Gate, KeyChange, PublishedRules, QerMeter, RateLimit, RuleDelta,
-    SessionKey, SessionRules, Shapes,
+    DeltaId, Express, ExpressUe, Gate, KeyChange, PublishedRules, QerEntry, QerMeter, RateLimit,
+    RuleDelta, SessionKey, SessionRules, Shapes, SharedRateId,
 };
 use adit_types::limits::{framed_routes_max, usage_slots_max};
 use adit_types::{
@@ -29,6 +29,7 @@ use crate::next_hop::{NextHop, NextHopWriter};
 use crate::publish::{Epoch, Writer, published};
 use crate::reader::{Reader, Tables};
 use crate::routes::{RouteTarget, Routes};
+use crate::shared_rates::SharedRateNumbers;
 use crate::sync::Arc;
 use crate::teid::TeidWriter;
 use crate::ue_pools::UePools;
@@ -47,6 +48,8 @@ pub struct PublisherCounters {
     pub peers_without_route: u64,
     /// Next hops that found no room.
     pub next_hops_refused: u64,
+    /// QERs whose shared rate found no room: it is their session's own.
+    pub shared_rates_refused: u64,
 }
 
 /// Builds the tables: the publisher and one reader per worker, in the order of worker ids.
@@ -101,6 +104,7 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
         ues_v6,
         framed,
         next_hops,
+        shared_rates: SharedRateNumbers::default(),
         demand_reserve: config.next_hops_max / 4,
         unobserved: VecDeque::new(),
         worker_counters: readers.iter().map(|reader| Arc::clone(&reader.counters)).collect(),
@@ -130,6 +134,7 @@ pub struct Publisher {
     ues_v6: KeyWriter,
     framed: FramedWriter,
     next_hops: NextHopWriter,
+    shared_rates: SharedRateNumbers,
     /// Next hops out of the reach of hosts that packets ask for.
     demand_reserve: usize,
     /// Deltas that some worker may not run yet, in order.
@@ -158,6 +163,7 @@ impl Publisher {
             rules.generation = id;
             self.resolve_next_hops(rules);
             rules.compile_matchers();
+            self.take_shared_rates(rules);
             self.assign_buckets(session, rules);
         }
         for change in &keys {
@@ -172,9 +178,7 @@ impl Publisher {
             self.tables.expresses.set(session, direction, None);
             (direction, rules.as_deref_mut().and_then(|rules| self.way(rules, direction)))
         });
-        if let Some(rules) = rules.as_deref() {
-            self.set_limits(session, rules);
-        }
+        self.set_limits(session, rules.as_deref());
         let published = rules.map(|rules| Box::new(PublishedRules::new(*rules, &mut self.shapes)));
         self.rules.swap(slot, published);
         let expresses =
@@ -209,6 +213,9 @@ impl Publisher {
         while let Some(rules) = self.rules.reclaim() {
             for far in &rules.fars {
                 self.next_hops.release(far.next_hop);
+            }
+            for id in shared_rates(rules.qers()) {
+                self.shared_rates.release(self.tables.meters.shared(), id);
             }
         }
         let (passed, epoch) = (self.rules.passed(), self.rules.next_epoch());
@@ -446,16 +453,37 @@ impl Publisher {
         }
     }
 
-    /// Tells the buckets of new rules their limits, while no express is read.
-    fn set_limits(&self, session: SessionIndex, rules: &SessionRules) {
-        for (qer, meter) in rules.qers.iter().filter_map(|qer| Some((qer, qer.meter?))) {
+    /// Counts the shared rates that rules name; a rate without room is the session's own.
+    fn take_shared_rates(&mut self, rules: &mut SessionRules) {
+        for meter in rules.qers.iter_mut().filter_map(|qer| qer.meter.as_mut()) {
+            let Some(id) = meter.shared else { continue };
+            if self.shared_rates.take(self.tables.meters.shared(), id).is_none() {
+                meter.shared = None;
+                self.counters.shared_rates_refused += 1;
+            }
+        }
+    }
+
+    /// Tells the buckets of new rules their limits and what they stand for, while no express is read.
+    fn set_limits(&self, session: SessionIndex, rules: Option<&SessionRules>) {
+        let before = self.rules.get(session.0 as usize).map_or(&[][..], PublishedRules::qers);
+        let meters = &self.tables.meters;
+        let qers = rules.map_or(&[][..], |rules| &rules.qers);
+        for bucket in before.iter().filter_map(|qer| Some(qer.meter?.bucket)) {
+            if !qers.iter().any(|qer| qer.meter.is_some_and(|meter| meter.bucket == bucket)) {
+                meters.set_shared(session, bucket, None);
+            }
+        }
+        for (qer, meter) in qers.iter().filter_map(|qer| Some((qer, qer.meter?))) {
+            let shared = meter.shared.and_then(|id| self.shared_rates.number(id));
+            meters.set_shared(session, meter.bucket, shared);
             for direction in [Direction::Uplink, Direction::Downlink] {
                 // What waits behind a closed gate goes nowhere.
                 let limit = match qer.gate(direction) {
                     Gate::Open => meter.limit(direction),
                     Gate::Closed => RateLimit::CLOSED,
                 };
-                self.tables.meters.set_limit(session, direction, meter.bucket, limit);
+                meters.set_limit(session, direction, meter.bucket, limit);
             }
         }
     }
@@ -496,6 +524,11 @@ impl Publisher {
         }
         index
     }
+}
+
+/// The shared rates that QERs name.
+fn shared_rates(qers: &[QerEntry]) -> impl Iterator<Item = SharedRateId> {
+    qers.iter().filter_map(|qer| qer.meter?.shared)
 }
 
 /// What the usual packets of one direction need.

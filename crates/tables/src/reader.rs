@@ -350,6 +350,13 @@ impl<'a> View<'a> {
         self.tables.meters.pair(session, direction)
     }
 
+    /// False where no session has ever shared a rate.
+    #[inline]
+    #[must_use]
+    pub fn any_shared_rate(&self) -> bool {
+        self.tables.meters.shared().is_used()
+    }
+
     /// A bucket of a direction of a session; `None` where no rules have it.
     #[inline]
     #[must_use]

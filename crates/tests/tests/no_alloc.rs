@@ -80,15 +80,16 @@ const PEER: MacAddr = MacAddr([2, 0xaa, 0, 0, 0, 1]);
 impl Bench {
     /// A worker with one session, whose gNB is not resolved yet.
     fn new() -> Self {
-        Self::with(QosPolicy::default(), None)
+        Self::with(QosPolicy::default(), None, None)
     }
 
-    /// The same with maximum bit rates.
-    fn with(qos: QosPolicy, mbr: Option<Rates>) -> Self {
+    /// The same with maximum bit rates, which other sessions may share.
+    fn with(qos: QosPolicy, mbr: Option<Rates>, correlation: Option<u32>) -> Self {
         let layout = Layout { qos, ..scenario::plain_layout(0) };
         let (mut store, mut publisher, mut readers) = control(&layout);
         let mut change = scenario::plain_session(1, "10.0.3.1");
         change.create_qers[0].mbr = mbr;
+        change.create_qers[0].correlation = correlation;
         let made = store.establish(OwnerId(1), CpFSeid::default(), change).unwrap();
         publisher.apply(DeltaId(1), made.delta);
         let (event_tx, events) = rtrb::RingBuffer::new(1024);
@@ -190,14 +191,15 @@ fn step_over_user_traffic_allocates_nothing() {
 
 #[test]
 fn step_that_polices_and_shapes_allocates_nothing() {
-    for (excess, reason) in
-        [(Excess::Drops, DropReason::RateExceeded), (Excess::Waits, DropReason::ShapingQueueFull)]
-    {
+    let policing = (Excess::Drops, DropReason::RateExceeded);
+    let shaping = (Excess::Waits, DropReason::ShapingQueueFull);
+    let cases = [(policing, None), (shaping, None), (policing, Some(7)), (shaping, Some(7))];
+    for ((excess, reason), correlation) in cases {
         let all = Enforcement { gbr: excess, flow: excess, session: excess };
         let qos = QosPolicy { uplink: all, downlink: all, ..QosPolicy::default() };
         // An inner packet of 36 octets takes 36 ms.
         let rate = BitRate::from_kbps(8);
-        let mut bench = Bench::with(qos, Some(Rates { uplink: rate, downlink: rate }));
+        let mut bench = Bench::with(qos, Some(Rates { uplink: rate, downlink: rate }), correlation);
         bench.resolve_all();
         let up = bench.uplink().ipv4("10.45.0.1", "8.8.8.8").udp(4000, 53).payload(b"question");
         let down = downlink().ipv4("8.8.8.8", "10.45.0.1").udp(53, 4000).payload(b"response");

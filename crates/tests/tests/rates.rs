@@ -17,7 +17,9 @@ use adit_tables::{Publisher, Snapshot};
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
 use adit_tests::world::{Layout, control, station_mac};
-use adit_types::{BitRate, Direction, InterfaceId, MacAddr, Nanos, PortId, QerId, Qfi, Seid, Teid};
+use adit_types::{
+    BitRate, Direction, InterfaceId, MacAddr, Nanos, Owners, PortId, QerId, Qfi, Seid, Teid, WorkerId,
+};
 
 const UPF: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0x10, 0]), MacAddr([2, 0, 0, 0, 0x10, 1])];
 const PEER: MacAddr = MacAddr([2, 0xaa, 0, 0, 0, 1]);
@@ -141,7 +143,17 @@ impl Stage {
 
     /// Establishes a session with maximum bit rates uplink and downlink, or without any. Unit: bits
     /// per second.
-    fn session(&mut self, (uplink, downlink): (u64, u64)) -> usize {
+    fn session(&mut self, mbr: (u64, u64)) -> usize {
+        self.correlated(OwnerId(1), mbr, None)
+    }
+
+    /// The same for a CP function, with a QER Correlation ID.
+    fn correlated(
+        &mut self,
+        cp: OwnerId,
+        (uplink, downlink): (u64, u64),
+        correlation: Option<u32>,
+    ) -> usize {
         let number = u16::try_from(self.sessions.len() + 1).unwrap();
         let [high, low] = number.to_be_bytes();
         let ue = Ipv4Addr::new(10, 45, high, low);
@@ -158,12 +170,37 @@ impl Stage {
         if uplink != UNLIMITED {
             change.create_qers[0].mbr = Some(rates(uplink, downlink));
         }
-        let made = self.store.establish(OwnerId(1), CpFSeid::default(), change).unwrap();
+        change.create_qers[0].correlation = correlation;
+        let made = self.store.establish(cp, CpFSeid::default(), change).unwrap();
         let teid = made.created[0].f_teid.teid;
         self.deltas += 1;
         self.publisher.apply(DeltaId(self.deltas), made.delta);
         self.sessions.push(Known { seid: made.up_seid, teid, ue });
         self.sessions.len() - 1
+    }
+
+    /// The worker that owns a session.
+    fn owner(&self, session: usize) -> WorkerId {
+        let index = self.store.session(self.sessions[session].seid).unwrap().index();
+        Owners::new(self.workers.len()).of(index)
+    }
+
+    /// The same with the owner `owner`; others are established until there is one.
+    fn correlated_at(&mut self, owner: u8, cp: OwnerId, bps: u64, correlation: u32) -> usize {
+        loop {
+            let session = self.correlated(cp, (bps, bps), Some(correlation));
+            if self.owner(session) == WorkerId(owner) {
+                return session;
+            }
+            self.delete(session);
+            self.settle();
+        }
+    }
+
+    fn delete(&mut self, session: usize) {
+        let delta = self.store.delete(self.sessions[session].seid).unwrap();
+        self.deltas += 1;
+        self.publisher.apply(DeltaId(self.deltas), delta);
     }
 
     /// Lets all workers see what was published.
@@ -174,6 +211,17 @@ impl Stage {
             }
             while self.publisher.poll_observed().is_some() {}
         }
+    }
+
+    /// Lets time pass, and tells what left of flows together in each of some windows, and of each.
+    fn together(&mut self, flows: &[usize], windows: usize) -> (Vec<u64>, Vec<u64>) {
+        let (mut sums, mut each) = (Vec::new(), vec![0; flows.len()]);
+        for _ in 0..windows {
+            let bytes = self.window(STEP);
+            sums.push(flows.iter().map(|at| bytes[*at]).sum());
+            each.iter_mut().zip(flows).for_each(|(sum, at)| *sum += bytes[*at]);
+        }
+        (sums, each)
     }
 
     fn modify(&mut self, session: usize, change: Change) {
@@ -438,6 +486,84 @@ fn limits_on_several_workers_leave_an_unlimited_flow_alone() {
         stage.step(STEP, |_| {});
         stage.step(STEP, |_| {});
         assert_eq!(stage.flows[free].sent, stage.flows[free].offered);
+    }
+}
+
+#[test]
+fn sessions_of_two_workers_share_a_rate_by_its_correlation_id() {
+    let (ours, other) = (OwnerId(1), OwnerId(2));
+    for excess in BOTH {
+        let mut stage = Stage::new(excess, 2, 64);
+        let rate = 100 * MBIT;
+        let sessions = [0, 1].map(|owner| stage.correlated_at(owner, ours, rate, 7));
+        assert_ne!(stage.owner(sessions[0]), stage.owner(sessions[1]));
+        // Another CP function's identifier is another one; so is another identifier.
+        let apart = [(other, 7), (ours, 8)].map(|(cp, id)| {
+            let session = stage.correlated(cp, (rate, rate), Some(id));
+            stage.flow(session, Direction::Uplink, 1400, rate / 10 * 12)
+        });
+        let flows = sessions.map(|at| stage.flow(at, Direction::Uplink, 1400, rate / 10 * 12));
+        // The other direction is apart, too.
+        let down = stage.flow(sessions[0], Direction::Downlink, 1400, rate / 10 * 12);
+        stage.settle();
+        stage.pass(Nanos::from_secs(1), STEP);
+        let (sums, each) = stage.together(&flows, 5);
+        let errors = check(excess, &sums, rate, 1400);
+        println!("{}: two workers share 100 Mb/s: {errors:+.6?}, {each:?}", name(excess));
+        if excess == Excess::Waits {
+            // Those who wait for a rate take turns.
+            let half = sums.iter().sum::<u64>() / 2;
+            assert!(each.iter().all(|bytes| bytes.abs_diff(half) <= half / 10), "{each:?}");
+        }
+        for alone in apart.into_iter().chain([down]) {
+            let (sums, _) = stage.together(&[alone], 2);
+            check(excess, &sums, rate, 1400);
+        }
+        // The rate changes in one session after the other.
+        for rate in [20 * MBIT, 400 * MBIT, rate] {
+            for session in sessions {
+                stage.modify(session, Turn::Rate(rate).change().unwrap());
+                stage.settle();
+                stage.pass(Nanos::from_millis(7), STEP);
+            }
+            for flow in flows {
+                stage.flows[flow].offered_bps = rate / 10 * 12;
+            }
+            // What was saved is used up, and what waited at a higher rate is gone.
+            stage.pass(Nanos::from_secs(1), STEP);
+            let (sums, _) = stage.together(&flows, 5);
+            let errors = check(excess, &sums, rate, 1400);
+            println!("{}: then {} Mb/s: {errors:+.6?}", name(excess), rate / MBIT);
+        }
+        // Who is left has the whole rate.
+        for flow in [flows[0], down] {
+            stage.flows[flow].offered_bps = 0;
+        }
+        stage.pass(STEP, STEP);
+        stage.delete(sessions[0]);
+        stage.settle();
+        stage.pass(Nanos::from_millis(500), STEP);
+        let (sums, each) = stage.together(&flows, 5);
+        check(excess, &sums, rate, 1400);
+        assert_eq!(each[0], 0);
+        assert_eq!(stage.publisher.counters().shared_rates_refused, 0);
+    }
+}
+
+#[test]
+fn session_that_shares_a_rate_no_more_has_its_own() {
+    let mut stage = Stage::new(Excess::Drops, 1, 16);
+    let rate = 100 * MBIT;
+    let sessions = [(), ()].map(|()| stage.correlated(OwnerId(1), (rate, rate), Some(7)));
+    let flows = sessions.map(|at| stage.flow(at, Direction::Downlink, 1400, rate / 10 * 12));
+    stage.settle();
+    let update = QerUpdate { id: QerId(1), correlation: Some(8), ..QerUpdate::default() };
+    stage.modify(sessions[0], Change { update_qers: vec![update], ..Change::default() });
+    stage.settle();
+    stage.pass(Nanos::from_secs(1), STEP);
+    for flow in flows {
+        let (sums, _) = stage.together(&[flow], 3);
+        check(Excess::Drops, &sums, rate, 1400);
     }
 }
 

@@ -25,6 +25,13 @@ pub const fn usage_slots_max(sessions_max: usize) -> usize {
     sessions_max.saturating_mul(2).saturating_add(RULES_PER_SESSION_MAX)
 }
 
+/// Rates that sessions share by QER Correlation IDs, in a process with `sessions_max` PFCP sessions:
+/// one for each, those that workers may still know included.
+#[must_use]
+pub const fn shared_rates_max(sessions_max: usize) -> usize {
+    sessions_max
+}
+
 /// Shapes of compiled rules of each kind that are remembered, so that sessions share them: those of
 /// a few hundred kinds of sessions towards a few thousand gNBs.
 pub const RULE_SHAPES_MAX: usize = 16_384;

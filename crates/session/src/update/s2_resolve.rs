@@ -16,6 +16,7 @@ use crate::record::{FTeid, Far, Pdi, Pdr, Records, TrafficEndpoint, UeMatch};
 use crate::refusal::{Refusal, RuleKind};
 use crate::session::OpenSession;
 use crate::session_usage::UsageChange;
+use crate::shared_rates::shared_rates;
 use crate::store::{
     Created, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, LocalAddresses, SessionStore,
 };
@@ -47,6 +48,7 @@ pub(super) fn resolve(
     let (index, before) = (session.index, &session.records);
     check_counts(&records)?;
     store.guaranteed.check(index, &records.qers)?;
+    store.shared_rates.check(&shared_rates(session.origin, &records.qers))?;
     endpoints::link(&mut records)?;
     for far in &records.fars {
         check::far(&store.local, far)?;

@@ -1,17 +1,19 @@
 //! Stage 3: turn records into the rules that workers run. Cannot fail: references were resolved.
 
 use adit_rules::{
-    ApplyAction, DeltaId, DestinationInterface, FarEntry, PdrEntry, QerEntry, SdfSet, SessionRules,
-    SourceInterface, Steering, UeAddresses, UrrEntry,
+    ApplyAction, DeltaId, DestinationInterface, FarEntry, PdrEntry, QerEntry, QerMeter, SdfSet,
+    SessionRules, SourceInterface, Steering, UeAddresses, UrrEntry,
 };
 use adit_types::limits::{BUFFER_PKTS_DEFAULT, BUFFER_PKTS_PER_SESSION_MAX, URRS_PER_PDR_MAX};
-use adit_types::{Direction, FarId, IpPrefix, NextHopIndex, Seid, Teid};
+use adit_types::{Direction, FarId, IpPrefix, NextHopIndex, Teid};
 use arrayvec::ArrayVec;
 
 use super::predefined::{self, Brought};
 use crate::provisioning::Known;
 use crate::record::{Far, Forwarding, Pdi, Pdr, Qer, Records};
+use crate::session::{Identity, OwnerId};
 use crate::session_usage::SessionUsage;
+use crate::shared_rates::shared_rate;
 use crate::update::exemption;
 
 /// The compiled form of resolved records.
@@ -21,12 +23,13 @@ use crate::update::exemption;
 /// them), which is what the positions in a [`PdrEntry`] count.
 pub(crate) fn compile(
     known: Known<'_>,
-    (up_seid, buffer_epoch): (Seid, u32),
+    Identity { up_seid, origin, buffer_epoch }: Identity,
     records: &Records,
     usage: &SessionUsage,
 ) -> SessionRules {
     let brought = Brought::new(known, records);
     let pdrs = |direction| pdrs(known, (records, &brought), usage, direction);
+    let qers = records.qers.iter().chain(&brought.qers);
     SessionRules {
         up_seid,
         generation: DeltaId::default(),
@@ -38,7 +41,7 @@ pub(crate) fn compile(
         downlink: pdrs(Direction::Downlink),
         matchers: None,
         fars: fars(known, records, &brought),
-        qers: records.qers.iter().chain(&brought.qers).map(|rule| qer(known, rule)).collect(),
+        qers: qers.map(|rule| qer(known, origin, rule)).collect(),
         urrs: urr_entries(known, records, usage),
     }
 }
@@ -229,7 +232,8 @@ fn forwarding(
     }
 }
 
-fn qer(known: Known<'_>, qer: &Qer) -> QerEntry {
+fn qer(known: Known<'_>, origin: OwnerId, qer: &Qer) -> QerEntry {
+    let shared = shared_rate(origin, qer);
     QerEntry {
         id: qer.id,
         gate_uplink: qer.gates.uplink,
@@ -237,6 +241,6 @@ fn qer(known: Known<'_>, qer: &Qer) -> QerEntry {
         qfi: qer.qfi,
         rqi: qer.rqi,
         ppi: qer.ppi,
-        meter: known.configured.qos.meter(qer),
+        meter: known.configured.qos.meter(qer).map(|meter| QerMeter { shared, ..meter }),
     }
 }

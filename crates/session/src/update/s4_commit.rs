@@ -2,14 +2,16 @@
 //!
 //! Everything that is computed is computed before the first write, by [`compile_change`].
 
-use adit_rules::{KeyChange, RuleDelta, SessionKey, SessionRules};
+use adit_rules::{KeyChange, RuleDelta, SessionKey, SessionRules, SharedRateId};
 use adit_types::SessionIndex;
 
 use super::s2_resolve::Resolved;
 use super::s3_compile::compile;
 use crate::keys;
-use crate::session::OpenSession;
+use crate::record::Records;
+use crate::session::{Identity, OpenSession};
 use crate::session_usage::UsagePlan;
+use crate::shared_rates::shared_rates;
 use crate::store::{Retired, SessionStore};
 use crate::usage::UsageReport;
 
@@ -32,6 +34,8 @@ pub(crate) struct Compiled {
     claims_after: Vec<SessionKey>,
     key_changes: Vec<KeyChange>,
     rules: Option<Box<SessionRules>>,
+    rates_before: Vec<SharedRateId>,
+    rates_after: Vec<SharedRateId>,
     /// Nothing changes for packets.
     unchanged: bool,
     usage: UsagePlan,
@@ -52,6 +56,16 @@ impl Compiled {
         &self.usage
     }
 
+    /// Shared rates that the session names after and did not before.
+    pub fn new_rates(&self) -> impl Iterator<Item = SharedRateId> {
+        keys::difference(&self.rates_after, &self.rates_before)
+    }
+
+    /// Shared rates that the session names before or after.
+    pub fn all_rates(&self) -> Vec<SharedRateId> {
+        self.rates_before.iter().copied().chain(self.new_rates()).collect()
+    }
+
     /// Every claim of the session, before or after; lookup keys are claims.
     pub fn all_keys(&self) -> Vec<SessionKey> {
         let added = keys::difference(&self.claims_after, &self.claims_before);
@@ -67,8 +81,10 @@ pub(crate) fn compile_change(
     fate: Fate,
 ) -> Compiled {
     let usage = store.plan_usage(session, resolved);
-    let compile =
-        |epoch, records, usage| compile(store.known(), (session.up_seid, epoch), records, usage);
+    let compile = |buffer_epoch, records, usage| {
+        let identity = Identity { buffer_epoch, ..session.identity() };
+        compile(store.known(), identity, records, usage)
+    };
     let epochs = (session.buffer_epoch, epoch_after(session, resolved.drop_buffered));
     let (before, after) = (&session.records, &resolved.records);
     let key_changes = changes(&keys::keys(before), &keys::keys(after));
@@ -79,7 +95,19 @@ pub(crate) fn compile_change(
         && key_changes.is_empty()
         && keys::difference(&claims_before, &claims_after).next().is_none()
         && rules.as_deref() == Some(&compile(epochs.0, before, &session.usage));
-    Compiled { fate, claims_before, claims_after, key_changes, rules, unchanged, usage }
+    let rates = |records: &Records| shared_rates(session.origin, &records.qers);
+    let (rates_before, rates_after) = (rates(before), rates(after));
+    Compiled {
+        fate,
+        claims_before,
+        claims_after,
+        key_changes,
+        rules,
+        rates_before,
+        rates_after,
+        unchanged,
+        usage,
+    }
 }
 
 /// Raised when buffered packets go.
@@ -95,8 +123,17 @@ pub(crate) fn commit(
     compiled: Compiled,
 ) -> Committed {
     let index = session.index;
-    let Compiled { fate, claims_before, claims_after, key_changes, rules, unchanged, usage } =
-        compiled;
+    let Compiled {
+        fate,
+        claims_before,
+        claims_after,
+        key_changes,
+        rules,
+        rates_before,
+        rates_after,
+        unchanged,
+        usage,
+    } = compiled;
     let before = core::mem::replace(&mut session.records, resolved.records);
     session.usage = usage.after;
     store.deadlines.set(index, usage.deadline);
@@ -123,6 +160,7 @@ pub(crate) fn commit(
             is_last: fate == Fate::Delete,
             usage: usage.ended,
             usage_slots: usage.slots_retired,
+            shared_rates: keys::difference(&rates_before, &rates_after).collect(),
         });
     }
     store.open_commit = None;

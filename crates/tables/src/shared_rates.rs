@@ -1,0 +1,216 @@
+//! Buckets that sessions share, by QER Correlation ID.
+//!
+//! Each is one atomic word per direction, charged by compare-exchange: workers share it exactly, and
+//! no worker holds a lease. Sessions of one UE are two or three, so that their workers meet seldom.
+//! The publisher gives each rate a number while published rules name it.
+
+use std::collections::HashMap;
+
+use adit_rules::{Bucket, RateLimit, SharedBucket, SharedRateId};
+use adit_types::limits::shared_rates_max;
+use adit_types::{Direction, Nanos};
+
+use crate::counters::Counter;
+use crate::large::Large;
+use crate::sync::{AtomicU64, MadeOnce, Ordering};
+
+/// One direction of a shared rate.
+#[derive(Debug, Default)]
+#[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
+#[repr(C)]
+struct SharedCell {
+    /// [`SharedBucket`].
+    due: AtomicU64,
+    /// QERs of published rules that name it, those included that a worker may still run. By the
+    /// control thread.
+    users: Counter,
+}
+
+/// The shared buckets of all sessions; without memory until there is one.
+#[derive(Debug)]
+pub(crate) struct SharedRateTable {
+    capacity: usize,
+    cells: MadeOnce<Large<[SharedCell; 2]>>,
+}
+
+impl SharedRateTable {
+    pub(crate) fn new(sessions_max: usize) -> Self {
+        Self { capacity: shared_rates_max(sessions_max), cells: MadeOnce::new() }
+    }
+
+    /// False where there has never been a rate.
+    #[inline]
+    pub(crate) fn is_used(&self) -> bool {
+        self.cells.get().is_some()
+    }
+
+    /// The bucket of one direction of a rate.
+    #[inline]
+    pub(crate) fn get(&self, number: usize, direction: Direction) -> Option<Shared<'_>> {
+        let [uplink, downlink] = self.cells.get()?.get(number)?;
+        Some(match direction {
+            Direction::Uplink => Shared(uplink),
+            Direction::Downlink => Shared(downlink),
+        })
+    }
+}
+
+/// The numbers of shared rates. Belongs to the publisher.
+#[derive(Debug, Default)]
+pub(crate) struct SharedRateNumbers {
+    known: HashMap<SharedRateId, Known>,
+    /// Numbers that rates left.
+    free: Vec<usize>,
+}
+
+#[derive(Debug)]
+struct Known {
+    number: usize,
+    users: u64,
+}
+
+impl SharedRateNumbers {
+    /// Counts a QER that names a rate. `None` where there are too many rates.
+    pub(crate) fn take(&mut self, table: &SharedRateTable, id: SharedRateId) -> Option<usize> {
+        let cells = table.cells.get_or_init(|| Large::zeroed(table.capacity));
+        if !self.known.contains_key(&id) {
+            // Numbers in use and free ones are all that were ever given.
+            let given = self.known.len() + self.free.len();
+            let number = self.free.pop().or_else(|| (given < table.capacity).then_some(given))?;
+            for cell in cells.get(number)? {
+                cell.due.store(0, Ordering::Relaxed);
+            }
+            self.known.insert(id, Known { number, users: 0 });
+        }
+        let known = self.known.get_mut(&id)?;
+        known.users += 1;
+        cells.get(known.number)?.iter().for_each(|cell| cell.users.set(known.users));
+        Some(known.number)
+    }
+
+    /// The number of a rate that some QER names.
+    pub(crate) fn number(&self, id: SharedRateId) -> Option<usize> {
+        self.known.get(&id).map(|known| known.number)
+    }
+
+    /// No worker sees a QER any more that named a rate.
+    pub(crate) fn release(&mut self, table: &SharedRateTable, id: SharedRateId) {
+        let Some(known) = self.known.get_mut(&id) else { return };
+        known.users -= 1;
+        if let Some(cells) = table.cells.get().and_then(|cells| cells.get(known.number)) {
+            cells.iter().for_each(|cell| cell.users.set(known.users));
+        }
+        if known.users == 0 {
+            self.free.push(known.number);
+            self.known.remove(&id);
+        }
+    }
+}
+
+/// One direction of a shared rate, as workers use it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shared<'a>(&'a SharedCell);
+
+impl Shared<'_> {
+    /// The bucket, as it is for a limit.
+    #[inline]
+    pub(crate) fn bucket(self, limit: RateLimit, now: Nanos) -> Bucket {
+        SharedBucket(self.0.due.load(Ordering::Relaxed)).at(limit, now)
+    }
+
+    /// Lets a packet of `bytes` octets pass, and tells what the bucket is behind it.
+    ///
+    /// Whoever asked before whether it was open may have been overtaken: then the bucket is one more
+    /// packet ahead for each worker, and that much later open again. Nothing that passed is lost.
+    pub(crate) fn pass(self, limit: RateLimit, now: Nanos, bytes: u16) -> Bucket {
+        let mut seen = self.0.due.load(Ordering::Relaxed);
+        loop {
+            let after = SharedBucket(seen).after(limit, now, bytes);
+            let due = &self.0.due;
+            match due.compare_exchange_weak(seen, after.0, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return after.at(limit, now),
+                Err(other) => seen = other,
+            }
+        }
+    }
+
+    /// QERs that share it.
+    pub(crate) fn users(self) -> u64 {
+        self.0.users.load()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Barrier;
+    use std::thread;
+
+    use adit_rules::Excess;
+    use adit_types::BitRate;
+
+    use super::*;
+
+    const ID: SharedRateId = SharedRateId { cp: 1, correlation: 7 };
+
+    #[test]
+    fn rate_keeps_its_number_while_a_qer_names_it() {
+        let (table, mut numbers) = (SharedRateTable::new(2), SharedRateNumbers::default());
+        let other_cp = SharedRateId { cp: 2, ..ID };
+        assert!(table.get(0, Direction::Uplink).is_none());
+        let first = numbers.take(&table, ID).unwrap();
+        assert_eq!(numbers.take(&table, ID), Some(first));
+        assert_ne!(numbers.take(&table, other_cp), Some(first));
+        assert_eq!(numbers.take(&table, SharedRateId { cp: 3, ..ID }), None, "no room");
+        let limit = RateLimit::new(BitRate::from_kbps(8), Nanos(0), Excess::Drops);
+        let now = Nanos::from_secs(1);
+        let uplink = table.get(first, Direction::Uplink).unwrap();
+        uplink.pass(limit, now, 1500);
+        assert!(!uplink.bucket(limit, now).is_open(limit, now));
+        numbers.release(&table, ID);
+        assert_eq!((numbers.number(ID), uplink.users()), (Some(first), 1));
+        numbers.release(&table, ID);
+        assert_eq!((numbers.number(ID), uplink.users()), (None, 0));
+        assert_eq!(numbers.take(&table, SharedRateId { cp: 3, ..ID }), Some(first));
+        assert!(uplink.bucket(limit, now).is_open(limit, now), "it begins anew");
+    }
+
+    /// Several threads at the same time of a clock that is moved by hand: all that passed is paid
+    /// for, and they were ahead by the depth and a packet of each at most.
+    #[test]
+    fn threads_share_a_rate_without_loss() {
+        const THREADS: u64 = 4;
+        const ROUNDS: u64 = 2000;
+        const LEN: u16 = 1500;
+        let (table, mut numbers) = (SharedRateTable::new(2), SharedRateNumbers::default());
+        let number = numbers.take(&table, ID).unwrap();
+        // An octet takes 80 ns, exactly; the depth is a whole number of its units.
+        let depth = Nanos(160 << 16);
+        let limit = RateLimit::new(BitRate::from_kbps(100_000), depth, Excess::Waits);
+        let start = Nanos::from_secs(1);
+        let round = Nanos::from_millis(1);
+        let barrier = Barrier::new(THREADS as usize);
+        let run = || {
+            let shared = table.get(number, Direction::Uplink).unwrap();
+            let (mut now, mut bytes) = (start, 0);
+            for _ in 0..ROUNDS {
+                barrier.wait();
+                while shared.bucket(limit, now).is_open(limit, now) {
+                    shared.pass(limit, now, LEN);
+                    bytes += u64::from(LEN);
+                }
+                barrier.wait();
+                now += round;
+            }
+            bytes
+        };
+        let bytes: u64 = thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(run)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        let end = start + Nanos(round.0 * (ROUNDS - 1));
+        let due = table.get(number, Direction::Uplink).unwrap().bucket(limit, end).due;
+        assert_eq!(bytes * 80, due - start.0, "octets that passed, and were paid for");
+        let (least, packet) = (end.0 - start.0 + depth.0, u64::from(LEN) * 80);
+        assert!((least..=least + THREADS * packet).contains(&(bytes * 80)), "{bytes}");
+    }
+}
