@@ -397,7 +397,10 @@ fn qer_correlation_ids_are_shared_by_sessions_and_bounded() {
     config.store.sessions_max = 2;
     let mut bench = Bench::with(config);
     bench.associate(10);
-    let sessions = [2, 3].map(|sequence| bench.session(smf(10), sequence, &script()));
+    let sessions = [1, 2].map(|number: u8| {
+        let script = SessionScript::new(0xc0 + u64::from(number), number.into());
+        bench.session(smf(10), u32::from(number) + 1, &script)
+    });
     let with = |sequence: u8, up_seid, correlation: u32| {
         let mbr = Some(Mbr::new(BitRate::from_kbps(100_000), BitRate::from_kbps(100_000)));
         let qer_correlation_id = Some(QerCorrelationId(correlation));

@@ -33,7 +33,8 @@ pub use published::{
 pub use rate::{Bucket, Excess, RateLimit, SharedBucket};
 pub use rule::{
     ApplyAction, DestinationInterface, FarEntry, Gate, GtpuTunnel, OuterHeaderCreation,
-    OuterHeaderRemoval, PdrEntry, QerEntry, QerMeter, SessionRules, SharedRateId, SourceInterface, UeAddresses,
+    OuterHeaderRemoval, PdrEntry, QerEntry, QerMeter, SessionRules, SharedRateId, SourceInterface,
+    UeAddresses,
 };
 pub use sdf::{FlowSelector, SdfFilter};
 pub use sdf_set::SdfSet;

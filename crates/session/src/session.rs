@@ -89,7 +89,8 @@ impl OpenSession {
 
     /// The session as it rests in the store.
     pub fn close(&self) -> Session {
-        let &Self { up_seid, index, owner, origin, cp, ref records, buffer_epoch, ref usage } = self;
+        let &Self { up_seid, index, owner, origin, cp, ref records, buffer_epoch, ref usage } =
+            self;
         debug_assert_eq!(seid_index(up_seid), index, "a SEID names its session's index");
         Session {
             up_seid,

@@ -18,7 +18,8 @@ use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
 use adit_tests::world::{Layout, control, station_mac};
 use adit_types::{
-    BitRate, Direction, InterfaceId, MacAddr, Nanos, Owners, PortId, QerId, Qfi, Seid, Teid, WorkerId,
+    BitRate, Direction, InterfaceId, MacAddr, Nanos, Owners, PortId, QerId, Qfi, Seid, Teid,
+    WorkerId,
 };
 
 const UPF: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0x10, 0]), MacAddr([2, 0, 0, 0, 0x10, 1])];

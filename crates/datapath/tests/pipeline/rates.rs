@@ -19,7 +19,9 @@ fn limit(kbps: u64, excess: Excess) -> RateLimit {
 /// The scene's rules with a second QER; the rates are those of uplink and downlink.
 fn limited(first: [RateLimit; 2], second: [RateLimit; 2]) -> SessionRules {
     let mut rules = rules();
-    let meter = |[uplink, downlink]: [RateLimit; 2]| Some(QerMeter { uplink, downlink, bucket: 0, shared: None });
+    let meter = |[uplink, downlink]: [RateLimit; 2]| {
+        Some(QerMeter { uplink, downlink, bucket: 0, shared: None })
+    };
     let mut other = rules.qers[0].clone();
     other.id.0 += 1;
     other.qfi = None;
