@@ -178,7 +178,7 @@ mod tests {
     /// for, and they were ahead by the depth and a packet of each at most.
     #[test]
     fn threads_share_a_rate_without_loss() {
-        const THREADS: u64 = 4;
+        const THREADS: usize = 4;
         const ROUNDS: u64 = 2000;
         const LEN: u16 = 1500;
         let (table, mut numbers) = (SharedRateTable::new(2), SharedRateNumbers::default());
@@ -188,7 +188,7 @@ mod tests {
         let limit = RateLimit::new(BitRate::from_kbps(100_000), depth, Excess::Waits);
         let start = Nanos::from_secs(1);
         let round = Nanos::from_millis(1);
-        let barrier = Barrier::new(THREADS as usize);
+        let barrier = Barrier::new(THREADS);
         let run = || {
             let shared = table.get(number, Direction::Uplink).unwrap();
             let (mut now, mut bytes) = (start, 0);
@@ -211,6 +211,6 @@ mod tests {
         let due = table.get(number, Direction::Uplink).unwrap().bucket(limit, end).due;
         assert_eq!(bytes * 80, due - start.0, "octets that passed, and were paid for");
         let (least, packet) = (end.0 - start.0 + depth.0, u64::from(LEN) * 80);
-        assert!((least..=least + THREADS * packet).contains(&(bytes * 80)), "{bytes}");
+        assert!((least..=least + THREADS as u64 * packet).contains(&(bytes * 80)), "{bytes}");
     }
 }
