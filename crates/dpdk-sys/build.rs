@@ -18,7 +18,7 @@ const LIBRARIES: [&str; 5] = ["rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring
 
 /// What is bound: exactly what `adit-dpdk` calls and their close kin. A short list keeps the build
 /// short.
-const FUNCTIONS: [&str; 10] = [
+const FUNCTIONS: [&str; 12] = [
     "rte_(openlog_stream|log_set_global_level|log_get_global_level|version|strerror|get_tsc_hz|rdtsc)",
     "rte_eal_(init|cleanup|hotplug_add|hotplug_remove|has_hugepages|process_type|get_runtime_dir)",
     "rte_(lcore_id|socket_id|lcore_count|thread_register|thread_unregister)",
@@ -27,12 +27,18 @@ const FUNCTIONS: [&str; 10] = [
     "rte_eth_(find_next|rx_queue_setup|tx_queue_setup|rx_burst|tx_burst|macaddr_get|link_get_nowait)",
     "rte_eth_(stats_get|stats_reset|xstats_get|xstats_get_names|promiscuous_(enable|disable|get))",
     "rte_pktmbuf_(pool_create|alloc|alloc_bulk|free|free_bulk)|rte_mempool_(free|avail_count|lookup)",
+    "rte_eth_dev_(conf_get|rx_offload_name|tx_offload_name|rss_hash_conf_get)",
+    "rte_flow_(validate|create|destroy|flush)",
     "rte_ring_(create|free|count|enqueue_burst|dequeue_burst|mp_enqueue_burst|mc_dequeue_burst)",
     "adit_rte_errno",
 ];
 
 /// Structures that the bound functions name are followed; these are added.
-const TYPES: [&str; 2] = ["rte_mbuf", "rte_eth_(conf|dev_info|stats|link|xstat|xstat_name)"];
+const TYPES: [&str; 3] = [
+    "rte_mbuf",
+    "rte_eth_(conf|dev_info|stats|link|xstat|xstat_name)",
+    "rte_flow_(attr|error|item|item_(vlan|ipv4|ipv6|gtp)|action|action_queue)",
+];
 
 /// Constants, among them the offload and packet flags that are function-like macros in C.
 const CONSTANTS: [&str; 4] = [

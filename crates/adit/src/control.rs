@@ -22,6 +22,7 @@ use crate::config;
 use crate::poll::Doorbell;
 use crate::saturation::Saturation;
 use crate::snapshot;
+use crate::steering::Steering;
 
 /// Datagrams handled in one turn before workers' events and timers get theirs.
 const DATAGRAMS_PER_TURN: usize = 64;
@@ -49,7 +50,15 @@ pub struct ControlParts {
     pub saturations: Vec<Saturation>,
     /// Names of the interfaces, by `InterfaceId`.
     pub names: Vec<String>,
-    pub ports: Vec<(config::Port, Port)>,
+    pub ports: Vec<ControlPort>,
+}
+
+/// A port, for `adit show`.
+pub struct ControlPort {
+    pub config: config::Port,
+    pub port: Port,
+    /// What came of steering packets to the owners of their sessions.
+    pub steering: Vec<Steering>,
 }
 
 /// The control thread's state.

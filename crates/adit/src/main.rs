@@ -14,6 +14,7 @@ mod run;
 mod saturation;
 mod show;
 mod snapshot;
+mod steering;
 mod wiring;
 
 use std::process::ExitCode;

@@ -14,7 +14,7 @@ use adit_n4::Node;
 use adit_rules::{WorkerCommand, WorkerEvent};
 use adit_tables::Reader;
 use adit_types::limits::{COMMAND_RING_LEN, EVENT_RING_LEN, HANDOFF_RING_LEN};
-use adit_types::{MacAddr, WorkerId};
+use adit_types::{MacAddr, PortId, WorkerId};
 use anyhow::{Context, bail};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -25,11 +25,11 @@ use tracing::{info, warn};
 use crate::admin::{self, Server};
 use crate::clock::{Clock, NTP_UNIX_OFFSET_S};
 use crate::config::{Config, Poll};
-use crate::control::{Control, ControlParts};
+use crate::control::{Control, ControlParts, ControlPort};
 use crate::gate::Gate;
 use crate::poll::{Doorbell, Pause, Sleeper};
 use crate::saturation::{Meter, Saturation};
-use crate::{show, snapshot, wiring};
+use crate::{show, snapshot, steering, wiring};
 
 /// Buffers that a worker's thread keeps for itself.
 const MEMPOOL_CACHE_MBUFS: u32 = 256;
@@ -161,6 +161,12 @@ fn mempool(eal: &Eal, config: &Config) -> anyhow::Result<Mempool> {
     )
 }
 
+/// A port, and the receive queue of each worker, by worker.
+struct OpenPort {
+    port: Port,
+    queues: Vec<Option<u16>>,
+}
+
 /// Opens every port with a transmit queue for each worker and as many receive queues as the port
 /// has, at most one for each; returns the ports and each worker's share. Where queues are fewer than
 /// workers, each port goes on with the worker behind the last one that got a queue.
@@ -168,7 +174,7 @@ fn open_ports(
     eal: &Eal,
     config: &Config,
     pool: &Mempool,
-) -> anyhow::Result<(Vec<Port>, Vec<WorkerIo>)> {
+) -> anyhow::Result<(Vec<OpenPort>, Vec<WorkerIo>)> {
     let workers = u16::try_from(config.datapath.workers.len()).context("too many workers")?;
     let mut shares: Vec<Vec<WorkerPort>> = (0..workers).map(|_| Vec::new()).collect();
     let mut ports = Vec::new();
@@ -198,14 +204,16 @@ fn open_ports(
         }
         info!(port = port.name, device = %port.device, mac = %info.mac, rx_queues, "port started");
         let mut queues: Vec<_> = shares.iter().map(|_| None).collect();
-        for rx in rx {
+        let mut numbers = vec![None; shares.len()];
+        for (number, rx) in (0..).zip(rx) {
             queues[next % shares.len()] = Some(rx);
+            numbers[next % shares.len()] = Some(number);
             next += 1;
         }
         for (share, (rx, tx)) in shares.iter_mut().zip(queues.into_iter().zip(tx)) {
             share.push(WorkerPort { rx, tx, info });
         }
-        ports.push(opened);
+        ports.push(OpenPort { port: opened, queues: numbers });
     }
     let io = shares.into_iter().map(|share| WorkerIo::new(share, pool.clone())).collect();
     Ok((ports, io))
@@ -229,7 +237,7 @@ fn assemble(
     config: &Config,
     clock: Clock,
     socket: UdpSocket,
-    ports: Vec<Port>,
+    ports: Vec<OpenPort>,
 ) -> anyhow::Result<(Control, Vec<WorkerParts>)> {
     let mut random = StdRng::from_os_rng();
     let unix_s =
@@ -238,7 +246,7 @@ fn assemble(
     let recovery_time_stamp = u32::try_from(ntp_s).context("NTP seconds have 32 bits")?;
     let (sequence_seed, secret_seed) = (random.random(), random.random());
     let mut node = Node::new(wiring::node(config, sequence_seed, secret_seed, recovery_time_stamp));
-    let macs: Vec<MacAddr> = ports.iter().map(|port| port.info().mac).collect();
+    let macs: Vec<MacAddr> = ports.iter().map(|open| open.port.info().mac).collect();
     let slot_bits = u8::try_from(node.store().slot_bits()).context("TEIDs have 32 bits")?;
     let tables = wiring::tables(config, &macs, slot_bits, random.random());
     let (publisher, readers) = adit_tables::build(tables)?;
@@ -271,7 +279,16 @@ fn assemble(
         saturations.push(saturation);
     }
     let names = config.interfaces.iter().map(|interface| interface.name.clone()).collect();
-    let ports = config.ports.iter().cloned().zip(ports).collect();
+    let ports = (0..).map(PortId).zip(ports);
+    let ports = ports.map(|(id, open)| {
+        let steering = steering::steer(config, id, &open.port, &open.queues, slot_bits.into());
+        let config = config.ports[usize::from(id.0)].clone();
+        for steered in steering.iter().filter(|_| open.queues.len() > 1) {
+            info!(port = config.name, key = steered.key, outcome = %steered.outcome, "steering");
+        }
+        ControlPort { config, port: open.port, steering }
+    });
+    let ports = ports.collect();
     let parts = ControlParts {
         clock,
         node,

@@ -29,24 +29,7 @@ pub fn render(topic: Topic, document: &Value) -> String {
                 "downlink_bytes",
             ],
         ),
-        Topic::Ports => list(
-            document,
-            "ports",
-            &[
-                "name",
-                "device",
-                "driver",
-                "mac",
-                "mtu_bytes",
-                "rx_queues",
-                "link",
-                "rx_pkts",
-                "tx_pkts",
-                "rx_missed",
-                "rx_errors",
-                "tx_errors",
-            ],
-        ),
+        Topic::Ports => ports(document),
         Topic::Neighbours => {
             list(document, "neighbours", &["interface", "addr", "mac", "state", "pinned"])
         }
@@ -87,6 +70,65 @@ fn list(document: &Value, key: &str, columns: &[&str]) -> String {
         table.add_row(columns.iter().map(|column| row.get(column).map_or(String::new(), cell)));
     }
     format!("{table}\n{} {key}", rows.len())
+}
+
+/// The ports, and for each, what spreads its packets over the workers and what it lost.
+fn ports(document: &Value) -> String {
+    let mut text = list(
+        document,
+        "ports",
+        &[
+            "name",
+            "device",
+            "driver",
+            "mac",
+            "mtu_bytes",
+            "rx_queues",
+            "link",
+            "rx_pkts",
+            "tx_pkts",
+            "rx_missed",
+            "rx_errors",
+            "rx_no_mbuf",
+            "tx_errors",
+        ],
+    );
+    for port in document.get("ports").and_then(Value::as_array).into_iter().flatten() {
+        let word = |member: &str| port.get(member).map_or(String::new(), cell);
+        text.push_str(&format!("\n\n{}", word("name")));
+        if let Some(speed) = port["link_speed_mbps"].as_u64() {
+            text.push_str(&format!("\n  link speed {speed} Mb/s"));
+        }
+        let words = |member: &str| {
+            let list = port[member].as_array().map_or(&[][..], Vec::as_slice);
+            list.iter().map(cell).collect::<Vec<_>>().join(", ")
+        };
+        let rss = match port["rss_reason"].as_str() {
+            Some(reason) => format!("none: {reason}"),
+            None => words("rss"),
+        };
+        text.push_str(&format!("\n  rss {rss}"));
+        for steered in port["steering"].as_array().into_iter().flatten() {
+            let word = |member: &str| steered.get(member).map_or(String::new(), cell);
+            let outcome = match steered["reason"].as_str() {
+                None => format!("{} {} rules", word("result"), word("rules")),
+                Some(reason) => format!("{}: {reason}", word("result").replace('_', " ")),
+            };
+            text.push_str(&format!("\n  steering by {}: {outcome}", word("key")));
+        }
+        for (name, member) in [("offloads", "offloads"), ("rx queue pkts", "rx_queue_pkts")] {
+            let words = words(member);
+            text.push_str(&if words.is_empty() {
+                String::new()
+            } else {
+                format!("\n  {name} {words}")
+            });
+        }
+        for (name, value) in port["losses"].as_object().into_iter().flatten() {
+            text.push_str(&format!("\n  {name} {}", cell(value)));
+        }
+    }
+    text
 }
 
 /// Scalars by name, then each group with its non-zero members.
@@ -160,6 +202,30 @@ mod tests {
         ]});
         let text = render(Topic::Applications, &document);
         assert!(text.contains("flow descriptions") && text.contains("smf"), "{text}");
+    }
+
+    #[test]
+    fn ports_tell_what_spreads_their_packets() {
+        let document = json!({ "ports": [{
+            "name": "access", "link_speed_mbps": 10_000, "rss": [], "rss_reason": "one receive queue",
+            "steering": [
+                { "key": "TEID over IPv4", "result": "accepted", "rules": 64, "reason": null },
+                { "key": "TEID over IPv6", "result": "not_tried", "rules": 0, "reason": "why" },
+            ],
+            "rx_queue_pkts": [3, 4], "losses": { "rx_dropped": 5 },
+        }]});
+        let text = render(Topic::Ports, &document);
+        for line in [
+            "link speed 10000 Mb/s",
+            "rss none: one receive queue",
+            "steering by TEID over IPv4: accepted 64 rules",
+            "steering by TEID over IPv6: not tried: why",
+            "rx queue pkts 3, 4",
+            "rx_dropped 5",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+        assert!(!text.contains("offloads"), "{text}");
     }
 
     #[test]

@@ -13,7 +13,8 @@ use serde_json::{Map, Value, json};
 
 use crate::admin::Question;
 use crate::cli::Topic;
-use crate::control::Control;
+use crate::control::{Control, ControlPort};
+use crate::steering::Steering;
 
 /// The document that answers a question.
 pub fn document(control: &Control, question: &Question) -> Value {
@@ -365,30 +366,67 @@ fn control_counters(control: &Control) -> Value {
 }
 
 fn ports(control: &Control) -> Value {
-    let row = |(config, port): &(crate::config::Port, adit_dpdk::Port)| {
-        let details = port.details().ok();
-        let stats = port.stats().unwrap_or_default();
-        json!({
-            "name": config.name,
-            "device": config.device.to_string(),
-            "driver": details.as_ref().map(|details| details.driver.clone()),
-            "mac": port.info().mac.to_string(),
-            "mtu_bytes": port.info().mtu_bytes,
-            "link": details.as_ref().map(|d| if d.link_up { "up" } else { "down" }),
-            "link_speed_mbps": details.as_ref().and_then(|details| details.link_speed_mbps),
-            "rx_queues": port.rx_queues(),
-            "rx_queues_max": details.as_ref().map(|details| details.rx_queues_max),
-            "rx_pkts": stats.ipackets,
-            "rx_bytes": stats.ibytes,
-            "rx_missed": stats.imissed,
-            "rx_errors": stats.ierrors,
-            "rx_no_mbuf": stats.rx_nombuf,
-            "tx_pkts": stats.opackets,
-            "tx_bytes": stats.obytes,
-            "tx_errors": stats.oerrors,
-        })
+    json!({ "ports": control.parts.ports.iter().map(port).collect::<Vec<_>>() })
+}
+
+fn port(row: &ControlPort) -> Value {
+    let ControlPort { config, port, steering } = row;
+    let details = port.details().ok();
+    let details = details.as_ref();
+    let stats = port.stats().unwrap_or_default();
+    let driver_counters = port.xstats().unwrap_or_default();
+    let why_no_rss = details.filter(|details| details.rss.is_empty()).map(|details| {
+        match (port.rx_queues(), details.can_rss) {
+            (1, _) => "one receive queue",
+            (_, false) => "the driver has no RSS",
+            (_, true) => "the driver hashes none of the headers that adit asks for",
+        }
+    });
+    json!({
+        "name": config.name,
+        "device": config.device.to_string(),
+        "driver": details.map(|details| details.driver.clone()),
+        "mac": port.info().mac.to_string(),
+        "mtu_bytes": port.info().mtu_bytes,
+        "link": details.map(|d| if d.link_up { "up" } else { "down" }),
+        "link_speed_mbps": details.and_then(|details| details.link_speed_mbps),
+        "rx_queues": port.rx_queues(),
+        "rx_queues_max": details.map(|details| details.rx_queues_max),
+        "rx_queue_pkts": queue_pkts(&driver_counters, port.rx_queues()),
+        "rss": details.map(|details| details.rss.clone()),
+        "rss_reason": why_no_rss,
+        "steering": steering.iter().map(Steering::document).collect::<Vec<_>>(),
+        "offloads": details.map(|details| details.offloads.clone()),
+        "rx_pkts": stats.ipackets,
+        "rx_bytes": stats.ibytes,
+        "rx_missed": stats.imissed,
+        "rx_errors": stats.ierrors,
+        "rx_no_mbuf": stats.rx_nombuf,
+        "tx_pkts": stats.opackets,
+        "tx_bytes": stats.obytes,
+        "tx_errors": stats.oerrors,
+        "losses": losses(&driver_counters),
+    })
+}
+
+/// Packets of each receive queue, for drivers that tell.
+fn queue_pkts(counters: &[(String, u64)], queues: u16) -> Option<Vec<u64>> {
+    let of_queue = |queue| {
+        let name = format!("rx_q{queue}_packets");
+        counters.iter().find(|(counter, _)| *counter == name).map(|(_, value)| *value)
     };
-    json!({ "ports": control.parts.ports.iter().map(row).collect::<Vec<_>>() })
+    (0..queues).map(of_queue).collect()
+}
+
+/// The driver's own counters of packets that were lost, those that are not zero.
+fn losses(counters: &[(String, u64)]) -> Value {
+    let tells = |name: &str| {
+        ["error", "miss", "drop", "discard", "alloc", "nobuf", "no_buf", "mbuf", "full"]
+            .iter()
+            .any(|word| name.contains(word))
+    };
+    let counters = counters.iter().filter(|(name, value)| *value != 0 && tells(name));
+    Value::Object(counters.map(|(name, value)| (name.clone(), (*value).into())).collect())
 }
 
 fn neighbours(control: &Control) -> Value {

@@ -23,7 +23,9 @@ pub use errno::Errno;
 pub use hugepages::HugepageMode;
 pub use mbuf::Mbuf;
 pub use mempool::{Mempool, MempoolConfig, MempoolError};
-pub use port::{Port, PortConfig, PortDetails, PortError, PortStats};
+pub use port::{
+    FlowKey, FlowRefusal, FlowRule, Port, PortConfig, PortDetails, PortError, PortStats,
+};
 pub use queue::{RxQueue, TxQueue};
 pub use thread::{PinError, RegisterError, ThreadGuard, pin_current_thread, register_thread, tsc};
 pub use worker_io::{WorkerIo, WorkerPort};

@@ -3,12 +3,14 @@
 mod attach;
 mod error;
 mod ffi;
+mod flow;
 mod frame;
 mod wait;
 
 use core::cell::Cell;
 use core::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use adit_dpdk_sys as sys;
 use adit_pktio::PortInfo;
@@ -22,6 +24,7 @@ use crate::mempool::Mempool;
 use crate::queue::{RxQueue, TxQueue};
 use attach::Attached;
 pub use error::PortError;
+pub use flow::{FlowKey, FlowRefusal, FlowRule};
 
 /// How to open a port.
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +65,13 @@ pub struct PortDetails {
     pub link_up: bool,
     /// Link speed, `None` when unknown. Unit: Mb/s.
     pub link_speed_mbps: Option<u32>,
+    /// Headers whose fields RSS hashes, by DPDK's names; empty where the device spreads frames in
+    /// another way, or not at all.
+    pub rss: Vec<&'static str>,
+    /// The device can spread frames by RSS.
+    pub can_rss: bool,
+    /// What the device does for received and for sent packets, by DPDK's names.
+    pub offloads: Vec<String>,
 }
 
 /// Counters of a port since it was opened, with DPDK's names.
@@ -102,6 +112,8 @@ pub(crate) struct Running {
     /// Dropped after the port was stopped, and before the pool handle.
     attached: Attached,
     promiscuous: bool,
+    /// Flow rules were created.
+    has_flow_rules: AtomicBool,
     _pool: Mempool,
 }
 
@@ -113,6 +125,9 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        if self.has_flow_rules.load(Ordering::Relaxed) {
+            flow::flush(self.id());
+        }
         if self.promiscuous {
             // SAFETY: takes any number. A kernel interface would stay promiscuous otherwise.
             unsafe { sys::rte_eth_promiscuous_disable(self.id()) };
@@ -174,7 +189,12 @@ impl Port {
         }
         ffi::start(id).map_err(fail("start"))?;
         let promiscuous = config.promiscuous;
-        let running = Running { attached, promiscuous, _pool: config.mempool.clone() };
+        let running = Running {
+            attached,
+            promiscuous,
+            has_flow_rules: AtomicBool::new(false),
+            _pool: config.mempool.clone(),
+        };
         if promiscuous {
             ffi::promiscuous(id).map_err(fail("set promiscuous mode of"))?;
         }
@@ -234,6 +254,9 @@ impl Port {
             tx_queues_max: offer.max_tx_queues,
             link_up,
             link_speed_mbps,
+            rss: ffi::rss(id),
+            can_rss: offer.flow_type_rss_offloads != 0,
+            offloads: ffi::offloads(id)?,
         })
     }
 

@@ -20,7 +20,7 @@ pub use net::{
     InterfaceId, InterfaceRole, IpPrefix, Ipv4Prefix, Ipv6Prefix, MacAddr, PrefixError, VlanId,
     is_forwardable, is_forwardable_v4, is_forwardable_v6,
 };
-pub use owner::{OWNER_GROUPS, Owners};
+pub use owner::{OWNER_GROUP_SHIFT, OWNER_GROUPS, Owners};
 pub use quantity::{BitRate, ByteCount, Nanos};
 
 /// Direction of user traffic, seen from the UE (TS 23.501).

@@ -8,7 +8,7 @@ pub const OWNER_GROUPS: u32 = 64;
 
 /// Neighboring sessions that are in one group, as a shift: what two of them write may share a cache
 /// line.
-const TOGETHER: u32 = 1;
+pub const OWNER_GROUP_SHIFT: u32 = 1;
 
 /// Spreads consecutive groups, so that few sessions are shared as well as many: odd, and next to
 /// [`OWNER_GROUPS`] divided by the golden ratio.
@@ -44,7 +44,7 @@ impl Owners {
     #[inline]
     #[must_use]
     pub const fn of(self, session: SessionIndex) -> WorkerId {
-        self.of_group(session.0 >> TOGETHER)
+        self.of_group(session.0 >> OWNER_GROUP_SHIFT)
     }
 
     /// The owner of all sessions of `group`, of which the lower bits count.
@@ -74,16 +74,16 @@ mod tests {
     #[test]
     fn every_number_of_workers_shares_the_sessions_as_evenly_as_groups_allow() {
         for workers in 1..=crate::limits::WORKERS_MAX {
-            let shares = shares(workers, OWNER_GROUPS << TOGETHER);
+            let shares = shares(workers, OWNER_GROUPS << OWNER_GROUP_SHIFT);
             let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
-            assert!(*least > 0 && most - least <= 1 << TOGETHER, "{workers}: {shares:?}");
+            assert!(*least > 0 && most - least <= 1 << OWNER_GROUP_SHIFT, "{workers}: {shares:?}");
         }
     }
 
     #[test]
     fn few_sessions_are_shared_too() {
         for workers in 2..=16_u32 {
-            let shares = shares(usize::try_from(workers).unwrap(), (workers * 2) << TOGETHER);
+            let shares = shares(usize::try_from(workers).unwrap(), (workers * 2) << OWNER_GROUP_SHIFT);
             assert!(shares.iter().all(|share| *share > 0), "{shares:?}");
         }
     }

@@ -98,7 +98,7 @@ pub(super) fn configure(
     let mut conf: sys::rte_eth_conf = unsafe { zeroed() };
     conf.rxmode.mtu = frame::nominal_mtu(config, offer);
     conf.rxmode.offloads = offer.rx_offload_capa & u64::from(sys::RTE_ETH_RX_OFFLOAD_IPV4_CKSUM);
-    let hashes = offer.flow_type_rss_offloads & RSS_FIELDS;
+    let hashes = offer.flow_type_rss_offloads & rss_fields();
     if config.rx_queues > 1 && hashes != 0 {
         conf.rxmode.mq_mode = sys::rte_eth_rx_mq_mode::RTE_ETH_MQ_RX_RSS;
         conf.rx_adv_conf.rss_conf.rss_hf = hashes;
@@ -109,13 +109,62 @@ pub(super) fn configure(
     })
 }
 
-/// Addresses and ports of IP, UDP and TCP.
-const RSS_FIELDS: u64 = sys::RTE_ETH_RSS_IPV4 as u64
-    | sys::RTE_ETH_RSS_NONFRAG_IPV4_UDP as u64
-    | sys::RTE_ETH_RSS_NONFRAG_IPV4_TCP as u64
-    | sys::RTE_ETH_RSS_IPV6 as u64
-    | sys::RTE_ETH_RSS_NONFRAG_IPV6_UDP as u64
-    | sys::RTE_ETH_RSS_NONFRAG_IPV6_TCP as u64;
+/// What RSS hashes where the device can: addresses and ports of IP, UDP and TCP, and TEIDs.
+const RSS_TYPES: [(u32, &str); 7] = [
+    (sys::RTE_ETH_RSS_IPV4, "ipv4"),
+    (sys::RTE_ETH_RSS_NONFRAG_IPV4_UDP, "ipv4-udp"),
+    (sys::RTE_ETH_RSS_NONFRAG_IPV4_TCP, "ipv4-tcp"),
+    (sys::RTE_ETH_RSS_IPV6, "ipv6"),
+    (sys::RTE_ETH_RSS_NONFRAG_IPV6_UDP, "ipv6-udp"),
+    (sys::RTE_ETH_RSS_NONFRAG_IPV6_TCP, "ipv6-tcp"),
+    (sys::RTE_ETH_RSS_GTPU, "gtpu"),
+];
+
+fn rss_fields() -> u64 {
+    RSS_TYPES.iter().fold(0, |all, (bits, _)| all | u64::from(*bits))
+}
+
+/// What a port was configured with.
+fn configured(id: u16) -> Result<sys::rte_eth_conf, Errno> {
+    // SAFETY: numbers and pointers only.
+    let mut conf = unsafe { zeroed() };
+    // SAFETY: writes one structure.
+    check(unsafe { sys::rte_eth_dev_conf_get(id, &raw mut conf) })?;
+    Ok(conf)
+}
+
+/// What RSS hashes: the driver's word, or where it has none, what it was asked for.
+pub(super) fn rss(id: u16) -> Vec<&'static str> {
+    // SAFETY: numbers and pointers only; no key is asked for.
+    let mut told: sys::rte_eth_rss_conf = unsafe { zeroed() };
+    // SAFETY: writes one structure.
+    let code = unsafe { sys::rte_eth_dev_rss_hash_conf_get(id, &raw mut told) };
+    let in_use = match code {
+        0 => told.rss_hf,
+        _ => configured(id).map_or(0, |conf| conf.rx_adv_conf.rss_conf.rss_hf),
+    };
+    let types = RSS_TYPES.iter().filter(|(bits, _)| in_use & u64::from(*bits) != 0);
+    types.map(|(_, name)| *name).collect()
+}
+
+/// The offloads in use, by DPDK's names.
+pub(super) fn offloads(id: u16) -> Result<Vec<String>, Errno> {
+    let conf = configured(id)?;
+    let bits = |flags: u64| (0..u64::BITS).map(|bit| 1 << bit).filter(move |bit| flags & bit != 0);
+    let name = |name: *const c_char| {
+        // SAFETY: DPDK's own C string, never freed.
+        unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
+    };
+    let rx = bits(conf.rxmode.offloads).map(|bit| {
+        // SAFETY: takes any number, answers with a C string.
+        format!("rx {}", name(unsafe { sys::rte_eth_dev_rx_offload_name(bit) }))
+    });
+    let tx = bits(conf.txmode.offloads).map(|bit| {
+        // SAFETY: as above.
+        format!("tx {}", name(unsafe { sys::rte_eth_dev_tx_offload_name(bit) }))
+    });
+    Ok(rx.chain(tx).collect())
+}
 
 pub(super) fn adjust_descriptors(id: u16, rx: u16, tx: u16) -> Result<(u16, u16), Errno> {
     let (mut rx, mut tx) = (rx, tx);
