@@ -10,11 +10,12 @@
 )]
 
 use adit_dpdk::{
-    Device, Eal, EalConfig, EalError, HugepageMode, Mbuf, Mempool, MempoolConfig, MempoolError,
-    Port, PortConfig, PortError, RegisterError, WorkerIo, WorkerPort, register_thread,
+    Device, Eal, EalConfig, EalError, FlowKey, FlowRule, HugepageMode, Mbuf, Mempool,
+    MempoolConfig, MempoolError, Port, PortConfig, PortError, RegisterError, WorkerIo, WorkerPort,
+    register_thread,
 };
 use adit_pktio::{Burst, PacketBuf, PacketIo, RxChecksum};
-use adit_types::PortId;
+use adit_types::{PortId, VlanId};
 
 /// More than the 1023 packets that a ring device holds.
 const MBUFS: u32 = 2047;
@@ -187,11 +188,21 @@ fn ports_carry_packets(eal: &Eal, pool: &Mempool) {
 
     let details = null.details().unwrap();
     assert_eq!(details.driver, "net_null");
+    assert!(details.rss.is_empty(), "one queue: {:?}", details.rss);
+    flow_rules_are_refused_with_a_reason(&ring);
     let stats = null.stats().unwrap();
     assert_eq!((stats.ipackets, stats.opackets), (3, 3));
     let xstats = ring.xstats().unwrap();
     let sent = xstats.iter().find(|(name, _)| name == "tx_good_packets");
     assert_eq!(sent.map(|(_, value)| *value), Some(ring.stats().unwrap().opackets));
+}
+
+fn flow_rules_are_refused_with_a_reason(port: &Port) {
+    let key = FlowKey::TeidOverIpv4 { teid: 2, mask: 0x7e };
+    let rule = FlowRule { vlan: VlanId::UNTAGGED, key, queue: 0 };
+    let refusal = port.create_flow_rules(&[rule]).unwrap_err();
+    assert_eq!((refusal.errno.value(), refusal.taken), (38, 0), "ENOSYS: {refusal}");
+    assert_eq!(port.create_flow_rules(&[]), Ok(()));
 }
 
 fn ring_returns_bytes_in_order(io: &mut WorkerIo) {

@@ -35,14 +35,23 @@ impl Daemon {
     /// When it does not start.
     #[must_use]
     pub fn start(purpose: &str, sessions_max: usize) -> Option<Self> {
+        Self::start_with(purpose, |dir| configuration(sessions_max, dir))
+    }
+
+    /// The same with the file that `configuration` writes; it is given the folder that the daemon
+    /// has for its sockets. See [`node`] and [`interfaces`].
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn start_with(purpose: &str, configuration: impl FnOnce(&Path) -> String) -> Option<Self> {
         let adit = binary("adit")?;
         if !is_root() {
             return None;
         }
         let dir = tempfile::tempdir().unwrap();
         let config = dir.path().join("adit.toml");
-        std::fs::write(&config, configuration(sessions_max, &dir.path().join("admin.sock")))
-            .unwrap();
+        std::fs::write(&config, configuration(dir.path())).unwrap();
         let namespace = Namespace::new(purpose);
         let mut command = namespace.command(&adit);
         command.args(["run", "--config"]).arg(&config).env("RUST_LOG", "error");
@@ -57,6 +66,12 @@ impl Daemon {
             std::thread::sleep(Duration::from_millis(50));
         }
         Some(daemon)
+    }
+
+    /// The folder of its sockets.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
     }
 
     /// A command that will run in the namespace of the daemon.
@@ -106,16 +121,25 @@ impl Daemon {
     }
 }
 
-/// A CPU core that this process may use.
-fn first_core() -> usize {
+/// The CPU cores that this process may use.
+///
+/// # Panics
+/// Without `/proc`.
+#[must_use]
+pub fn cores() -> Vec<usize> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
-    let first = list.trim().split([',', '-']).next().unwrap();
-    first.parse().unwrap()
+    let ranges = list.trim().split(',').map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        first.parse().unwrap()..=last.parse().unwrap()
+    });
+    ranges.flatten().collect()
 }
 
-fn configuration(sessions_max: usize, socket: &Path) -> String {
-    let (core, socket) = (first_core(), socket.display());
+/// The sections of the configuration that have nothing to do with packets, with workers on `cores`.
+#[must_use]
+pub fn node(sessions_max: usize, cores: &[usize], dir: &Path) -> String {
+    let socket = dir.join("admin.sock");
     format!(
         r#"
 [node]
@@ -127,25 +151,39 @@ heartbeat_interval_ms = 60000
 [sessions]
 sessions_max = {sessions_max}
 [datapath]
-workers = [{core}]
-main_core = {core}
+workers = {cores:?}
+main_core = {main_core}
 [dpdk]
 hugepages = "never"
 memory_mib = 64
 mempool_mbufs = 4096
 rx_descriptors = 256
 tx_descriptors = 256
+[admin]
+socket = "{socket}"
+"#,
+        main_core = cores[0],
+        socket = socket.display(),
+    )
+}
+
+/// Ports `access` and `core` on two devices, with an interface on each and a route to 10.0.6.1.
+#[must_use]
+pub fn interfaces(devices: [&str; 2], n3: &str) -> String {
+    let [access, core] = devices;
+    format!(
+        r#"
 [[port]]
 name = "access"
-device = "net_null0,no-rx=1"
+device = "{access}"
 [[port]]
 name = "core"
-device = "net_null1,no-rx=1"
+device = "{core}"
 [[interface]]
 name = "n3"
 role = "n3"
 port = "access"
-addresses = ["{N3}/24"]
+addresses = ["{n3}/24"]
 [[interface]]
 name = "n6"
 role = "n6"
@@ -155,8 +193,11 @@ addresses = ["10.0.6.2/24"]
 interface = "n6"
 prefix = "0.0.0.0/0"
 next_hop = "10.0.6.1"
-[admin]
-socket = "{socket}"
 "#
     )
+}
+
+fn configuration(sessions_max: usize, dir: &Path) -> String {
+    let ports = interfaces(["net_null0,no-rx=1", "net_null1,no-rx=1"], N3);
+    node(sessions_max, &cores()[..1], dir) + &ports
 }

@@ -83,7 +83,8 @@ mod tests {
     #[test]
     fn few_sessions_are_shared_too() {
         for workers in 2..=16_u32 {
-            let shares = shares(usize::try_from(workers).unwrap(), (workers * 2) << OWNER_GROUP_SHIFT);
+            let shares =
+                shares(usize::try_from(workers).unwrap(), (workers * 2) << OWNER_GROUP_SHIFT);
             assert!(shares.iter().all(|share| *share > 0), "{shares:?}");
         }
     }

@@ -75,8 +75,10 @@ pub struct FlowRefusal {
 
 impl fmt::Display for FlowRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.errno)?;
-        if !self.message.is_empty() {
+        let reason = self.errno.to_string();
+        f.write_str(&reason)?;
+        // Where a driver has no words of its own, DPDK repeats the number's.
+        if !self.message.is_empty() && !reason.contains(&self.message) {
             write!(f, ": {}", self.message)?;
         }
         if self.taken > 0 { write!(f, ", after {} rules", self.taken) } else { Ok(()) }
