@@ -19,6 +19,7 @@ use crate::columns::{
     Arrival, DownlinkV4, DownlinkV6, Lane, LaneKind, Matched, Side, Tunneled, Verdict,
 };
 use crate::outbound::Outbound;
+use crate::shaping;
 use crate::stage::egress::Env;
 use crate::stage::s3_classify::s3_classify;
 use crate::stage::s4_enforce::s4_enforce;
@@ -441,6 +442,7 @@ fn treat<'v, Io: PacketIo, S: Side>(
         return;
     }
     s3_classify(&env.view, lane);
+    shaping::catch_up(env, io, out);
     for (verdict, arrival) in lane.verdicts.iter_mut().zip(&lane.arrivals) {
         if let Verdict::Pass(matched) = verdict
             && S::IS_TUNNELED

@@ -46,6 +46,8 @@ pub(crate) struct Outbound<B> {
     pub buffering: Buffering<B>,
     /// Packets that wait for their rates.
     pub shaping: Shaping<B>,
+    /// Changes of rates that were looked at.
+    pub rate_changes_seen: u64,
     /// The ways to and from other workers.
     pub handoff: Handoff<B>,
     /// Packets for the slow path.
@@ -73,6 +75,7 @@ impl<B: PacketBuf> Outbound<B> {
             pending: Pending::new(),
             buffering,
             shaping,
+            rate_changes_seen: 0,
             handoff: Handoff::alone(),
             slow: SlowQueue::new(),
             events: Events::new(events),

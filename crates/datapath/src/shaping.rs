@@ -2,12 +2,13 @@
 //!
 //! A packet waits behind everything else that is done with it: rewritten, and counted as used. It
 //! passes its buckets when it leaves, by the limits of that moment. Those that wait when the tunnel
-//! of their session is left leave at once, ahead of the End Marker.
+//! of their session is left leave at once, ahead of the End Marker; so do those of a flow that the
+//! session's PDRs lead no packets into any more.
 
 use adit_pktio::{PacketBuf, PacketIo};
-use adit_rules::{DropReason, EXPRESS_METERS_MAX, RateLimit};
-use adit_shaper::{FlowKey, Held, Pace, Queues, QueuesConfig, SLOT};
-use adit_tables::{Meter, View};
+use adit_rules::{DropReason, EXPRESS_METERS_MAX, PublishedPdr, PublishedRules, RateLimit};
+use adit_shaper::{FlowKey, Held, Pace, Queues, QueuesConfig, Review, SLOT};
+use adit_tables::{Meter, NextChange, View};
 use adit_types::limits::{BURST_MAX, SHAPED_PKTS_MAX, SHAPED_PKTS_PER_FLOW_MAX};
 use adit_types::{Direction, InterfaceId, Nanos, PortId, SessionIndex};
 
@@ -45,16 +46,28 @@ pub(crate) fn shaping<B>(pkts_max: usize, sessions_max: usize) -> Shaping<B> {
 /// The buckets that a packet has to pass, with their limits by its rules.
 #[inline]
 pub(crate) fn limits<'m>(matched: &'m Matched<'_>) -> impl Iterator<Item = (RateLimit, u8)> + 'm {
-    let qers = matched.pdr.qers.iter();
-    let meters = qers.filter_map(|at| matched.rules.qers().get(usize::from(*at))?.meter);
-    let limits = meters.map(|meter| (meter.limit(matched.direction), meter.bucket));
+    limits_of(matched.rules, matched.pdr, matched.direction)
+}
+
+#[inline]
+fn limits_of<'m>(
+    rules: &'m PublishedRules,
+    pdr: &'m PublishedPdr,
+    direction: Direction,
+) -> impl Iterator<Item = (RateLimit, u8)> + 'm {
+    let meters = pdr.qers.iter().filter_map(|at| rules.qers().get(usize::from(*at))?.meter);
+    let limits = meters.map(move |meter| (meter.limit(direction), meter.bucket));
     limits.filter(|(limit, _)| *limit != RateLimit::UNLIMITED)
+}
+
+/// The set of some buckets, as of [`FlowKey::buckets`].
+fn buckets(limits: impl Iterator<Item = (RateLimit, u8)>) -> u64 {
+    limits.fold(0, |set, (_, bucket)| set | 1 << (bucket % 64))
 }
 
 /// The flow that a packet waits in.
 pub(crate) fn flow_of(session: SessionIndex, matched: &Matched<'_>) -> FlowKey {
-    let buckets = limits(matched).fold(0, |set, (_, bucket)| set | 1 << (bucket % 64));
-    FlowKey { session, direction: matched.direction, buckets }
+    FlowKey { session, direction: matched.direction, buckets: buckets(limits(matched)) }
 }
 
 /// The buckets of a flow; those that no rules have any more are left out.
@@ -185,9 +198,82 @@ pub(crate) fn release_session<Io: PacketIo>(
 ) {
     let Outbound { shaping, queues, tally, .. } = out;
     shaping.take_all(session, Direction::Downlink, |key, held| {
-        meters(&env.view, *key).for_each(|meter| meter.pass(meter.limit(), env.now, held.bytes));
-        leave(env, io, (queues, tally), *key, held);
+        leave_unasked(env, io, (queues, tally), *key, held);
     });
+}
+
+/// Looks at the packets that wait for sessions whose rates changed: flows that no PDR leads packets
+/// into any more leave ahead of later packets, and the others are asked by their new rates.
+///
+/// Cost:    one load while nothing changed; per change, a load for each direction and what waits.
+/// Threads: whoever has new rules of a session finds their change here.
+#[inline]
+pub(crate) fn catch_up<Io: PacketIo>(env: &Env<'_>, io: &mut Io, out: &mut Outbound<Io::Buf>) {
+    let count = env.view.rate_changes();
+    if count == out.rate_changes_seen {
+        return;
+    }
+    match out.shaping.is_empty() {
+        true => out.rate_changes_seen = count,
+        false => catch_up_from(env, io, out),
+    }
+}
+
+#[cold]
+fn catch_up_from<Io: PacketIo>(env: &Env<'_>, io: &mut Io, out: &mut Outbound<Io::Buf>) {
+    let Outbound { shaping, queues, tally, rate_changes_seen: seen, .. } = out;
+    let review = |key: &FlowKey| {
+        let rules = env.view.rules(key.session);
+        match rules.is_some_and(|rules| leads_into(rules, *key)) {
+            true => Review::Hasten,
+            false => Review::Leave,
+        }
+    };
+    loop {
+        let change = match env.view.rate_change(*seen) {
+            NextChange::None => return,
+            NextChange::One(change) => change,
+            NextChange::Lost => {
+                *seen = env.view.rate_changes();
+                shaping.review_all(review, |key, held| {
+                    leave_unasked(env, io, (queues, tally), *key, held);
+                });
+                return;
+            }
+        };
+        for direction in [Direction::Uplink, Direction::Downlink] {
+            if !shaping.waits(change.session, direction) {
+                continue;
+            }
+            let rules = env.view.rules(change.session);
+            if rules.is_some_and(|rules| !change.is_in(rules.generation)) {
+                // They are about to be swapped.
+                return;
+            }
+            shaping.review(change.session, direction, review, |key, held| {
+                leave_unasked(env, io, (queues, tally), *key, held);
+            });
+        }
+        *seen = seen.wrapping_add(1);
+    }
+}
+
+/// True when packets of a PDR pass the buckets of a flow.
+fn leads_into(rules: &PublishedRules, key: FlowKey) -> bool {
+    let buckets = |pdr: &PublishedPdr| buckets(limits_of(rules, pdr, key.direction));
+    rules.pdrs(key.direction).iter().any(|pdr| buckets(pdr) == key.buckets)
+}
+
+/// Sends a packet that waited, whatever its rates say; they are charged.
+fn leave_unasked<Io: PacketIo>(
+    env: &Env<'_>,
+    io: &mut Io,
+    to: (&mut TxQueues<Io::Buf>, &mut Tally),
+    key: FlowKey,
+    held: Held<Ready<Io::Buf>>,
+) {
+    meters(&env.view, key).for_each(|meter| meter.pass(meter.limit(), env.now, held.bytes));
+    leave(env, io, to, key, held);
 }
 
 /// Sends a packet that waited and has passed its buckets.

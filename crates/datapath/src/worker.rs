@@ -129,6 +129,8 @@ impl<Io: PacketIo> Worker<Io> {
         let recovery_time_stamp = config.recovery_time_stamp;
         let env = Env { view: reader.observe(), interfaces, now, recovery_time_stamp };
         let waiting = out.waiting();
+        let shaped = !out.shaping.is_empty();
+        shaping::catch_up(&env, io, out);
         let commanded = slow::obey(&env, io, out);
         let unresolved = out.pending.len() > 0;
         if unresolved {
@@ -136,7 +138,6 @@ impl<Io: PacketIo> Worker<Io> {
             pending.release(&env, io, queues, events, tally);
         }
         let released = !out.buffering.is_empty() && buffering::review(&env, io, out);
-        let shaped = !out.shaping.is_empty();
         if shaped {
             shaping::release(&env, io, out);
         }
@@ -254,6 +255,7 @@ fn forward<'v, Io: PacketIo, S: Side>(
     s2_lookup(&env.view, lane);
     steer_lane(&mut out.handoff, port, lane, &mut out.tally);
     s3_classify(&env.view, lane);
+    shaping::catch_up(env, io, out);
     buffering::catch_up(env, io, lane, out);
     s4_enforce(env, lane, &out.shaping, &mut out.events, &mut out.tally);
     s5_account(env, lane, &mut out.events, &mut out.tally);

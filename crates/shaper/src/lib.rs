@@ -13,5 +13,5 @@
 mod queues;
 mod wheel;
 
-pub use queues::{FlowKey, Full, Held, Pace, Queues, QueuesConfig};
+pub use queues::{FlowKey, Full, Held, Pace, Queues, QueuesConfig, Review};
 pub use wheel::{SLOT, Wheel};

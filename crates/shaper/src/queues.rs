@@ -59,6 +59,15 @@ pub enum Pace {
     Never,
 }
 
+/// What becomes of a flow that is looked at out of its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Review {
+    /// It is looked at with what is due.
+    Hasten,
+    /// Its packets leave now.
+    Leave,
+}
+
 #[derive(Debug)]
 struct Node<P> {
     held: Held<P>,
@@ -188,7 +197,7 @@ impl<P> Queues<P> {
             }
             return Ok(());
         }
-        // There are as many as packets; those emptied at once keep their number until they are due.
+        // There are as many as packets.
         let Some(flow) = self.free_flows.pop() else { return Err(Full) };
         self.free_nodes.pop();
         self.nodes[node as usize] = Some(Node { held, next: NONE });
@@ -256,17 +265,47 @@ impl<P> Queues<P> {
         &mut self,
         session: SessionIndex,
         direction: Direction,
+        take: impl FnMut(&FlowKey, Held<P>),
+    ) {
+        self.review(session, direction, |_| Review::Leave, take);
+    }
+
+    /// Looks at the flows of one direction of a session out of their time: takes the packets of some,
+    /// and the others are looked at with the next release.
+    pub fn review(
+        &mut self,
+        session: SessionIndex,
+        direction: Direction,
+        mut review: impl FnMut(&FlowKey) -> Review,
         mut take: impl FnMut(&FlowKey, Held<P>),
     ) {
         let head = self.by_line.get(line_at(session, direction));
         let mut at = head.copied().unwrap_or(NONE);
-        // The flows stay where the wheel has them, without packets, until they are due.
         while let Some(mut flow) = self.flows.get_mut(at as usize).and_then(Option::take) {
+            let number = core::mem::replace(&mut at, flow.sibling);
+            self.wheel.remove(number);
+            if review(&flow.key) == Review::Hasten {
+                self.wheel.insert_due(number);
+                self.flows[number as usize] = Some(flow);
+                continue;
+            }
             while let Some(held) = self.take_first(&mut flow) {
                 take(&flow.key, held);
             }
-            let number = core::mem::replace(&mut at, flow.sibling);
-            self.flows[number as usize] = Some(flow);
+            self.forget(&flow, number);
+        }
+    }
+
+    /// The same for all flows.
+    pub fn review_all(
+        &mut self,
+        mut review: impl FnMut(&FlowKey) -> Review,
+        mut take: impl FnMut(&FlowKey, Held<P>),
+    ) {
+        for number in 0..self.flows.len() {
+            let Some(Some(Flow { key, .. })) = self.flows.get(number) else { continue };
+            let FlowKey { session, direction, .. } = *key;
+            self.review(session, direction, &mut review, &mut take);
         }
     }
 

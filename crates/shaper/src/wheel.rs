@@ -14,43 +14,39 @@ const SLOTS: u64 = 4096;
 /// No number.
 const NONE: u32 = u32::MAX;
 
-/// A list of numbers, linked through [`Wheel::next`].
+/// Neighbors in a list; lists are rings through a link of their own.
 #[derive(Debug, Clone, Copy)]
-struct List {
-    first: u32,
+struct Link {
+    next: u32,
     last: u32,
 }
 
-const EMPTY: List = List { first: NONE, last: NONE };
-
 /// Numbers below a capacity, each at most once, by the time at which they are due.
 ///
-/// Cost: constant to insert; to advance, constant for each slot that passed and each number that is
-///       due. An empty wheel passes any time at once.
+/// Cost: constant to insert and to remove; to advance, constant for each slot that passed, and for
+///       all of them where there are more. An empty wheel passes any time at once.
 #[derive(Debug)]
 pub struct Wheel {
-    slots: Box<[List]>,
-    /// Of each number, the one behind it in its list.
-    next: Box<[u32]>,
-    /// Due and not taken yet.
-    due: List,
+    /// Of each number; behind them of each slot's list, and of what is due.
+    links: Box<[Link]>,
+    capacity: u32,
     /// The first slot that did not pass, counted from the beginning of time.
     cursor: u64,
-    /// Numbers in slots.
-    waiting: usize,
+    /// Numbers in lists.
+    len: usize,
 }
 
 impl Wheel {
     /// An empty wheel for numbers below `capacity`.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
-        Self {
-            slots: (0..SLOTS).map(|_| EMPTY).collect(),
-            next: (0..capacity).map(|_| NONE).collect(),
-            due: EMPTY,
-            cursor: 0,
-            waiting: 0,
-        }
+        let capacity = u32::try_from(capacity).unwrap_or(NONE >> 1);
+        let number = |_| Link { next: NONE, last: NONE };
+        #[allow(clippy::cast_possible_truncation, reason = "a few thousand slots")]
+        let lists = capacity..=capacity + SLOTS as u32;
+        let list = |at| Link { next: at, last: at };
+        let links = (0..capacity).map(number).chain(lists.map(list)).collect();
+        Self { links, capacity, cursor: 0, len: 0 }
     }
 
     /// Inserts `number`, which is in no list, to be due at `at` or, if that lies beyond the last
@@ -58,67 +54,90 @@ impl Wheel {
     pub fn insert(&mut self, number: u32, at: Nanos) {
         let slot = at.0.div_ceil(1 << SLOT_BITS);
         let slot = slot.clamp(self.cursor, self.cursor + SLOTS - 1);
-        let Some(list) = usize::try_from(slot % SLOTS).ok().and_then(|at| self.slots.get_mut(at))
-        else {
-            return;
-        };
-        append(&mut self.next, list, number);
-        self.waiting += 1;
+        self.append(self.slot(slot), number);
     }
 
     /// Inserts `number`, which is in no list, behind those that are due already.
     pub fn insert_due(&mut self, number: u32) {
-        append(&mut self.next, &mut self.due, number);
+        self.append(self.due(), number);
+    }
+
+    /// Takes `number` out of its list, if it is in one.
+    pub fn remove(&mut self, number: u32) {
+        let Some(link) = self.links.get_mut(number as usize).filter(|_| number < self.capacity)
+        else {
+            return;
+        };
+        let Link { next, last } = core::mem::replace(link, Link { next: NONE, last: NONE });
+        if next != NONE {
+            self.links[last as usize].next = next;
+            self.links[next as usize].last = last;
+            self.len -= 1;
+        }
     }
 
     /// Lets time pass until `now`: what became due can be taken.
     pub fn advance(&mut self, now: Nanos) {
         let end = (now.0 >> SLOT_BITS) + 1;
-        while self.waiting > 0 && self.cursor < end {
-            let at = usize::try_from(self.cursor % SLOTS).unwrap_or_default();
-            let passed = core::mem::replace(&mut self.slots[at], EMPTY);
-            let mut number = passed.first;
-            while number != NONE {
-                self.waiting -= 1;
-                number = self.next[number as usize];
+        if self.len > 0 {
+            // Whatever waits stands in one of as many slots.
+            let passed = end.saturating_sub(self.cursor).min(SLOTS);
+            for slot in self.cursor..self.cursor + passed {
+                self.pass(self.slot(slot));
             }
-            join(&mut self.next, &mut self.due, passed);
-            self.cursor += 1;
         }
         self.cursor = self.cursor.max(end);
     }
 
     /// Takes the number that has been due longest.
     pub fn take(&mut self) -> Option<u32> {
-        let number = self.due.first;
-        if number == NONE {
+        let due = self.due();
+        let number = self.links[due as usize].next;
+        if number == due {
             return None;
         }
-        self.due.first = self.next[number as usize];
-        if self.due.first == NONE {
-            self.due = EMPTY;
-        }
+        self.remove(number);
         Some(number)
     }
-}
 
-/// Appends a number to a list.
-fn append(next: &mut [u32], list: &mut List, number: u32) {
-    let Some(own) = next.get_mut(number as usize) else { return };
-    *own = NONE;
-    join(next, list, List { first: number, last: number });
-}
+    /// The list of a slot.
+    fn slot(&self, slot: u64) -> u32 {
+        #[allow(clippy::cast_possible_truncation, reason = "a few thousand slots")]
+        let at = (slot % SLOTS) as u32;
+        self.capacity + at
+    }
 
-/// Appends one list to another.
-fn join(next: &mut [u32], list: &mut List, tail: List) {
-    if tail.first == NONE {
-        return;
+    /// The list of what is due and was not taken yet.
+    fn due(&self) -> u32 {
+        #[allow(clippy::cast_possible_truncation, reason = "a few thousand slots")]
+        let behind = SLOTS as u32;
+        self.capacity + behind
     }
-    match next.get_mut(list.last as usize) {
-        Some(last) => *last = tail.first,
-        None => list.first = tail.first,
+
+    /// Appends a number to a list.
+    fn append(&mut self, list: u32, number: u32) {
+        if number >= self.capacity {
+            return;
+        }
+        let last = core::mem::replace(&mut self.links[list as usize].last, number);
+        self.links[last as usize].next = number;
+        self.links[number as usize] = Link { next: list, last };
+        self.len += 1;
     }
-    list.last = tail.last;
+
+    /// Appends a list to what is due.
+    fn pass(&mut self, list: u32) {
+        let Link { next: first, last } = self.links[list as usize];
+        if first == list {
+            return;
+        }
+        let due = self.due();
+        self.links[list as usize] = Link { next: list, last: list };
+        let behind = core::mem::replace(&mut self.links[due as usize].last, last);
+        self.links[behind as usize].next = first;
+        self.links[first as usize].last = behind;
+        self.links[last as usize].next = due;
+    }
 }
 
 #[cfg(test)]
@@ -155,7 +174,10 @@ mod tests {
         assert_eq!(taken(&mut wheel, Nanos((end + SLOTS - 2) * slot)), []);
         assert_eq!(taken(&mut wheel, Nanos((end + SLOTS - 1) * slot)), [1]);
         wheel.insert_due(5);
-        assert_eq!(wheel.take(), Some(5));
+        wheel.insert_due(6);
+        wheel.remove(5);
+        wheel.remove(5);
+        assert_eq!((wheel.take(), wheel.take()), (Some(6), None));
         wheel.insert(8, Nanos(0));
         assert_eq!(taken(&mut wheel, Nanos::from_secs(9)), [], "out of range");
     }

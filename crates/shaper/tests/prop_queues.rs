@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use adit_shaper::{FlowKey, Full, Held, Pace, Queues, QueuesConfig, Wheel};
+use adit_shaper::{FlowKey, Full, Held, Pace, Queues, QueuesConfig, Review, Wheel};
 use adit_types::{Direction, Nanos, SessionIndex};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -26,6 +26,7 @@ enum WheelOp {
     /// A number, and its time from now; times before now count from the beginning.
     Insert(u32, i64),
     InsertDue(u32),
+    Remove(u32),
     /// Time passes, and so many numbers are taken.
     Advance(u64, usize),
 }
@@ -46,6 +47,7 @@ fn wheel_op() -> impl Strategy<Value = WheelOp> {
     prop_oneof![
         6 => (0_u32..40, ahead()).prop_map(|(number, ahead)| WheelOp::Insert(number, ahead)),
         1 => (0_u32..40).prop_map(WheelOp::InsertDue),
+        2 => (0_u32..40).prop_map(WheelOp::Remove),
         3 => (step_ns(), prop_oneof![Just(usize::MAX), 0_usize..4])
             .prop_map(|(ns, count)| WheelOp::Advance(ns, count)),
     ]
@@ -87,6 +89,11 @@ impl NaiveWheel {
         self.slots.values().flatten().chain(&self.due).any(|(held, _)| *held == number)
     }
 
+    fn remove(&mut self, number: u32) {
+        self.slots.values_mut().for_each(|slot| slot.retain(|(held, _)| *held != number));
+        self.due.retain(|(held, _)| *held != number);
+    }
+
     fn advance(&mut self, now: Nanos) {
         let later = self.slots.split_off(&(now.0 / SLOT_NS + 1));
         let passed = core::mem::replace(&mut self.slots, later);
@@ -120,6 +127,10 @@ proptest! {
                         naive.due.push_back((number, Told { at: now, since: now }));
                     }
                 }
+                WheelOp::Remove(number) => {
+                    wheel.remove(number);
+                    naive.remove(number);
+                }
                 WheelOp::Advance(ns, count) => {
                     now += Nanos(ns);
                     wheel.advance(now);
@@ -148,6 +159,9 @@ enum Op {
     /// Time passes, and at most so many packets leave.
     Release(u64, usize),
     TakeAll(u32, Direction),
+    /// The flows of a direction are looked at with the next release; of a session more than there
+    /// are, all flows.
+    Hasten(u32, Direction),
     /// The next packet of a flow may leave so much later than now, or never.
     Pace(usize, Option<u64>),
 }
@@ -173,6 +187,7 @@ fn op() -> impl Strategy<Value = Op> {
         8 => prop_oneof![0..FLOWS, 0_usize..3].prop_map(Op::Push),
         4 => (step_ns(), limit).prop_map(|(ns, limit)| Op::Release(ns, limit)),
         1 => (0..=SESSIONS, 0_usize..2).prop_map(|(session, at)| Op::TakeAll(session, DIRECTIONS[at])),
+        1 => (0..=SESSIONS, 0_usize..2).prop_map(|(session, at)| Op::Hasten(session, DIRECTIONS[at])),
         2 => (0..FLOWS, prop::option::weighted(0.8, gap)).prop_map(|(flow, gap)| Op::Pace(flow, gap)),
     ]
 }
@@ -259,9 +274,7 @@ fn push(queues: &mut Queues<u32>, naive: &mut Naive, flow: usize) -> Result<(), 
     prop_assert_eq!(pushed, if is_known { Ok(()) } else { Err(Full) });
     if is_known {
         if naive.pkts.is_empty() {
-            let told = Told { at, since: now };
-            // Emptied at once, it may stand in the wheel as before.
-            naive.told = if naive.told.latest() > told.latest() { naive.told } else { told };
+            naive.told = Told { at, since: now };
         }
         naive.pkts.push_back(number);
     }
@@ -349,6 +362,22 @@ proptest! {
                             && !naive.flows[*flow].pkts.is_empty()
                     });
                     prop_assert_eq!(left.count(), 0);
+                }
+                Op::Hasten(session, direction) => {
+                    let line = (SessionIndex(session), direction);
+                    let mut taken = 0;
+                    if session == SESSIONS {
+                        queues.review_all(|_| Review::Hasten, |_, _| taken += 1);
+                    } else {
+                        queues.review(line.0, line.1, |_| Review::Hasten, |_, _| taken += 1);
+                    }
+                    prop_assert_eq!(taken, 0);
+                    for (at, flow) in naive.flows.iter_mut().enumerate() {
+                        if session == SESSIONS || (key(at).session, key(at).direction) == line {
+                            let since = Nanos(naive.now.0.saturating_sub(SLOT_NS));
+                            flow.told = Told { at: since, since };
+                        }
+                    }
                 }
                 Op::Pace(flow, gap) => {
                     let next = gap.map(|gap| naive.now + Nanos(gap));

@@ -28,6 +28,7 @@ mod prefetch;
 #[allow(unsafe_code, reason = "reclamation of what readers may still see")]
 pub mod publish;
 mod publisher;
+mod rate_changes;
 mod reader;
 mod routes;
 mod shared_rates;
@@ -49,5 +50,6 @@ pub use meters::{Meter, MeterPair, MeterTraffic};
 pub use neighbour::{NeighbourCache, NeighbourCounters, NeighbourEntry, NeighbourState};
 pub use next_hop::{NextHop, NextHopRef, Via};
 pub use publisher::{Publisher, PublisherCounters, build};
+pub use rate_changes::{NextChange, RateChange};
 pub use reader::{Reader, View};
 pub use usage::{ClearUsage, UsageMark, UsageTable, UsageView};

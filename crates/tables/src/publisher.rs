@@ -27,6 +27,7 @@ use crate::framed::FramedWriter;
 use crate::meters::{MeterTable, MeterTraffic};
 use crate::next_hop::{NextHop, NextHopWriter};
 use crate::publish::{Epoch, Writer, published};
+use crate::rate_changes::RateChangeRing;
 use crate::reader::{Reader, Tables};
 use crate::routes::{RouteTarget, Routes};
 use crate::shared_rates::SharedRateNumbers;
@@ -80,6 +81,7 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
         next_hops: Arc::clone(next_hops.table()),
         expresses: ExpressTable::new(sessions_max),
         meters: MeterTable::new(sessions_max),
+        rate_changes: RateChangeRing::new(),
         routes,
         interfaces: config.interfaces.into_boxed_slice(),
     });
@@ -178,7 +180,9 @@ impl Publisher {
             self.tables.expresses.set(session, direction, None);
             (direction, rules.as_deref_mut().and_then(|rules| self.way(rules, direction)))
         });
-        self.set_limits(session, rules.as_deref());
+        if self.set_limits(session, rules.as_deref()) {
+            self.tables.rate_changes.push(session, id);
+        }
         let published = rules.map(|rules| Box::new(PublishedRules::new(*rules, &mut self.shapes)));
         self.rules.swap(slot, published);
         let expresses =
@@ -465,7 +469,8 @@ impl Publisher {
     }
 
     /// Tells the buckets of new rules their limits and what they stand for, while no express is read.
-    fn set_limits(&self, session: SessionIndex, rules: Option<&SessionRules>) {
+    /// True where rules had or have rates.
+    fn set_limits(&self, session: SessionIndex, rules: Option<&SessionRules>) -> bool {
         let before = self.rules.get(session.0 as usize).map_or(&[][..], PublishedRules::qers);
         let meters = &self.tables.meters;
         let qers = rules.map_or(&[][..], |rules| &rules.qers);
@@ -486,6 +491,7 @@ impl Publisher {
                 meters.set_limit(session, direction, meter.bucket, limit);
             }
         }
+        before.iter().chain(qers).any(|qer| qer.meter.is_some())
     }
 
     /// Gives every FAR with a GTP-U peer the next hop towards it. Spec: TS 29.244 §8.2.56.

@@ -17,6 +17,7 @@ use crate::framed::FramedRoutes;
 use crate::meters::{Meter, MeterPair, MeterTable};
 use crate::next_hop::{NextHop, NextHopRef, NextHopTable, Via};
 use crate::publish::{Guard, ReadHandle};
+use crate::rate_changes::{NextChange, RateChangeRing};
 use crate::routes::{RouteTarget, Routes};
 use crate::sync::Arc;
 use crate::teid::TeidTable;
@@ -35,6 +36,7 @@ pub(crate) struct Tables {
     pub(crate) next_hops: Arc<NextHopTable>,
     pub(crate) expresses: ExpressTable,
     pub(crate) meters: MeterTable,
+    pub(crate) rate_changes: RateChangeRing,
     pub(crate) routes: Routes,
     pub(crate) interfaces: Box<[Interface]>,
 }
@@ -348,6 +350,19 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn meter_pair(&self, session: SessionIndex, direction: Direction) -> Option<MeterPair<'a>> {
         self.tables.meters.pair(session, direction)
+    }
+
+    /// Changes of rates so far.
+    #[inline]
+    #[must_use]
+    pub fn rate_changes(&self) -> u64 {
+        self.tables.rate_changes.count()
+    }
+
+    /// The change of rates behind the first `seen` ones.
+    #[must_use]
+    pub fn rate_change(&self, seen: u64) -> NextChange {
+        self.tables.rate_changes.next(seen)
     }
 
     /// False where no session has ever shared a rate.

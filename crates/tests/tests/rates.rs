@@ -10,15 +10,16 @@ use adit_pktio::PacketBuf;
 use adit_pktio::mem::{MemBuf, MemIo};
 use adit_rules::{DeltaId, DropReason, Excess, Gate, OuterHeaderCreation, WorkerEvent};
 use adit_session::{
-    Change, CpFSeid, Enforcement, GateStatus, OwnerId, QerUpdate, QosPolicy, Rates, SessionStore,
-    UeMatch,
+    Change, CpFSeid, Enforcement, GateStatus, OwnerId, PdrUpdate, QerUpdate, QosPolicy, Rates,
+    SessionStore, UeMatch,
 };
 use adit_tables::{Publisher, Snapshot};
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::scenario;
 use adit_tests::world::{Layout, control, station_mac};
+use adit_types::limits::RATE_CHANGES_LEN;
 use adit_types::{
-    BitRate, Direction, InterfaceId, MacAddr, Nanos, Owners, PortId, QerId, Qfi, Seid, Teid,
+    BitRate, Direction, InterfaceId, MacAddr, Nanos, Owners, PdrId, PortId, QerId, Qfi, Seid, Teid,
     WorkerId,
 };
 
@@ -703,6 +704,78 @@ fn change_in_the_middle_of_traffic_counts_at_once_and_for_nobody_else() {
         check(excess, &[all * 1400], 100 * MBIT, 1400);
         assert_eq!(stage.flows.iter().map(|flow| flow.qfi).collect::<Vec<u8>>(), [17, 9]);
     }
+}
+
+/// Of a session with a flow whose packets wait at 64 kb/s, and a second flow: the packets that leave
+/// while `change` is made and after, by flow.
+fn order_behind(change: Option<Change>) -> (Stage, Vec<usize>) {
+    const WAITING: usize = 20;
+    let mut stage = Stage::one(Excess::Waits, (64_000, 64_000));
+    let [first, second] = [(), ()].map(|()| stage.flow(0, Direction::Uplink, 1400, 0));
+    let mut order = Vec::new();
+    (0..WAITING).for_each(|_| stage.offer(first));
+    (0..100).for_each(|_| stage.step(STEP, |flow| order.push(flow)));
+    assert!(order.len() < 3 && stage.counts().shaped_pkts > 0);
+    match change {
+        Some(change) => stage.modify(0, change),
+        None => {
+            stage.delete(0);
+            stage.step(STEP, |flow| order.push(flow));
+            return (stage, order);
+        }
+    }
+    // By the stages, and, once all workers run the rules, by the express.
+    for _ in 0..10 {
+        stage.offer(second);
+        stage.step(STEP, |flow| order.push(flow));
+        while stage.publisher.poll_observed().is_some() {}
+    }
+    (0..250).for_each(|_| stage.step(STEP, |flow| order.push(flow)));
+    (stage, order)
+}
+
+/// The packets of the first flow left first, then those of the second.
+fn in_order() -> Vec<usize> {
+    [vec![0; 20], vec![1; 10]].concat()
+}
+
+#[test]
+fn raised_rate_reaches_what_waits_at_once() {
+    let (stage, order) = order_behind(Turn::Rate(100 * MBIT).change());
+    // At 64 kb/s the next packet was due after 175 ms; all of it takes 3.4 ms now, less the depth.
+    assert_eq!(order, in_order());
+    assert_eq!(stage.counts().shaped_pkts, 0);
+}
+
+#[test]
+fn what_waits_for_a_rate_that_no_pdr_names_any_more_leaves_ahead_of_later_packets() {
+    let bare = PdrUpdate { id: PdrId(1), qers: Some(Vec::new()), ..PdrUpdate::default() };
+    let (stage, order) =
+        order_behind(Some(Change { update_pdrs: vec![bare], ..Change::default() }));
+    assert_eq!(order, in_order());
+    assert_eq!(stage.counts().shaped_pkts, 0);
+    // Those that waited, and of the others all but the first ones.
+    assert!((21..30).contains(&stage.counts().express_pkts));
+    // The session ends: it leaves, too.
+    let (stage, order) = order_behind(None);
+    assert_eq!(order, [0; 20]);
+    assert_eq!((stage.counts().shaped_pkts, stage.counts().dropped_pkts()), (0, 0));
+}
+
+#[test]
+fn what_waits_is_looked_at_where_more_rates_changed_than_are_remembered() {
+    let mut stage = Stage::new(Excess::Waits, 1, 16);
+    let (slow, other) = (stage.session((64_000, 64_000)), stage.session((MBIT, MBIT)));
+    let flow = stage.flow(slow, Direction::Uplink, 1400, 0);
+    stage.settle();
+    (0..20).for_each(|_| stage.offer(flow));
+    stage.step(STEP, |_| {});
+    stage.modify(slow, Turn::Rate(100 * MBIT).change().unwrap());
+    for bps in 1..=RATE_CHANGES_LEN as u64 {
+        stage.modify(other, Turn::Rate(MBIT + bps).change().unwrap());
+    }
+    stage.pass(Nanos::from_millis(5), STEP);
+    assert_eq!((stage.flows[flow].sent, stage.counts().shaped_pkts), (20, 0));
 }
 
 #[test]

@@ -32,6 +32,9 @@ pub const fn shared_rates_max(sessions_max: usize) -> usize {
     sessions_max
 }
 
+/// Changes of rates that a worker may not have looked at; beyond, it looks at all that waits.
+pub const RATE_CHANGES_LEN: usize = 1024;
+
 /// Shapes of compiled rules of each kind that are remembered, so that sessions share them: those of
 /// a few hundred kinds of sessions towards a few thousand gNBs.
 pub const RULE_SHAPES_MAX: usize = 16_384;

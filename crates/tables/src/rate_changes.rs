@@ -1,0 +1,124 @@
+//! Sessions whose rates changed lately, so that workers look at what waits for them.
+//!
+//! A ring that the control thread writes and workers read, each at its own pace. An entry is written
+//! before the rules that it is about are swapped: whoever has these finds it.
+
+use adit_rules::DeltaId;
+use adit_types::SessionIndex;
+use adit_types::limits::RATE_CHANGES_LEN;
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// Bits of a session index in an entry; above it are those of the change, the lower ones.
+const SESSION_BITS: u32 = 24;
+
+const _: () = assert!(adit_types::limits::SESSIONS_MAX <= 1 << SESSION_BITS);
+
+/// The ring.
+#[derive(Debug)]
+pub(crate) struct RateChangeRing {
+    /// Changes ever written.
+    count: AtomicU64,
+    entries: Box<[AtomicU64]>,
+}
+
+/// A change of a session's rules, of which some have rates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateChange {
+    /// The session.
+    pub session: SessionIndex,
+    /// The lower bits of the change.
+    change: u64,
+}
+
+impl RateChange {
+    /// True when rules of a generation are those of this change, or later ones.
+    #[inline]
+    #[must_use]
+    pub const fn is_in(&self, generation: DeltaId) -> bool {
+        let since = generation.0.wrapping_sub(self.change) << SESSION_BITS;
+        since.cast_signed() >= 0
+    }
+}
+
+/// What comes next in a worker's reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NextChange {
+    /// Nothing was written since.
+    None,
+    /// This.
+    One(RateChange),
+    /// Some were overwritten before they were read: anything may have changed.
+    Lost,
+}
+
+impl RateChangeRing {
+    pub(crate) fn new() -> Self {
+        let entries = (0..RATE_CHANGES_LEN).map(|_| AtomicU64::new(0)).collect();
+        Self { count: AtomicU64::new(0), entries }
+    }
+
+    /// Writes a change. For the publisher only, before it swaps the rules.
+    pub(crate) fn push(&self, session: SessionIndex, DeltaId(change): DeltaId) {
+        let count = self.count.load(Ordering::Relaxed);
+        if let Some(entry) = self.entry(count) {
+            let entry_bits = change << SESSION_BITS | u64::from(session.0);
+            entry.store(entry_bits, Ordering::Release);
+        }
+        self.count.store(count.wrapping_add(1), Ordering::Release);
+    }
+
+    /// Changes ever written.
+    #[inline]
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// What comes behind the first `seen` changes.
+    pub(crate) fn next(&self, seen: u64) -> NextChange {
+        let ahead = || self.count().wrapping_sub(seen);
+        if ahead() == 0 {
+            return NextChange::None;
+        }
+        let bits = self.entry(seen).map_or(0, |entry| entry.load(Ordering::Acquire));
+        // The entry behind the last one that counts may be on its way into the same place.
+        if ahead() >= RATE_CHANGES_LEN as u64 {
+            return NextChange::Lost;
+        }
+        let session = u32::try_from(bits & ((1 << SESSION_BITS) - 1)).unwrap_or_default();
+        NextChange::One(RateChange { session: SessionIndex(session), change: bits >> SESSION_BITS })
+    }
+
+    fn entry(&self, number: u64) -> Option<&AtomicU64> {
+        self.entries.get(usize::try_from(number % RATE_CHANGES_LEN as u64).ok()?)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_read_in_order_until_some_are_lost() {
+        let ring = RateChangeRing::new();
+        assert_eq!(ring.next(0), NextChange::None);
+        let first = u64::MAX >> 1;
+        for number in 0..3_u32 {
+            ring.push(SessionIndex(0xff_ff00 + number), DeltaId(first + u64::from(number)));
+        }
+        for number in 0..3_u32 {
+            let NextChange::One(change) = ring.next(number.into()) else { panic!() };
+            assert_eq!(change.session, SessionIndex(0xff_ff00 + number));
+            let own = DeltaId(first + u64::from(number));
+            assert!(change.is_in(own) && change.is_in(DeltaId(own.0 + 1)));
+            assert!(!change.is_in(DeltaId(own.0 - 1)));
+        }
+        assert_eq!(ring.next(3), NextChange::None);
+        let most = RATE_CHANGES_LEN as u64 - 4;
+        (0..most).for_each(|_| ring.push(SessionIndex(0), DeltaId(0)));
+        assert!(matches!(ring.next(0), NextChange::One(_)));
+        ring.push(SessionIndex(0), DeltaId(0));
+        assert_eq!(ring.next(0), NextChange::Lost);
+        assert!(matches!(ring.next(1), NextChange::One(_)));
+    }
+}
