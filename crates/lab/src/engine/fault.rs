@@ -7,7 +7,10 @@ use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_types::PortId;
 use adit_types::limits::BURST_MAX;
 
+use super::clock::ns_of_ticks;
 use super::inspect::probe;
+use super::stamp::TIME_SHIFT;
+use super::trial::{StreamOutcome, TrialOutcome};
 
 /// What happens to the chosen packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
@@ -19,12 +22,47 @@ pub enum Fault {
     Duplicate,
     /// They leave after the packet behind them.
     Reorder,
-    /// They leave a millisecond later.
+    /// They leave [`DELAY_NS`] later.
     Delay,
 }
 
 /// Time by which [`Fault::Delay`] holds a packet. Unit: ns.
 pub const DELAY_NS: u64 = 1_000_000;
+
+impl Fault {
+    /// The word for it in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Drop => "drop",
+            Self::Duplicate => "duplicate",
+            Self::Reorder => "reorder",
+            Self::Delay => "delay",
+        }
+    }
+}
+
+/// Packets in which the figures of a trial show the fault; without one, any fault. What the
+/// forwarder did not take for want of CPU time met no fault. `hz` is the frequency of the engine's
+/// clock.
+#[must_use]
+pub fn found(fault: Option<Fault>, outcome: &TrialOutcome, hz: u64) -> u64 {
+    let vanished = |stream: &StreamOutcome| stream.lost().saturating_sub(stream.sending.refused);
+    match fault {
+        None => outcome.sum(|stream| {
+            vanished(stream) + stream.arrivals.duplicates + stream.arrivals.reordered
+        }),
+        Some(Fault::Drop) => outcome.sum(vanished),
+        Some(Fault::Duplicate) => outcome.sum(|stream| stream.arrivals.duplicates),
+        Some(Fault::Reorder) => outcome.sum(|stream| stream.arrivals.reordered),
+        // Others overtake a packet that is held, and each that was overtaken must be as late as that.
+        Some(Fault::Delay) => outcome.sum(|stream| {
+            let least = stream.arrivals.reorder_latency_min.unwrap_or(0);
+            let is_late = ns_of_ticks(u64::from(least) << TIME_SHIFT, hz) >= DELAY_NS;
+            if is_late { stream.arrivals.reordered } else { 0 }
+        }),
+    }
+}
 
 /// A fault for one probe packet in `one_in`.
 #[derive(Debug)]
@@ -40,12 +78,18 @@ pub struct FaultInjector<B> {
 }
 
 impl<B: PacketBuf> FaultInjector<B> {
-    /// The fault meets every `one_in`-th probe packet; `delay` is [`DELAY_NS`] in ticks.
+    /// The fault meets the probe packet in the middle of each `one_in`, so that a trial of any number
+    /// of them has packets behind the last that was met; `delay` is [`DELAY_NS`] in ticks.
     #[must_use]
     pub fn new(fault: Option<Fault>, one_in: u64, delay: u64) -> Self {
         let one_in = one_in.max(1);
         let held = VecDeque::with_capacity(1024);
-        Self { fault, one_in, passed: 0, delay, held, behind_next: None, met: 0 }
+        Self { fault, one_in, passed: one_in / 2, delay, held, behind_next: None, met: 0 }
+    }
+
+    /// Begins anew with another fault. Packets that are held are dropped.
+    fn plant(&mut self, fault: Option<Fault>) {
+        *self = Self::new(fault, self.one_in, self.delay);
     }
 
     /// Takes one received packet and appends what leaves now to `out`. `copy` makes the second
@@ -138,12 +182,9 @@ impl<I: PacketIo> Forwarder<I> {
         self.ways.iter().map(|way| way.injector.met).sum()
     }
 
-    /// Changes the fault; packets that are held stay held.
+    /// Changes the fault and counts anew; packets that are held are dropped.
     pub fn plant(&mut self, fault: Option<Fault>) {
-        for way in &mut self.ways {
-            way.injector.fault = fault;
-            way.injector.met = 0;
-        }
+        self.ways.iter_mut().for_each(|way| way.injector.plant(fault));
     }
 
     /// Forwards one burst each way.

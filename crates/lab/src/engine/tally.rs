@@ -119,6 +119,8 @@ pub struct Arrivals {
     pub reordered: u64,
     /// The farthest that one lay behind. Unit: packets.
     pub reorder_extent_max: u64,
+    /// The shortest latency of those packets; `None` without any. Unit: that of the stamp.
+    pub reorder_latency_min: Option<u32>,
     /// Packets beyond the window of sequence numbers; they count as lost.
     pub too_late: u64,
     /// Packets on another port or in another tunnel than theirs; not counted as received.
@@ -159,6 +161,7 @@ impl Tally {
     #[inline]
     pub fn note(&mut self, stamp: Stamp, now: u32, len: usize, sent: u64, second: usize) -> bool {
         let arrivals = &mut self.arrivals;
+        let latency = now.wrapping_sub(stamp.intended);
         arrivals.bytes += len as u64;
         match self.window.note(stamp.sequence, sent) {
             Arrival::InOrder => arrivals.received += 1,
@@ -166,6 +169,8 @@ impl Tally {
                 arrivals.received += 1;
                 arrivals.reordered += 1;
                 arrivals.reorder_extent_max = arrivals.reorder_extent_max.max(u64::from(extent));
+                let least = arrivals.reorder_latency_min.unwrap_or(u32::MAX).min(latency);
+                arrivals.reorder_latency_min = Some(least);
             }
             Arrival::Duplicate => {
                 arrivals.duplicates += 1;
@@ -181,8 +186,8 @@ impl Tally {
             }
         }
         let second = second.min(self.latency.len() - 1);
-        if let Some(latency) = self.latency.get_mut(second) {
-            latency.record(now.wrapping_sub(stamp.intended));
+        if let Some(latencies) = self.latency.get_mut(second) {
+            latencies.record(latency);
         }
         true
     }
@@ -239,6 +244,19 @@ mod tests {
         assert_eq!(window.note(0, 1 << 40), Arrival::InOrder);
         assert_eq!(window.note(u32::MAX, 1 << 40), Arrival::Duplicate);
         assert_eq!(window.next, (1 << 32) + 1);
+    }
+
+    #[test]
+    fn shortest_latency_of_reordered_packets_is_kept() {
+        let mut tally = Tally::new(1);
+        let mut note = |sequence, now| {
+            let stamp = Stamp { tag: 0, session: 0, sequence, intended: 100 };
+            tally.note(stamp, now, 64, 10, 0);
+            tally.arrivals.reorder_latency_min
+        };
+        assert_eq!((note(2, 101), note(3, 101)), (None, None));
+        assert_eq!((note(0, 190), note(1, 180)), (Some(90), Some(80)));
+        assert_eq!(note(4, 102), Some(80));
     }
 
     #[test]

@@ -53,6 +53,14 @@ pub struct Live {
     pub rate_pps: AtomicU64,
 }
 
+impl Live {
+    /// Forgets the packets of the trial before.
+    pub fn restart(&self) {
+        self.sent.store(0, Ordering::Relaxed);
+        self.received.store(0, Ordering::Relaxed);
+    }
+}
+
 /// What became of one stream.
 #[derive(Debug, Clone)]
 pub struct StreamOutcome {

@@ -178,6 +178,7 @@ impl Bench {
         work: impl FnOnce() -> Result<T> + Send,
     ) -> Result<T> {
         let done = AtomicBool::new(false);
+        live.restart();
         std::thread::scope(|scope| {
             let worker = scope.spawn(|| {
                 let result = on_core(&self.eal, self.core(), work);

@@ -18,22 +18,27 @@ use super::bench::{Bench, BenchArguments, memif_socket, on_core, wait_for_links}
 use super::progress::mpps;
 use super::report::{Figure, Header, Recorder, TrialReport, write};
 use super::traffic::{Size, rate_pps};
-use crate::engine::clock::{Clock, TscClock};
-use crate::engine::fault::{DELAY_NS, Fault, Forwarder};
+use crate::engine::clock::{Clock, NS_PER_S, TscClock};
+use crate::engine::fault::{DELAY_NS, Fault, Forwarder, found};
 use crate::engine::frame::{Endpoints, Form, Inner, Template, Tunnel};
 use crate::engine::neighbor::Neighbors;
 use crate::engine::pacer::{Rate, Step};
 use crate::engine::plan::{Order, PlanConfig, draw};
 use crate::engine::stream::StreamConfig;
-use crate::engine::trial::{Engine, Live, StreamOutcome, TrialConfig, TrialOutcome};
+use crate::engine::trial::{Engine, Live, TrialConfig, TrialOutcome};
 use crate::stop::{Interrupted, Stop, environment};
 
 /// Sessions of the self test.
 const SESSIONS: usize = 100_000;
 /// Rate of the look at time stamps. Unit: packets per second and stream.
 const QUIET_PPS: u64 = 50_000;
-/// Length of the trial of the ceiling before another measurement. Unit: s.
-const CEILING_S: u64 = 1;
+/// Trials of the ceiling before another measurement, of which the best counts: what disturbs one
+/// trial makes the tester slower, and nothing makes it faster than it is.
+const CEILING_TRIALS: usize = 3;
+/// Length of each. Unit: ns.
+const CEILING_NS: u64 = 400_000_000;
+/// Trials of one fault at most, while they are disturbed.
+const FAULT_TRIALS_MAX: usize = 3;
 const LINK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Which ports are joined.
@@ -91,6 +96,15 @@ pub struct FaultReport {
     pub found: u64,
     /// The trial.
     pub trial: TrialReport,
+}
+
+impl FaultReport {
+    /// The tester was away for long enough that nothing overtook a packet which was held, or the
+    /// forwarder for so long that it did not take packets.
+    fn is_disturbed(&self) -> bool {
+        let refused: u64 = self.trial.streams.iter().map(|stream| stream.refused).sum();
+        self.trial.gap_ns_max >= DELAY_NS / 2 || refused > 0
+    }
 }
 
 /// The report of a self test.
@@ -154,7 +168,11 @@ pub fn run(arguments: &SelftestArguments, stop: &Stop) -> Result<bool> {
         plant(&bench, arguments, &wires, &live, &mut recorder, &mut report, stop)?;
     }
     report.figures = figures(&report);
-    report.passed = judge(&report, &mut recorder);
+    let failures = failures(&report);
+    report.passed = failures.is_empty();
+    for sentence in failures.into_iter().chain(disturbed(&report)) {
+        recorder.warn(sentence);
+    }
     let complete = !stop.is_raised();
     report.header = recorder.finish(complete);
     write(&report, arguments.json, arguments.out.as_deref())?;
@@ -261,10 +279,10 @@ fn streams(size: &Size, cross: bool) -> Result<Vec<StreamConfig>> {
 
 const NAMES: [&str; 2] = ["uplink", "downlink"];
 
-fn trial_config(duration_s: u64, rate: Rate) -> TrialConfig {
+fn trial_config(duration_ns: u64, rate: Rate) -> TrialConfig {
     TrialConfig {
         courses: vec![Step::always(rate); 2],
-        duration_ns: duration_s * 1_000_000_000,
+        duration_ns,
         drain_ns: 2_000_000_000,
         quiet_ns: 2_000_000_000,
         absence_ns_min: 1_000_000,
@@ -289,7 +307,7 @@ fn measure(
             Rate::Pps(pps) => Some(2 * pps),
         };
         live.rate_pps.store(pps.unwrap_or_default(), Ordering::Relaxed);
-        let outcome = engine.run(&trial_config(arguments.duration, rate), live, stop);
+        let outcome = engine.run(&trial_config(arguments.duration * NS_PER_S, rate), live, stop);
         TrialReport::new(pps, &NAMES, &outcome, hz)
     };
     let ceiling = trial(Rate::Max);
@@ -344,67 +362,50 @@ fn plant(
     let faults =
         [None, Some(Fault::Drop), Some(Fault::Duplicate), Some(Fault::Reorder), Some(Fault::Delay)];
     let rate = Rate::Pps((arguments.fault_rate / 2).min(report.ceiling_pps / 8));
+    let hz = engine.clock.hz();
+    let pps = if let Rate::Pps(pps) = rate { Some(2 * pps) } else { None };
+    live.rate_pps.store(pps.unwrap_or_default(), Ordering::Relaxed);
+    let config = trial_config(arguments.duration * NS_PER_S, rate);
     for fault in faults {
-        if stop.is_raised() {
-            break;
+        let name = fault.map_or("none", Fault::name);
+        for _ in 0..FAULT_TRIALS_MAX {
+            if stop.is_raised() {
+                return Ok(());
+            }
+            forwarder.plant(fault);
+            let done = AtomicBool::new(false);
+            let outcome = std::thread::scope(|scope| -> Result<TrialOutcome> {
+                let target = scope.spawn(|| {
+                    on_core(bench.eal(), target_core, || {
+                        while !done.load(Ordering::Relaxed) {
+                            forwarder.step(clock.ticks());
+                        }
+                        Ok(())
+                    })
+                });
+                let what = format!("selftest, fault {name}");
+                let outcome = bench.on_tester(live, &what, || Ok(engine.run(&config, live, stop)));
+                done.store(true, Ordering::Relaxed);
+                target.join().map_err(|_| anyhow!("the forwarder's thread panicked"))??;
+                outcome
+            })?;
+            let fault = FaultReport {
+                fault: name.to_owned(),
+                planted: forwarder.met(),
+                found: found(fault, &outcome, hz),
+                trial: TrialReport::new(pps, &NAMES, &outcome, hz),
+            };
+            let again = fault.planted != fault.found && fault.is_disturbed();
+            report.faults.retain(|earlier| earlier.fault != fault.fault);
+            report.faults.push(fault);
+            if !again {
+                break;
+            }
+            eprintln!("fault {name}: tester or forwarder were kept from their cores");
         }
-        forwarder.plant(fault);
-        let done = AtomicBool::new(false);
-        let outcome = std::thread::scope(|scope| -> Result<TrialOutcome> {
-            let target = scope.spawn(|| {
-                on_core(bench.eal(), target_core, || {
-                    while !done.load(Ordering::Relaxed) {
-                        forwarder.step(clock.ticks());
-                    }
-                    Ok(())
-                })
-            });
-            let config = trial_config(arguments.duration, rate);
-            let what = format!("selftest, fault {}", fault_name(fault));
-            let outcome = bench.on_tester(live, &what, || Ok(engine.run(&config, live, stop)));
-            done.store(true, Ordering::Relaxed);
-            target.join().map_err(|_| anyhow!("the forwarder's thread panicked"))??;
-            outcome
-        })?;
-        let pps = if let Rate::Pps(pps) = rate { Some(2 * pps) } else { None };
-        report.faults.push(FaultReport {
-            fault: fault_name(fault).to_owned(),
-            planted: forwarder.met(),
-            found: found(fault, &outcome, engine.clock.hz()),
-            trial: TrialReport::new(pps, &NAMES, &outcome, engine.clock.hz()),
-        });
     }
     drop((engine, forwarder));
     Ok(())
-}
-
-fn fault_name(fault: Option<Fault>) -> &'static str {
-    match fault {
-        None => "none",
-        Some(Fault::Drop) => "drop",
-        Some(Fault::Duplicate) => "duplicate",
-        Some(Fault::Reorder) => "reorder",
-        Some(Fault::Delay) => "delay",
-    }
-}
-
-/// Packets in which the figures show the fault. What a forwarder without CPU time did not take was
-/// not forwarded and met no fault.
-fn found(fault: Option<Fault>, outcome: &TrialOutcome, hz: u64) -> u64 {
-    let vanished = |stream: &StreamOutcome| stream.lost().saturating_sub(stream.sending.refused);
-    match fault {
-        None => outcome.sum(|stream| {
-            vanished(stream) + stream.arrivals.duplicates + stream.arrivals.reordered
-        }),
-        Some(Fault::Drop) => outcome.sum(vanished),
-        Some(Fault::Duplicate) => outcome.sum(|stream| stream.arrivals.duplicates),
-        Some(Fault::Reorder) => outcome.sum(|stream| stream.arrivals.reordered),
-        // The delayed packets are overtaken, and the longest latency shows the delay.
-        Some(Fault::Delay) => outcome.sum(|stream| {
-            let is_slow = stream.latency.summary(hz).max_ns >= DELAY_NS;
-            if is_slow { stream.arrivals.reordered } else { 0 }
-        }),
-    }
 }
 
 fn figures(report: &SelftestReport) -> Vec<Figure> {
@@ -416,7 +417,8 @@ fn figures(report: &SelftestReport) -> Vec<Figure> {
     std::iter::once(ceiling).chain(quiet).collect()
 }
 
-/// What one core sends and receives at once over a memif pair of this process, with these sizes.
+/// What one core sends and receives at once over a memif pair of this process, with these sizes: the
+/// best of three short trials.
 ///
 /// # Errors
 /// The ports cannot be opened; a size that cannot be.
@@ -428,47 +430,57 @@ pub fn ceiling(bench: &Bench, size: &Size, stop: &Stop) -> Result<TrialReport> {
     let mut engine = Engine::new(io, bench.clock(), Neighbors::default(), ports.len());
     engine.set_streams(streams(size, true)?);
     let live = Live::default();
-    let outcome = bench.on_tester(&live, "tester's own ceiling", || {
-        Ok(engine.run(&trial_config(CEILING_S, Rate::Max), &live, stop))
+    let config = trial_config(CEILING_NS, Rate::Max);
+    let outcomes = bench.on_tester(&live, "tester's own ceiling", || {
+        let trials = (0..CEILING_TRIALS).map(|_| engine.run(&config, &live, stop));
+        Ok(trials.collect::<Vec<_>>())
     })?;
-    let report = TrialReport::new(None, &NAMES, &outcome, engine.clock.hz());
+    stop.check()?;
+    let hz = engine.clock.hz();
+    let reports = outcomes.iter().map(|outcome| TrialReport::new(None, &NAMES, outcome, hz));
+    let best = reports.max_by_key(|report| report.received_pps);
     drop(engine);
     drop(ports);
-    Ok(report)
+    best.ok_or_else(|| anyhow!("no trial was run"))
 }
 
-/// True when every check held; says which did not.
-fn judge(report: &SelftestReport, recorder: &mut Recorder) -> bool {
-    let mut passed = report.ceiling_pps > 0;
+/// A sentence for each check that did not hold.
+fn failures(report: &SelftestReport) -> Vec<String> {
+    let mut failures = Vec::new();
+    if report.ceiling_pps == 0 {
+        failures.push("nothing came back".to_owned());
+    }
     for trial in report.quiet.iter().chain(&report.half) {
         let lost: u64 = trial.streams.iter().map(|stream| stream.lost).sum();
         if lost > 0 && !trial.tester_limited {
-            recorder.warn(format!(
-                "the tester itself lost {lost} packets at {}",
-                mpps(trial.rate_pps.unwrap_or_default())
-            ));
-            passed = false;
+            let rate = mpps(trial.rate_pps.unwrap_or_default());
+            failures.push(format!("the tester itself lost {lost} packets at {rate}"));
         }
-        if trial.tester_limited {
-            recorder.warn(format!(
+    }
+    for FaultReport { fault, planted, found, .. } in &report.faults {
+        if planted != found {
+            failures.push(format!("fault {fault}: {planted} planted, {found} found"));
+        } else if *planted == 0 && fault != "none" {
+            failures.push(format!(
+                "fault {fault}: no packet met it; --duration is too short for one in so many"
+            ));
+        }
+    }
+    failures
+}
+
+/// A sentence for each trial that says little, since the tester was kept from its core.
+fn disturbed(report: &SelftestReport) -> Vec<String> {
+    let trials = report.quiet.iter().chain(&report.half).filter(|trial| trial.tester_limited);
+    trials
+        .map(|trial| {
+            format!(
                 "the tester could not keep {}: its core was taken away for up to {} µs",
                 mpps(trial.rate_pps.unwrap_or_default()),
                 trial.gap_ns_max / 1000
-            ));
-        }
-    }
-    for fault in &report.faults {
-        // The last packet of a stream has nothing behind it that could overtake it.
-        let slack = if matches!(&*fault.fault, "reorder" | "delay") { 2 } else { 0 };
-        if fault.planted.abs_diff(fault.found) > slack {
-            recorder.warn(format!(
-                "fault {}: {} planted, {} found",
-                fault.fault, fault.planted, fault.found
-            ));
-            passed = false;
-        }
-    }
-    passed
+            )
+        })
+        .collect()
 }
 
 fn print(report: &SelftestReport) {
@@ -494,4 +506,52 @@ fn print(report: &SelftestReport) {
         println!("warning      {warning}");
     }
     println!("{}", if report.passed { "passed" } else { "failed" });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(faults: &[(&str, u64, u64)]) -> SelftestReport {
+        let fault = |(fault, planted, found): &(&str, u64, u64)| FaultReport {
+            fault: (*fault).to_owned(),
+            planted: *planted,
+            found: *found,
+            trial: TrialReport::default(),
+        };
+        SelftestReport {
+            header: Header::default(),
+            wire: Wire::Memif,
+            size: "64".parse().unwrap(),
+            ceiling_pps: 1,
+            ceiling: None,
+            quiet: None,
+            half: None,
+            faults: faults.iter().map(fault).collect(),
+            figures: Vec::new(),
+            passed: false,
+        }
+    }
+
+    #[test]
+    fn each_planted_fault_must_be_found_and_one_must_be_planted() {
+        assert!(failures(&report(&[("none", 0, 0), ("drop", 2, 2), ("delay", 7, 7)])).is_empty());
+        for fault in [("none", 0, 1), ("drop", 3, 2), ("reorder", 10, 9), ("delay", 2, 3)] {
+            let sentences = failures(&report(&[fault]));
+            let wanted = format!("fault {}: {} planted, {} found", fault.0, fault.1, fault.2);
+            assert_eq!(sentences, [wanted]);
+        }
+        let [sentence] = &failures(&report(&[("drop", 0, 0)]))[..] else { panic!("one sentence") };
+        assert!(sentence.contains("no packet met it"), "{sentence}");
+    }
+
+    #[test]
+    fn loss_of_the_tester_itself_fails_unless_its_core_was_taken() {
+        let mut report = report(&[]);
+        let stream = crate::measure::report::StreamReport { lost: 1, ..Default::default() };
+        report.half = Some(TrialReport { streams: vec![stream], ..TrialReport::default() });
+        assert_eq!((failures(&report).len(), disturbed(&report).len()), (1, 0));
+        report.half.iter_mut().for_each(|half| half.tester_limited = true);
+        assert_eq!((failures(&report).len(), disturbed(&report).len()), (0, 1));
+    }
 }
