@@ -17,6 +17,7 @@ mod netns;
 mod page;
 mod process;
 mod scenario;
+mod scratch;
 mod smf;
 mod stop;
 mod tun;

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::child;
 use super::file::{self, Experiment};
 use crate::measure::report::Figure;
+use crate::scratch::Scratch;
 use crate::stop::Stop;
 
 /// A figure of both experiments. Ratios are in parts per thousand of A, one of each round.
@@ -63,11 +64,12 @@ fn figures(
     stop: &Stop,
 ) -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
-    let out = std::env::temp_dir().join(format!("adit-lab-paired-{}.json", std::process::id()));
+    let folder = Scratch::create("paired")?;
+    let out = folder.path().join("report.json");
     for measure in &experiment.measures {
         let ended = child::run(&measure.command(quick), &out, stop)?;
         let text = std::fs::read_to_string(&out).unwrap_or_default();
-        // Its content was read.
+        // Its content was read; the next measurement may write none.
         let _ = std::fs::remove_file(&out);
         stop.check()?;
         if let Some(error) = ended.error {

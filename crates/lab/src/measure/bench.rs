@@ -71,7 +71,7 @@ impl Bench {
     ///
     /// # Errors
     /// DPDK does not start, with its reason; a device string is none.
-    pub fn start(arguments: &BenchArguments, devices: &[&str]) -> Result<Self> {
+    pub fn start(arguments: &BenchArguments, devices: &[String]) -> Result<Self> {
         let cores = allowed_cores();
         let devices = devices.iter().map(|text| device(text)).collect::<Result<Vec<_>>>()?;
         let config = EalConfig {

@@ -5,6 +5,7 @@ pub mod agreement;
 pub mod base;
 pub mod bench;
 pub mod compare;
+pub mod drive;
 pub mod groups;
 pub mod latency;
 pub mod machine;

@@ -5,30 +5,29 @@ mod course;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use adit_dpdk::{Port, WorkerIo};
 use adit_types::{MacAddr, PortId};
 use anyhow::{Context, Result, anyhow, bail};
 
 use super::agreement::Totals;
-use super::bench::{Bench, BenchArguments, on_core, wait_for_links};
+use super::bench::{Bench, BenchArguments, on_core};
+use super::drive::{Drive, Waiting};
 use super::progress::mpps;
 use super::report::{Recorder, TrialReport};
 use super::selftest;
-use super::target::{Kind, Running, TargetArguments};
+use super::target::{Kind, Reach, Running, TargetArguments};
 use super::traffic::{Direction, Size};
 use super::validity::{Absence, absence_ns_min};
 use crate::control::churn::Churn;
 use crate::control::{Control, ProcedureReport, Sessions};
-use crate::engine::clock::TscClock;
 use crate::engine::frame::Template;
-use crate::engine::neighbor::{Addresses, Neighbors};
+use crate::engine::neighbor::Addresses;
 use crate::engine::pacer::{Rate, Step};
 use crate::engine::plan::{Entry, Order, PlanConfig, draw};
 use crate::engine::stream::StreamConfig;
-use crate::engine::trial::{Engine, Live, StreamOutcome, TrialConfig, TrialOutcome};
-use crate::stop::{Interrupted, POLL, Stop, environment};
+use crate::engine::trial::{Live, StreamOutcome, TrialConfig, TrialOutcome};
+use crate::stop::{Interrupted, Stop, environment};
 
 /// First TEID at the gNBs.
 pub const GNB_TEID: u32 = 0x4000_0000;
@@ -70,14 +69,13 @@ impl Case {
     }
 }
 
-/// Everything that a trial needs. Dropped in order: ports are left before they are closed.
+/// Everything that a trial needs. Dropped in order: ports are closed before DPDK ends.
 #[derive(Debug)]
 pub struct Rig {
-    engine: Engine<WorkerIo, TscClock>,
+    engine: Drive,
     control: Option<Control>,
     /// The target.
     pub target: Running,
-    ports: Vec<Port>,
     bench: Bench,
     arguments: TargetArguments,
     next_hops: [MacAddr; 2],
@@ -110,9 +108,9 @@ impl Rig {
         calibrate: Option<&Size>,
         stop: &Stop,
     ) -> Result<(Self, Recorder)> {
-        let devices = arguments.devices()?;
-        let names: Vec<&str> = devices.iter().map(String::as_str).collect();
-        let bench = Bench::start(bench_arguments, &names)?;
+        let reach = arguments.reach()?;
+        let devices: &[String] = if let Reach::Dpdk(devices) = &reach { devices } else { &[] };
+        let bench = Bench::start(bench_arguments, devices)?;
         let mut recorder = Recorder::start(measurement, &bench);
         let core = arguments.core(&bench)?;
         let started =
@@ -137,26 +135,21 @@ impl Rig {
                 .warn(format!("tester and target shared core {core}: the figures are of neither"));
         }
         let ceiling = match calibrate {
-            Some(size) => Some(selftest::ceiling(&bench, size, stop)?),
+            Some(size) => Some(selftest::ceiling(&bench, size, &reach, stop)?),
             None => None,
         };
-        let (mut ports, mut queues) = (Vec::new(), Vec::new());
-        for name in &names {
-            let (port, queue) = bench.open(name)?;
-            ports.push(port);
-            queues.push(queue);
-        }
+        let waiting = match &reach {
+            Reach::Dpdk(devices) => Waiting::dpdk(&bench, devices)?,
+            Reach::Memif(sockets) => Waiting::memif(sockets)?,
+        };
         let mut target = Running::start(arguments, &bench, core)?;
-        let named: Vec<(&str, &Port)> = names.iter().copied().zip(&ports).collect();
-        wait_for_links(&named, LINK_TIMEOUT, stop, || target.check())?;
-        let io = WorkerIo::new(queues, bench.pool());
-        let neighbors = Neighbors::new(addresses(arguments, &ports));
-        let engine = Engine::new(io, bench.clock(), neighbors, ports.len());
+        let addresses = |macs: &[MacAddr]| addresses(arguments, macs);
+        let engine = waiting.drive(&bench, &mut target, LINK_TIMEOUT, addresses, stop)?;
+        let queue_pkts = engine.queue_pkts(bench_arguments.descriptors);
         let mut rig = Self {
             engine,
             control: None,
             target,
-            ports,
             bench,
             arguments: arguments.clone(),
             next_hops: [MacAddr([2, 0, 0, 0, 0, 2]); 2],
@@ -165,7 +158,7 @@ impl Rig {
                 up_seids: Vec::new(),
             },
             burst: 32,
-            queue_pkts: u64::from(bench_arguments.descriptors),
+            queue_pkts,
             established: None,
             ceiling,
             live: Live::default(),
@@ -295,9 +288,9 @@ impl Rig {
             (true, false) => (1, 0),
             (false, _) => (0, 0),
         };
-        let port = self.ports.get(usize::from(tx == 1)).context("a port is missing")?;
+        let mac = self.engine.mac(usize::from(tx == 1)).context("a port is missing")?;
         let [n3, n6] = self.next_hops;
-        let form = self.arguments.form(uplink, port.info().mac, if uplink { n3 } else { n6 });
+        let form = self.arguments.form(uplink, mac, if uplink { n3 } else { n6 });
         let template = |len: &usize| {
             Template::new(&form, *len).map_err(|error| environment(format!("size {len}: {error}")))
         };
@@ -369,7 +362,7 @@ impl Rig {
     /// Frequency of the tester's clock. Unit: Hz.
     #[must_use]
     pub fn hz(&self) -> u64 {
-        self.engine.clock.hz
+        self.engine.hz()
     }
 
     /// Runs one trial of the case that was set.
@@ -388,7 +381,7 @@ impl Rig {
         let waited = self.target.waited();
         let outcome = self.run(case, rate, duration_ns, timeline, &case.name(), stop)?;
         let target_ns = waited.zip(self.target.waited()).map(|(before, now)| before.until(&now));
-        let hz = self.engine.clock.hz;
+        let hz = self.engine.hz();
         let pps = if let Rate::Pps(pps) = rate { Some(pps) } else { None };
         let mut report = TrialReport::new(pps, &["uplink", "downlink"], &outcome, hz);
         let (count, tester_ns) = (outcome.absences, outcome.absent_ns);
@@ -471,16 +464,15 @@ fn fastest_second(outcome: &TrialOutcome) -> u64 {
     fastest.max(outcome.pps(outcome.sum(|stream| stream.arrivals.received)))
 }
 
-fn addresses(arguments: &TargetArguments, ports: &[Port]) -> Vec<Addresses> {
+fn addresses(arguments: &TargetArguments, macs: &[MacAddr]) -> Vec<Addresses> {
     let gnbs = arguments.gnb_addresses();
     let own = [gnbs, vec![arguments.dn]];
-    ports
-        .iter()
+    macs.iter()
         .zip(own)
         .zip([PortId(0), PortId(1)])
-        .map(|((port, ipv4), id)| Addresses {
+        .map(|((mac, ipv4), id)| Addresses {
             port: id,
-            mac: port.info().mac,
+            mac: *mac,
             vlan: arguments.vlan(id == PortId(0)),
             ipv4,
             ipv6: if id == PortId(1) { vec![arguments.dn6] } else { Vec::new() },
@@ -518,26 +510,4 @@ fn on_tester_quietly<T: Send>(bench: &Bench, work: impl FnOnce() -> T + Send) ->
         let thread = scope.spawn(|| on_core(bench.eal(), bench.core(), || Ok(work())));
         thread.join().map_err(|_| anyhow!("the tester's thread panicked"))?
     })
-}
-
-impl Engine<WorkerIo, TscClock> {
-    /// Asks for the link-layer address of a neighbor until it is known.
-    fn resolve(
-        &mut self,
-        port: PortId,
-        address: std::net::Ipv4Addr,
-        timeout: Duration,
-        stop: &Stop,
-    ) -> Option<MacAddr> {
-        let start = Instant::now();
-        while start.elapsed() < timeout && !stop.is_raised() {
-            if self.neighbors.known(address).is_some() {
-                break;
-            }
-            self.neighbors.ask(&mut self.io, port, address);
-            std::thread::sleep(POLL);
-            self.serve();
-        }
-        self.neighbors.known(address)
-    }
 }

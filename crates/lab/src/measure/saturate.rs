@@ -14,9 +14,10 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
 use super::bench::{Bench, BenchArguments, memif_socket, on_core};
+use super::drive::TESTER_MACS;
 use super::progress::mpps;
 use super::report::{Figure, Header, Recorder, print_rates, write};
-use super::rig::{ARP_TIMEOUT, ASSOCIATION_TIMEOUT, GNB_TEID, LINK_TIMEOUT, serve_while};
+use super::rig::{ARP_TIMEOUT, ASSOCIATION_TIMEOUT, GNB_TEID, serve_while};
 use super::target::{Kind, Running, TargetArguments};
 use super::traffic::span_ns;
 use crate::control::{Control, ProcedureReport};
@@ -40,9 +41,6 @@ const TUNNEL_LEN: usize = 20 + 8 + 16;
 const TUNNEL_LEN_PLAIN: usize = 20 + 8 + 8;
 /// A target that found its receive ring full in fewer turns than this was not saturated.
 const FULL_PERMILLE_MIN: u64 = 500;
-
-const TESTER_MACS: [MacAddr; 2] =
-    [MacAddr([2, 0xad, 0x17, 0, 0, 3]), MacAddr([2, 0xad, 0x17, 0, 0, 6])];
 
 /// Options of `adit-lab saturate`.
 #[derive(Debug, clap::Args)]
@@ -197,9 +195,9 @@ impl Side {
         let options = TargetArguments { target: Kind::Testpmd, ..arguments.target.clone() };
         let listener = Listener::bind(&memif_socket("l2"))?;
         let mut target = Running::start(&options, bench, core)?;
-        let memif = accept(&listener, &mut target, stop)?;
+        let memif = target.accept(&listener, stop)?;
         target.pause();
-        let ports = Ports { memifs: vec![memif], macs: TESTER_MACS.to_vec() };
+        let ports = Ports::new(vec![memif], TESTER_MACS.to_vec());
         let teids = vec![1; usize::try_from(options.sessions)?];
         let swap = |uplink| -> Result<Stream> {
             let stream = stream(arguments, uplink, TESTER_MACS[1], &teids)?;
@@ -215,8 +213,8 @@ impl Side {
         let n3 = Listener::bind(&memif_socket("n3"))?;
         let n6 = Listener::bind(&memif_socket("n6"))?;
         let mut target = Running::start(&options, bench, core)?;
-        let memifs = vec![accept(&n3, &mut target, stop)?, accept(&n6, &mut target, stop)?];
-        let mut ports = Ports { memifs, macs: TESTER_MACS.to_vec() };
+        let memifs = vec![target.accept(&n3, stop)?, target.accept(&n6, stop)?];
+        let mut ports = Ports::new(memifs, TESTER_MACS.to_vec());
         let mut control = options.control()?;
         eprintln!("establishing {} sessions", options.sessions);
         let mut neighbors = Neighbors::new(addresses(&options));
@@ -240,10 +238,6 @@ impl Side {
         let (established, control) = (Some(established), Some(control));
         Ok(Self { name: "adit", ports, target, streams, established, _control: control })
     }
-}
-
-fn accept(listener: &Listener, target: &mut Running, stop: &Stop) -> Result<Memif> {
-    listener.accept(LINK_TIMEOUT, || stop.check().and_then(|()| target.check()))
 }
 
 fn addresses(options: &TargetArguments) -> Vec<Addresses> {

@@ -15,10 +15,12 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::bench::{Bench, BenchArguments, memif_socket, on_core, wait_for_links};
+use super::drive::Drive;
 use super::progress::mpps;
 use super::report::{Figure, Header, Recorder, TrialReport, write};
+use super::target::Reach;
 use super::traffic::{Size, rate_pps};
-use crate::engine::clock::{Clock, NS_PER_S, TscClock};
+use crate::engine::clock::{Clock, NS_PER_S};
 use crate::engine::fault::{DELAY_NS, Fault, Forwarder, found};
 use crate::engine::frame::{Endpoints, Form, Inner, Template, Tunnel};
 use crate::engine::neighbor::Neighbors;
@@ -45,8 +47,11 @@ const LINK_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Wire {
-    /// Two memif ports of this process, joined: the ceiling for targets on memif.
+    /// This program's own memif, whose packets come back on the same core: the ceiling for adit and
+    /// testpmd.
     Memif,
+    /// Two memif ports of DPDK, joined: the ceiling for targets on DPDK ports.
+    Dpdk,
     /// Two rings: no driver to speak of.
     Ring,
 }
@@ -139,8 +144,7 @@ pub struct SelftestReport {
 /// The ports cannot be opened; [`Interrupted`].
 pub fn run(arguments: &SelftestArguments, stop: &Stop) -> Result<bool> {
     let wires = devices(arguments.wire, arguments.faults);
-    let devices: Vec<&str> = wires.iter().map(String::as_str).collect();
-    let bench = Bench::start(&arguments.bench, &devices)?;
+    let bench = Bench::start(&arguments.bench, &wires)?;
     let mut recorder = Recorder::start("selftest", &bench);
     let mut report = SelftestReport {
         header: Header::default(),
@@ -156,16 +160,15 @@ pub fn run(arguments: &SelftestArguments, stop: &Stop) -> Result<bool> {
     };
     let live = Live::default();
     {
-        let (ports, mut engine) = back_to_back(&bench, arguments, &wires, stop)?;
+        let mut engine = back_to_back(&bench, arguments.wire, &wires, stop)?;
+        engine.set_streams(streams(&arguments.size, arguments.wire == Wire::Dpdk)?);
         bench.on_tester(&live, "selftest", || {
             measure(&mut engine, arguments, &live, &mut report, stop);
             Ok(())
         })?;
-        drop(engine);
-        drop(ports);
     }
     if arguments.faults && !stop.is_raised() {
-        plant(&bench, arguments, &wires, &live, &mut recorder, &mut report, stop)?;
+        plant(&bench, arguments, &live, &mut recorder, &mut report, stop)?;
     }
     report.figures = figures(&report);
     let failures = failures(&report);
@@ -182,40 +185,37 @@ pub fn run(arguments: &SelftestArguments, stop: &Stop) -> Result<bool> {
     if complete { Ok(report.passed) } else { Err(Interrupted.into()) }
 }
 
-/// Device strings: the pair of the bench, then the two pairs around the forwarder.
+/// Device strings: those of the wire, then two pairs around the forwarder.
 fn devices(wire: Wire, faults: bool) -> Vec<String> {
-    if wire == Wire::Ring && !faults {
-        return vec!["net_ring0".to_owned(), "net_ring1".to_owned()];
-    }
-    let pairs = if faults { 3 } else { 1 };
-    let pair = |pair: usize| {
-        let socket = memif_socket(&format!("self{pair}"));
-        let end =
-            |index: usize, role: &str| format!("net_memif{index},role={role},id=0,socket={socket}");
-        [end(2 * pair, "server"), end(2 * pair + 1, "client")]
+    let mut devices = match wire {
+        Wire::Memif => Vec::new(),
+        Wire::Dpdk => pair("self", 0).to_vec(),
+        Wire::Ring => vec!["net_ring0".to_owned(), "net_ring1".to_owned()],
     };
-    (0..pairs).flat_map(pair).collect()
+    if faults {
+        devices.extend(FORWARDER.into_iter().flat_map(|(name, first)| pair(name, first)));
+    }
+    devices
 }
 
-type DpdkEngine = Engine<WorkerIo, TscClock>;
+/// The memifs between tester and forwarder, with the number of the first device.
+const FORWARDER: [(&str, u32); 2] = [("fault0", 2), ("fault1", 4)];
 
-/// An engine on two ports that are joined.
-fn back_to_back(
-    bench: &Bench,
-    arguments: &SelftestArguments,
-    devices: &[String],
-    stop: &Stop,
-) -> Result<(Vec<Port>, DpdkEngine)> {
-    let names: Vec<&str> = match arguments.wire {
-        Wire::Ring => vec!["net_ring0", "net_ring1"],
-        Wire::Memif => devices.iter().take(2).map(String::as_str).collect(),
-    };
+/// Device strings of both ends of a memif.
+fn pair(name: &str, first: u32) -> [String; 2] {
+    let socket = memif_socket(name);
+    let end = |index: u32, role: &str| format!("net_memif{index},role={role},id=0,socket={socket}");
+    [end(first, "server"), end(first + 1, "client")]
+}
+
+/// An engine whose ports are joined or give back what is sent on them.
+fn back_to_back(bench: &Bench, wire: Wire, devices: &[String], stop: &Stop) -> Result<Drive> {
+    if wire == Wire::Memif {
+        return Drive::mirrored(bench);
+    }
+    let names: Vec<&str> = devices.iter().take(2).map(String::as_str).collect();
     let (ports, io) = open(bench, &names, stop)?;
-    // A ring gives back on the port what was sent on it.
-    let cross = arguments.wire == Wire::Memif;
-    let mut engine = Engine::new(io, bench.clock(), Neighbors::default(), ports.len());
-    engine.set_streams(streams(&arguments.size, cross)?);
-    Ok((ports, engine))
+    Ok(Drive::dpdk(bench, io, ports, Neighbors::default()))
 }
 
 fn open(bench: &Bench, names: &[&str], stop: &Stop) -> Result<(Vec<Port>, WorkerIo)> {
@@ -294,14 +294,14 @@ fn trial_config(duration_ns: u64, rate: Rate) -> TrialConfig {
 }
 
 fn measure(
-    engine: &mut DpdkEngine,
+    engine: &mut Drive,
     arguments: &SelftestArguments,
     live: &Live,
     report: &mut SelftestReport,
     stop: &Stop,
 ) {
     let mut trial = |rate: Rate| {
-        let hz = engine.clock.hz();
+        let hz = engine.hz();
         let pps = match rate {
             Rate::Max => None,
             Rate::Pps(pps) => Some(2 * pps),
@@ -327,27 +327,22 @@ fn measure(
 fn plant(
     bench: &Bench,
     arguments: &SelftestArguments,
-    devices: &[String],
     live: &Live,
     recorder: &mut Recorder,
     report: &mut SelftestReport,
     stop: &Stop,
 ) -> Result<()> {
-    let name = |index: usize| devices.get(index).map_or("", String::as_str);
     let target_core = bench.other_core().unwrap_or_else(|| {
         recorder.warn("tester and forwarder shared a core: there is only one");
         bench.core()
     });
     recorder.cores("forwarder", &[target_core]);
-    // Pair 1 is tester port 0 to forwarder port 0, pair 2 the same with port 1; every other end
-    // listens first.
-    let (ports, queues): (Vec<Port>, Vec<_>) = [2, 3, 4, 5]
-        .iter()
-        .map(|index| bench.open(name(*index)))
-        .collect::<Result<Vec<_>>>()?
-        .into_iter()
-        .unzip();
-    let named: Vec<(&str, &Port)> = (2..6).map(name).zip(&ports).collect();
+    // The tester's port first, then the forwarder's.
+    let names: Vec<String> =
+        FORWARDER.into_iter().flat_map(|(name, first)| pair(name, first)).collect();
+    let opened = names.iter().map(|name| bench.open(name)).collect::<Result<Vec<_>>>()?;
+    let (ports, queues): (Vec<Port>, Vec<_>) = opened.into_iter().unzip();
+    let named: Vec<(&str, &Port)> = names.iter().map(String::as_str).zip(&ports).collect();
     wait_for_links(&named, LINK_TIMEOUT, stop, || Ok(()))?;
     let mut queues = queues.into_iter();
     let mut take = || queues.next().ok_or_else(|| anyhow!("a port is missing"));
@@ -417,18 +412,15 @@ fn figures(report: &SelftestReport) -> Vec<Figure> {
     std::iter::once(ceiling).chain(quiet).collect()
 }
 
-/// What one core sends and receives at once over a memif pair of this process, with these sizes: the
-/// best of three short trials.
+/// What one core sends and receives at once with these sizes, where no target limits it: the best of
+/// three short trials on ports of the kind that reach the target.
 ///
 /// # Errors
-/// The ports cannot be opened; a size that cannot be.
-pub fn ceiling(bench: &Bench, size: &Size, stop: &Stop) -> Result<TrialReport> {
-    let socket = memif_socket("ceiling");
-    let end = |index: u32, role: &str| format!("net_memif{index},role={role},id=0,socket={socket}");
-    let (server, client) = (end(20, "server"), end(21, "client"));
-    let (ports, io) = open(bench, &[&server, &client], stop)?;
-    let mut engine = Engine::new(io, bench.clock(), Neighbors::default(), ports.len());
-    engine.set_streams(streams(size, true)?);
+/// The ports cannot be opened; a size that cannot be; [`Interrupted`].
+pub fn ceiling(bench: &Bench, size: &Size, reach: &Reach, stop: &Stop) -> Result<TrialReport> {
+    let wire = if matches!(reach, Reach::Memif(_)) { Wire::Memif } else { Wire::Dpdk };
+    let mut engine = back_to_back(bench, wire, &pair("ceiling", 20), stop)?;
+    engine.set_streams(streams(size, wire == Wire::Dpdk)?);
     let live = Live::default();
     let config = trial_config(CEILING_NS, Rate::Max);
     let outcomes = bench.on_tester(&live, "tester's own ceiling", || {
@@ -436,11 +428,9 @@ pub fn ceiling(bench: &Bench, size: &Size, stop: &Stop) -> Result<TrialReport> {
         Ok(trials.collect::<Vec<_>>())
     })?;
     stop.check()?;
-    let hz = engine.clock.hz();
+    let hz = engine.hz();
     let reports = outcomes.iter().map(|outcome| TrialReport::new(None, &NAMES, outcome, hz));
     let best = reports.max_by_key(|report| report.received_pps);
-    drop(engine);
-    drop(ports);
     best.ok_or_else(|| anyhow!("no trial was run"))
 }
 

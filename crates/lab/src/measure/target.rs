@@ -18,11 +18,14 @@ use serde_json::Value;
 
 use super::bench::{Bench, memif_socket};
 use super::machine::Steal;
+use super::rig::LINK_TIMEOUT;
 use crate::adit_config::{AditConfig, Excess, Qos};
 use crate::adit_process::find_binary;
 use crate::control::{Control, Profile, SessionsConfig, Teids};
 use crate::engine::frame::{Endpoints, Form, Inner, Tunnel};
+use crate::memif::{Listener, Memif};
 use crate::process::{Process, Program, is_installed, owned};
+use crate::scratch::Scratch;
 use crate::stop::{Stop, environment};
 
 /// Where the tester listens for PFCP, and `adit` when it is started here.
@@ -57,6 +60,15 @@ impl Kind {
             Self::L2 => "l2",
         }
     }
+}
+
+/// What a target is reached through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reach {
+    /// DPDK ports, by their device strings.
+    Dpdk(Vec<String>),
+    /// The tester's own end of memifs, by the names of their sockets; the target is their client.
+    Memif(Vec<String>),
 }
 
 /// Rules of each session.
@@ -321,24 +333,21 @@ impl TargetArguments {
         }
     }
 
-    /// Device strings of the tester's ports: N3 and N6, or the one port of an L2 target.
+    /// What the target is reached through: its N3 and N6, or the one port of an L2 target.
     ///
     /// # Errors
     /// An option is missing.
-    pub fn devices(&self) -> Result<Vec<String>> {
-        let memif = |index: u32, name: &str| {
-            format!("net_memif{index},role=server,id=0,socket={}", memif_socket(name))
-        };
+    pub fn reach(&self) -> Result<Reach> {
         let given = |option: &Option<String>, name: &str| {
             option.clone().ok_or_else(|| {
                 environment(format!("this target needs {name} DEVICE, a DPDK device string"))
             })
         };
         match self.target {
-            Kind::Adit => Ok(vec![memif(10, "n3"), memif(11, "n6")]),
-            Kind::Testpmd => Ok(vec![memif(10, "l2")]),
-            Kind::Upf => Ok(vec![given(&self.n3, "--n3")?, given(&self.n6, "--n6")?]),
-            Kind::L2 => Ok(vec![given(&self.port, "--port")?]),
+            Kind::Adit => Ok(Reach::Memif(vec![memif_socket("n3"), memif_socket("n6")])),
+            Kind::Testpmd => Ok(Reach::Memif(vec![memif_socket("l2")])),
+            Kind::Upf => Ok(Reach::Dpdk(vec![given(&self.n3, "--n3")?, given(&self.n6, "--n6")?])),
+            Kind::L2 => Ok(Reach::Dpdk(vec![given(&self.port, "--port")?])),
         }
     }
 
@@ -368,7 +377,7 @@ impl TargetArguments {
     }
 }
 
-/// A target that was started here, and a folder for its files; both gone when dropped. It may be
+/// A target that was started here, and a folder for its files; both gone when dropped, in this order. It may be
 /// paused when the tester is killed, so it is killed then, too.
 #[derive(Debug)]
 pub struct Running {
@@ -376,7 +385,7 @@ pub struct Running {
     /// Those of its workers.
     cores: Vec<u16>,
     kind: Kind,
-    dir: PathBuf,
+    dir: Scratch,
     log: PathBuf,
     adit: Option<PathBuf>,
 }
@@ -387,10 +396,8 @@ impl Running {
     /// # Errors
     /// The program is missing or cannot be started.
     pub fn start(arguments: &TargetArguments, bench: &Bench, core: u16) -> Result<Self> {
-        let kind = format!("{:?}", arguments.target).to_lowercase();
-        let dir = std::env::temp_dir().join(format!("adit-lab-{}-{kind}", std::process::id()));
-        fs::create_dir_all(&dir).with_context(|| format!("create {}", dir.display()))?;
-        let log = dir.join("target.log");
+        let dir = Scratch::create(arguments.target.name())?;
+        let log = dir.path().join("target.log");
         let kind = arguments.target;
         let mut running = Self {
             process: None,
@@ -403,9 +410,9 @@ impl Running {
         let command = match (arguments.target, &arguments.start) {
             (Kind::Adit, _) => {
                 let binary = find_binary(arguments.adit.as_deref())?;
-                let config = running.dir.join("adit.toml");
+                let config = running.dir.path().join("adit.toml");
                 let cores = &running.cores;
-                let text = adit_configuration(arguments, bench.core(), cores, &running.dir);
+                let text = adit_configuration(arguments, bench.core(), cores, running.dir.path());
                 fs::write(&config, text).context("write adit's configuration")?;
                 let mut command = owned(&binary, "KILL");
                 command.args(["run", "--config"]).arg(&config).env("NO_COLOR", "1");
@@ -426,6 +433,14 @@ impl Running {
         let process = bench.on_all_cores(|| Process::start("target", command, &log, &log))?;
         running.process = Some(process);
         Ok(running)
+    }
+
+    /// Waits for it to come as the client of a memif.
+    ///
+    /// # Errors
+    /// It ends or does not come; it says something unknown; `stop` was raised.
+    pub fn accept(&mut self, listener: &Listener, stop: &Stop) -> Result<Memif> {
+        listener.accept(LINK_TIMEOUT, || stop.check().and_then(|()| self.check()))
     }
 
     /// Errors once the target has ended.
@@ -495,8 +510,9 @@ impl Running {
             Kind::Adit => {
                 let mut command = Command::new(self.adit.as_ref()?);
                 command.args(["show", "counters", "--json", "--socket"]);
-                command.arg(self.dir.join("admin.sock")).process_group(0);
-                let program = Program::start(&self.dir, "show", command, SHOW_TIMEOUT).ok()?;
+                command.arg(self.dir.path().join("admin.sock")).process_group(0);
+                let program =
+                    Program::start(self.dir.path(), "show", command, SHOW_TIMEOUT).ok()?;
                 let output = program.wait(stop).ok().filter(|output| output.success)?;
                 serde_json::from_str(&output.stdout).ok()
             }
@@ -507,14 +523,6 @@ impl Running {
             }
             Kind::Upf | Kind::L2 => None,
         }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.process = None;
-        // Best effort: a left folder in the temporary one.
-        let _ = fs::remove_dir_all(&self.dir);
     }
 }
 

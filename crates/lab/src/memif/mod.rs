@@ -1,19 +1,19 @@
 //! The server's end of a memif, without a driver: packets are written where the client reads them
 //! and read where it wrote them.
 //!
-//! DPDK's driver copies each packet on both sides, so that a tester on one core is no faster than
-//! what it tests. Here the tester writes each frame once, into the client's memory, and looks at a
-//! returned one only if it wants to.
+//! With DPDK's driver on both sides a tester on one core is no faster than what it tests. Here it
+//! writes frames into the client's memory and reads those that come back there.
 //!
 //! Spec: memif protocol version 2.0; messages of 128 octets on a socket of type SEQPACKET. The
 //! server greets, acknowledges what the client announces (regions, rings), and confirms.
 
+mod mirror;
 mod shared;
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use adit_pktio::mem::MemBuf;
+use adit_pktio::mem::{BUF_BYTES, HEADROOM_BYTES, MemBuf};
 use adit_pktio::{Burst, PacketBuf, PacketIo, PortInfo};
 use adit_types::{MacAddr, PortId};
 use anyhow::{Context, Result, bail};
@@ -24,6 +24,7 @@ use rustix::net::{
 };
 
 use crate::stop::environment;
+pub use mirror::{Mirror, mirrored};
 use shared::{Region, Ring};
 
 const MESSAGE_LEN: usize = 128;
@@ -32,6 +33,10 @@ const LOG2_RING_SIZE_MAX: u8 = 14;
 /// How long one look at the socket waits.
 const LOOK: Duration = Duration::from_millis(20);
 const MTU_BYTES: u16 = 1600;
+/// The longest packet that a [`MemBuf`] takes.
+const PACKET_LEN_MAX: usize = BUF_BYTES - HEADROOM_BYTES;
+/// Buffers that are kept for later: a burst for each of the streams that there can be.
+const UNUSED_MAX: usize = 1024;
 
 /// Kinds of messages.
 mod kind {
@@ -151,7 +156,7 @@ impl Handshake {
         };
         let (to, from) = (Ring::open(&self.regions, to)?, Ring::open(&self.regions, from)?);
         self.say(kind::CONNECTED, [0; MESSAGE_LEN])?;
-        Ok(Memif { to, from, regions: self.regions, _socket: self.socket })
+        Ok(Memif { to, from, regions: self.regions, _socket: Some(self.socket) })
     }
 
     fn say(&self, kind: u16, mut message: [u8; MESSAGE_LEN]) -> Result<()> {
@@ -215,10 +220,16 @@ pub struct Memif {
     to: Ring,
     from: Ring,
     regions: Vec<Region>,
-    _socket: OwnedFd,
+    _socket: Option<OwnedFd>,
 }
 
 impl Memif {
+    /// Packets that a ring holds.
+    #[must_use]
+    pub fn ring_len(&self) -> u16 {
+        self.to.len()
+    }
+
     /// Packets that the client has room for.
     #[inline]
     pub fn room(&self) -> u16 {
@@ -263,27 +274,68 @@ impl Memif {
     }
 }
 
-/// Several memifs as ports, for what is not measured: neighbors, first packets. Packets are copied.
+/// Several memifs as ports. Packets are copied between rings and buffers that are used again and
+/// again, so that these stay in the cache.
 #[derive(Debug)]
 pub struct Ports {
     /// The ports, by [`PortId`].
     pub memifs: Vec<Memif>,
     /// Their hardware addresses.
     pub macs: Vec<MacAddr>,
+    /// The clients that have no thread of their own, by [`PortId`].
+    mirrors: Vec<Mirror>,
+    unused: Vec<MemBuf>,
+}
+
+impl Ports {
+    /// Ports with these hardware addresses.
+    #[must_use]
+    pub fn new(memifs: Vec<Memif>, macs: Vec<MacAddr>) -> Self {
+        Self { memifs, macs, mirrors: Vec::new(), unused: Vec::with_capacity(UNUSED_MAX) }
+    }
+
+    /// Ports that give back what is sent on them.
+    ///
+    /// # Errors
+    /// The memory cannot be shared.
+    pub fn mirrored(macs: Vec<MacAddr>) -> Result<Self> {
+        let pairs = macs.iter().map(|_| mirrored()).collect::<Result<Vec<_>>>()?;
+        let (memifs, mirrors) = pairs.into_iter().unzip();
+        Ok(Self { mirrors, ..Self::new(memifs, macs) })
+    }
+
+    fn keep(&mut self, bufs: impl Iterator<Item = MemBuf>) {
+        let room = UNUSED_MAX.saturating_sub(self.unused.len());
+        self.unused.extend(bufs.take(room));
+    }
 }
 
 impl PacketIo for Ports {
     type Buf = MemBuf;
 
+    #[inline]
     fn rx_burst(&mut self, port: PortId, limit: usize, burst: &mut Burst<MemBuf>) -> usize {
-        let memif = &mut self.memifs[usize::from(port.0)];
+        let Self { memifs, mirrors, unused, .. } = self;
+        if let Some(mirror) = mirrors.get_mut(usize::from(port.0)) {
+            mirror.turn();
+        }
+        let memif = &mut memifs[usize::from(port.0)];
         let limit = u16::try_from(limit.min(burst.remaining_capacity())).unwrap_or(u16::MAX);
         let count = memif.waiting().min(limit);
-        burst.extend((0..count).filter_map(|index| memif.packet(index)).map(MemBuf::from_packet));
+        if count == 0 {
+            return 0;
+        }
+        let packets = (0..count).filter_map(|index| memif.packet(index));
+        for packet in packets.filter(|packet| packet.len() <= PACKET_LEN_MAX) {
+            let mut buf = unused.pop().unwrap_or_default();
+            buf.reset(packet);
+            burst.push(buf);
+        }
         memif.release(count);
         count.into()
     }
 
+    #[inline]
     fn tx_burst(&mut self, port: PortId, burst: &mut Burst<MemBuf>) -> usize {
         let memif = &mut self.memifs[usize::from(port.0)];
         let mut count = 0;
@@ -294,12 +346,19 @@ impl PacketIo for Ports {
             count += 1;
         }
         memif.send(count);
-        burst.drain(..usize::from(count));
+        self.keep(burst.drain(..usize::from(count)));
         count.into()
     }
 
+    #[inline]
     fn alloc(&mut self) -> Option<MemBuf> {
-        Some(MemBuf::new())
+        let mut buf = self.unused.pop().unwrap_or_default();
+        buf.truncate(0).then_some(buf)
+    }
+
+    #[inline]
+    fn free_burst(&mut self, burst: &mut Burst<MemBuf>) {
+        self.keep(burst.drain(..));
     }
 
     fn port_info(&self, port: PortId) -> PortInfo {

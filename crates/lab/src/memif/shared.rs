@@ -18,12 +18,12 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::RingPlace;
 
-const COOKIE: u32 = 0x03e3_1f20;
+pub(super) const COOKIE: u32 = 0x03e3_1f20;
 const FLAGS_AT: usize = 4;
-const HEAD_AT: usize = 6;
-const TAIL_AT: usize = 64;
-const DESCRIPTORS_AT: usize = 128;
-const DESCRIPTOR_LEN: usize = 16;
+pub(super) const HEAD_AT: usize = 6;
+pub(super) const TAIL_AT: usize = 64;
+pub(super) const DESCRIPTORS_AT: usize = 128;
+pub(super) const DESCRIPTOR_LEN: usize = 16;
 /// The consumer polls: no interrupt is wanted.
 const FLAG_MASK_INTERRUPT: u16 = 1;
 
@@ -68,7 +68,7 @@ impl Region {
     }
 
     #[inline]
-    fn atomic_u16(&self, offset: usize) -> Option<&AtomicU16> {
+    pub(super) fn atomic_u16(&self, offset: usize) -> Option<&AtomicU16> {
         let place = self.at(offset, 2).filter(|_| offset.is_multiple_of(2))?;
         // SAFETY: within the mapping and aligned, since mappings start at pages; all access from
         // this side is atomic.
@@ -76,7 +76,7 @@ impl Region {
     }
 
     #[inline]
-    fn atomic_u32(&self, offset: usize) -> Option<&AtomicU32> {
+    pub(super) fn atomic_u32(&self, offset: usize) -> Option<&AtomicU32> {
         let place = self.at(offset, 4).filter(|_| offset.is_multiple_of(4))?;
         // SAFETY: as in `atomic_u16`.
         Some(unsafe { place.cast::<AtomicU32>().as_ref() })
@@ -122,6 +122,11 @@ impl Ring {
         }
         ring.word(regions, FLAGS_AT).store(FLAG_MASK_INTERRUPT, Ordering::Release);
         Ok(ring)
+    }
+
+    /// Descriptors of the ring.
+    pub fn len(&self) -> u16 {
+        self.mask + 1
     }
 
     #[inline]
