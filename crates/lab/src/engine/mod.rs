@@ -20,3 +20,4 @@ pub mod tally;
 mod tests;
 pub mod trial;
 pub mod windows;
+pub mod wire;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use adit_pktio::{Burst, PacketBuf, PacketIo};
+use adit_pktio::{Burst, PacketBuf};
 use adit_types::PortId;
 
 use super::clock::{Clock, low32};
@@ -12,6 +12,7 @@ use super::pacer::Schedule;
 use super::plan::Entry;
 use super::stamp::{Stamp, time_units};
 use super::tally::Tally;
+use super::wire::Wire;
 
 /// What a stream is made of; the same over many trials.
 #[derive(Debug, Clone)]
@@ -115,13 +116,16 @@ impl<B: PacketBuf> Stream<B> {
         self.pending.is_empty() && self.schedule.is_over(now)
     }
 
-    /// Sends what is due at `now`. Cost: no allocation; one copy of each frame.
+    /// Sends what is due at `now`. Cost: no allocation; each frame is written once.
     #[inline]
     pub fn send<I, C>(&mut self, io: &mut I, clock: &mut C, now: u64, patience: Patience)
     where
-        I: PacketIo<Buf = B>,
+        I: Wire<Buf = B>,
         C: Clock,
     {
+        if I::IS_DIRECT {
+            return self.write(io, clock, now, patience);
+        }
         if self.pending.is_empty() {
             self.fill(io, now, patience);
             if self.pending.is_empty() {
@@ -144,14 +148,8 @@ impl<B: PacketBuf> Stream<B> {
 
     /// Makes the packets that are due.
     #[inline]
-    fn fill<I: PacketIo<Buf = B>>(&mut self, io: &mut I, now: u64, patience: Patience) {
-        let late = self.schedule.skip_late(now, patience.late_max);
-        // What is late behind packets that the port took late is so because of the port.
-        if std::mem::take(&mut self.blocked) {
-            self.sending.refused += late;
-        } else {
-            self.sending.missed += late;
-        }
+    fn fill<I: Wire<Buf = B>>(&mut self, io: &mut I, now: u64, patience: Patience) {
+        self.give_up_late(now, patience);
         let mut intended = [0u64; adit_types::limits::BURST_MAX];
         let mut count = 0;
         let mut first = None;
@@ -165,24 +163,80 @@ impl<B: PacketBuf> Stream<B> {
         self.lateness.record(time_units(now - first));
         let made = io.alloc_burst(count, &mut self.pending);
         self.sending.missed += (count - made) as u64;
-        for (buf, intended) in self.pending.iter_mut().zip(intended) {
-            let Some(entry) = self.config.plan.get(self.cursor) else { return };
-            self.cursor += 1;
-            if self.cursor == self.config.plan.len() {
-                self.cursor = 0;
+        let mut pending = std::mem::take(&mut self.pending);
+        for (buf, intended) in pending.iter_mut().zip(intended) {
+            self.make(intended, |len| buf.append(len));
+        }
+        self.pending = pending;
+    }
+
+    /// Counts packets that are too late to be sent.
+    #[inline]
+    fn give_up_late(&mut self, now: u64, patience: Patience) {
+        let late = self.schedule.skip_late(now, patience.late_max);
+        // What is late behind packets that the port took late is so because of the port.
+        if std::mem::take(&mut self.blocked) {
+            self.sending.refused += late;
+        } else {
+            self.sending.missed += late;
+        }
+    }
+
+    /// Writes the next packet of the plan where `room` says; returns the octets of its frame, or
+    /// zero without that much room.
+    #[inline]
+    fn make<'r>(&mut self, intended: u64, room: impl FnOnce(usize) -> Option<&'r mut [u8]>) -> u64 {
+        let Some(entry) = self.config.plan.get(self.cursor) else { return 0 };
+        self.cursor += 1;
+        if self.cursor == self.config.plan.len() {
+            self.cursor = 0;
+        }
+        let sequence = low32(self.next_sequence);
+        self.next_sequence += 1;
+        let session = entry.session;
+        let stamp = Stamp { tag: self.tag, session, sequence, intended: time_units(intended) };
+        let template = self.config.templates.get(usize::from(entry.size));
+        let Some(template) = template else { return 0 };
+        if let Some(windows) = &mut self.tally.windows {
+            windows.offer(intended, session, template.ip_len());
+        }
+        let Some(out) = room(template.frame_len()) else { return 0 };
+        template.write(out, entry, stamp);
+        template.frame_len() as u64
+    }
+
+    /// Writes what is due at `now` into the memory of a direct port, as far as there is room.
+    #[inline]
+    fn write<I, C>(&mut self, io: &mut I, clock: &mut C, now: u64, patience: Patience)
+    where
+        I: Wire<Buf = B>,
+        C: Clock,
+    {
+        self.give_up_late(now, patience);
+        let port = self.config.tx;
+        let room = io.room(port);
+        let mut count = 0;
+        while count < room.min(patience.burst) {
+            let Some(intended) = self.schedule.take_due(now) else { break };
+            if count == 0 {
+                self.lateness.record(time_units(now - intended));
             }
-            let sequence = low32(self.next_sequence);
-            self.next_sequence += 1;
-            let session = entry.session;
-            let stamp = Stamp { tag: self.tag, session, sequence, intended: time_units(intended) };
-            let size = usize::from(entry.size);
-            let Some(template) = self.config.templates.get(size) else { continue };
-            if let Some(out) = buf.append(template.frame_len()) {
-                template.write(out, entry, stamp);
+            let bytes = self.make(intended, |len| io.slot(port, count, len));
+            if bytes == 0 {
+                // A frame longer than the port's buffers.
+                self.sending.refused += 1;
+                break;
             }
-            if let Some(windows) = &mut self.tally.windows {
-                windows.offer(intended, session, template.ip_len());
-            }
+            self.sending.bytes += bytes;
+            count += 1;
+        }
+        if count > 0 {
+            io.commit(port, count);
+            self.sending.sent += count as u64;
+        }
+        if count == room && room < patience.burst {
+            self.blocked = true;
+            self.sending.refused += self.schedule.skip_late(clock.ticks(), patience.late_max);
         }
     }
 

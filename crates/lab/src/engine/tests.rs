@@ -20,6 +20,7 @@ use super::pacer::{Rate, Step};
 use super::plan::{Order, PlanConfig, draw};
 use super::stream::StreamConfig;
 use super::trial::{Engine, Live, StreamOutcome, TrialConfig, TrialOutcome};
+use super::wire::Wire;
 use crate::stop::Stop;
 
 const HZ: u64 = 1_000_000_000;
@@ -92,6 +93,8 @@ impl PacketIo for Wires {
         }
     }
 }
+
+impl Wire for Wires {}
 
 /// Two wires back to back: what leaves port 0 arrives on port 1, and the other way round.
 fn back_to_back(room: usize) -> Wires {

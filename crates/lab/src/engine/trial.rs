@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use adit_pktio::{Burst, PacketBuf, PacketIo};
+use adit_pktio::{Burst, PacketBuf};
 use adit_types::PortId;
 
 use super::clock::{Clock, NS_PER_S, ns_of_ticks, scaled};
@@ -17,6 +17,7 @@ use super::stamp::{STREAMS_MAX, TRIALS, stream_of, tag, time_units};
 use super::stream::{Patience, Sending, Stream, StreamConfig};
 use super::tally::{Arrivals, Tally};
 use super::windows::Windows;
+use super::wire::Wire;
 use crate::stop::Stop;
 
 /// What a trial shall do.
@@ -137,7 +138,7 @@ impl TrialOutcome {
 
 /// The engine: ports, clock and streams; owned by one thread.
 #[derive(Debug)]
-pub struct Engine<I: PacketIo, C> {
+pub struct Engine<I: Wire, C> {
     /// The ports.
     pub io: I,
     /// The clock.
@@ -167,7 +168,7 @@ struct Run {
     window_gaps: Vec<u64>,
 }
 
-impl<I: PacketIo, C: Clock> Engine<I, C> {
+impl<I: Wire, C: Clock> Engine<I, C> {
     /// An engine on the ports 0 to `port_count - 1`, without streams.
     #[must_use]
     pub fn new(io: I, clock: C, neighbors: Neighbors, port_count: usize) -> Self {
@@ -330,22 +331,17 @@ impl<I: PacketIo, C: Clock> Engine<I, C> {
     #[inline]
     fn receive(&mut self, ports: &[PortId], streams: &mut [Stream<I::Buf>], run: &mut Run) {
         for &port in ports {
-            let mut burst = Burst::new();
-            if self.io.rx_burst(port, adit_types::limits::BURST_MAX, &mut burst) == 0 {
-                continue;
+            let Self { io, clock, .. } = self;
+            let (mut now, mut rest) = (None, Burst::new());
+            let take = |frame: &[u8]| {
+                let now = *now.get_or_insert_with(|| clock.ticks());
+                note(frame, port, now, streams, run.second)
+            };
+            io.receive(port, take, &mut rest);
+            if !rest.is_empty() {
+                run.other_frames += rest.len() as u64;
+                self.hear(port, &mut rest);
             }
-            let now = self.clock.ticks();
-            let mut others = 0;
-            for buf in &burst {
-                if !note(buf.data(), port, now, streams, run.second) {
-                    others += 1;
-                }
-            }
-            if others > 0 {
-                run.other_frames += others;
-                self.hear(port, &mut burst);
-            }
-            self.io.free_burst(&mut burst);
         }
     }
 

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use adit_dpdk::{Port, WorkerIo};
-use adit_pktio::PacketIo;
 use adit_types::{MacAddr, PortId};
 use anyhow::Result;
 
@@ -13,6 +12,7 @@ use crate::engine::clock::TscClock;
 use crate::engine::neighbor::{Addresses, Neighbors};
 use crate::engine::stream::StreamConfig;
 use crate::engine::trial::{Engine, Live, TrialConfig, TrialOutcome};
+use crate::engine::wire::Wire;
 use crate::memif::{Listener, Memif, Ports};
 use crate::stop::{POLL, Stop};
 
@@ -191,7 +191,7 @@ impl Drive {
     }
 }
 
-fn resolve<I: PacketIo>(
+fn resolve<I: Wire>(
     engine: &mut Engine<I, TscClock>,
     port: PortId,
     address: std::net::Ipv4Addr,

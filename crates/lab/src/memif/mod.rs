@@ -23,6 +23,7 @@ use rustix::net::{
     SocketFlags, SocketType, accept_with, bind, listen, recvmsg, send, socket_with,
 };
 
+use crate::engine::wire::Wire;
 use crate::stop::environment;
 pub use mirror::{Mirror, mirrored};
 use shared::{Region, Ring};
@@ -35,8 +36,8 @@ const LOOK: Duration = Duration::from_millis(20);
 const MTU_BYTES: u16 = 1600;
 /// The longest packet that a [`MemBuf`] takes.
 const PACKET_LEN_MAX: usize = BUF_BYTES - HEADROOM_BYTES;
-/// Buffers that are kept for later: a burst for each of the streams that there can be.
-const UNUSED_MAX: usize = 1024;
+/// Packets that are looked at in one go.
+const BURST: u16 = 64;
 
 /// Kinds of messages.
 mod kind {
@@ -261,6 +262,12 @@ impl Memif {
         self.from.packet(&self.regions, index)
     }
 
+    /// Fetches the headers of the `index`-th waiting packet into the cache.
+    #[inline]
+    pub fn prefetch(&self, index: u16) {
+        self.from.prefetch(&self.regions, index);
+    }
+
     /// Octets of the `index`-th waiting packet.
     #[inline]
     pub fn packet_len(&self, index: u16) -> usize {
@@ -274,8 +281,7 @@ impl Memif {
     }
 }
 
-/// Several memifs as ports. Packets are copied between rings and buffers that are used again and
-/// again, so that these stay in the cache.
+/// Several memifs as ports. Packets in buffers are copied; the engine writes and reads in the rings.
 #[derive(Debug)]
 pub struct Ports {
     /// The ports, by [`PortId`].
@@ -284,14 +290,13 @@ pub struct Ports {
     pub macs: Vec<MacAddr>,
     /// The clients that have no thread of their own, by [`PortId`].
     mirrors: Vec<Mirror>,
-    unused: Vec<MemBuf>,
 }
 
 impl Ports {
     /// Ports with these hardware addresses.
     #[must_use]
     pub fn new(memifs: Vec<Memif>, macs: Vec<MacAddr>) -> Self {
-        Self { memifs, macs, mirrors: Vec::new(), unused: Vec::with_capacity(UNUSED_MAX) }
+        Self { memifs, macs, mirrors: Vec::new() }
     }
 
     /// Ports that give back what is sent on them.
@@ -301,41 +306,68 @@ impl Ports {
     pub fn mirrored(macs: Vec<MacAddr>) -> Result<Self> {
         let pairs = macs.iter().map(|_| mirrored()).collect::<Result<Vec<_>>>()?;
         let (memifs, mirrors) = pairs.into_iter().unzip();
-        Ok(Self { mirrors, ..Self::new(memifs, macs) })
+        Ok(Self { memifs, macs, mirrors })
+    }
+}
+
+impl Wire for Ports {
+    const IS_DIRECT: bool = true;
+
+    #[inline]
+    fn room(&self, port: PortId) -> usize {
+        self.memifs[usize::from(port.0)].room().into()
     }
 
-    fn keep(&mut self, bufs: impl Iterator<Item = MemBuf>) {
-        let room = UNUSED_MAX.saturating_sub(self.unused.len());
-        self.unused.extend(bufs.take(room));
+    #[inline]
+    fn slot(&mut self, port: PortId, index: usize, len: usize) -> Option<&mut [u8]> {
+        self.memifs[usize::from(port.0)].fill(u16::try_from(index).ok()?, len)
+    }
+
+    #[inline]
+    fn commit(&mut self, port: PortId, count: usize) {
+        self.memifs[usize::from(port.0)].send(u16::try_from(count).unwrap_or(0));
+    }
+
+    #[inline]
+    fn receive(
+        &mut self,
+        port: PortId,
+        mut take: impl FnMut(&[u8]) -> bool,
+        rest: &mut Burst<MemBuf>,
+    ) -> usize {
+        if let Some(mirror) = self.mirrors.get_mut(usize::from(port.0)) {
+            mirror.turn();
+        }
+        let memif = &mut self.memifs[usize::from(port.0)];
+        let count = memif.waiting().min(BURST);
+        if count == 0 {
+            return 0;
+        }
+        (0..count).for_each(|index| memif.prefetch(index));
+        for packet in (0..count).filter_map(|index| memif.packet(index)) {
+            if !take(packet) && packet.len() <= PACKET_LEN_MAX && !rest.is_full() {
+                rest.push(MemBuf::from_packet(packet));
+            }
+        }
+        memif.release(count);
+        count.into()
     }
 }
 
 impl PacketIo for Ports {
     type Buf = MemBuf;
 
-    #[inline]
     fn rx_burst(&mut self, port: PortId, limit: usize, burst: &mut Burst<MemBuf>) -> usize {
-        let Self { memifs, mirrors, unused, .. } = self;
-        if let Some(mirror) = mirrors.get_mut(usize::from(port.0)) {
-            mirror.turn();
-        }
-        let memif = &mut memifs[usize::from(port.0)];
+        let memif = &mut self.memifs[usize::from(port.0)];
         let limit = u16::try_from(limit.min(burst.remaining_capacity())).unwrap_or(u16::MAX);
         let count = memif.waiting().min(limit);
-        if count == 0 {
-            return 0;
-        }
         let packets = (0..count).filter_map(|index| memif.packet(index));
-        for packet in packets.filter(|packet| packet.len() <= PACKET_LEN_MAX) {
-            let mut buf = unused.pop().unwrap_or_default();
-            buf.reset(packet);
-            burst.push(buf);
-        }
+        let short = packets.filter(|packet| packet.len() <= PACKET_LEN_MAX);
+        burst.extend(short.map(MemBuf::from_packet));
         memif.release(count);
         count.into()
     }
 
-    #[inline]
     fn tx_burst(&mut self, port: PortId, burst: &mut Burst<MemBuf>) -> usize {
         let memif = &mut self.memifs[usize::from(port.0)];
         let mut count = 0;
@@ -346,19 +378,12 @@ impl PacketIo for Ports {
             count += 1;
         }
         memif.send(count);
-        self.keep(burst.drain(..usize::from(count)));
+        burst.drain(..usize::from(count));
         count.into()
     }
 
-    #[inline]
     fn alloc(&mut self) -> Option<MemBuf> {
-        let mut buf = self.unused.pop().unwrap_or_default();
-        buf.truncate(0).then_some(buf)
-    }
-
-    #[inline]
-    fn free_burst(&mut self, burst: &mut Burst<MemBuf>) {
-        self.keep(burst.drain(..));
+        Some(MemBuf::new())
     }
 
     fn port_info(&self, port: PortId) -> PortInfo {
