@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use adit_pktio::mem::MemBuf;
 use adit_pktio::{Burst, PacketIo, PortInfo};
-use adit_types::PortId;
+use adit_types::{MacAddr, PortId};
 
 use super::clock::Clock;
 use super::fault::{DELAY_NS, Fault, Forwarder, found};
@@ -21,6 +21,7 @@ use super::plan::{Order, PlanConfig, draw};
 use super::stream::StreamConfig;
 use super::trial::{Engine, Live, StreamOutcome, TrialConfig, TrialOutcome};
 use super::wire::Wire;
+use crate::memif::{Ports, mirrored};
 use crate::stop::Stop;
 
 const HZ: u64 = 1_000_000_000;
@@ -259,6 +260,53 @@ fn trial_that_is_interrupted_says_so() {
     let outcome = run(back_to_back(64), VirtualClock::default(), &rates, 1000, &stop);
     assert!(!outcome.complete);
     assert!(outcome.sum(|stream| stream.sending.sent) < 1000);
+}
+
+/// The streams of the other tests, each expected where it was sent.
+fn mirrored_streams() -> Vec<StreamConfig> {
+    streams().into_iter().map(|stream| StreamConfig { rx: stream.tx, ..stream }).collect()
+}
+
+#[test]
+fn frames_written_into_rings_come_back_in_order_and_at_their_rate() {
+    let ports = Ports::mirrored(vec![MacAddr([2, 0, 0, 0, 0, 1]); 2]).unwrap();
+    let mut engine = Engine::new(ports, VirtualClock::default(), Neighbors::default(), 2);
+    engine.set_streams(mirrored_streams());
+    let config = TrialConfig {
+        courses: [300_000, 100_000].map(|pps| Step::always(Rate::Pps(pps))).to_vec(),
+        duration_ns: 100_000_000,
+        ..config()
+    };
+    for _ in 0..2 {
+        let outcome = engine.run(&config, &Live::default(), &Stop::default());
+        assert_eq!(outcome.other_frames, 0);
+        for (stream, wanted) in outcome.streams.iter().zip([30_000u64, 10_000]) {
+            let (sending, arrivals) = (stream.sending, stream.arrivals);
+            assert!(sending.sent.abs_diff(wanted) <= 1, "{sending:?}");
+            assert_eq!((arrivals.received, arrivals.bytes), (sending.sent, sending.bytes));
+            assert_eq!((stream.lost(), sending.missed, sending.refused), (0, 0, 0));
+            assert_eq!((arrivals.reordered, arrivals.duplicates, arrivals.foreign), (0, 0, 0));
+        }
+    }
+}
+
+#[test]
+fn frames_for_which_a_ring_has_no_room_are_refused() {
+    // Nobody takes what is sent.
+    let (memif, _mirror) = mirrored().unwrap();
+    let room = u64::from(memif.ring_len());
+    let ports = Ports::new(vec![memif], vec![MacAddr([2, 0, 0, 0, 0, 1])]);
+    let mut engine = Engine::new(ports, VirtualClock::default(), Neighbors::default(), 1);
+    engine.set_streams(mirrored_streams().into_iter().take(1).collect());
+    let config = TrialConfig {
+        courses: vec![Step::always(Rate::Pps(1_000_000))],
+        duration_ns: 20_000_000,
+        ..config()
+    };
+    let outcome = engine.run(&config, &Live::default(), &Stop::default());
+    let sending = outcome.streams[0].sending;
+    assert_eq!((sending.sent, sending.missed), (room, 0), "{sending:?}");
+    assert!((20_000 - room).abs_diff(sending.refused) <= 2, "{sending:?}");
 }
 
 const FAULTS: [Option<Fault>; 5] =

@@ -423,10 +423,12 @@ pub fn ceiling(bench: &Bench, size: &Size, reach: &Reach, stop: &Stop) -> Result
     engine.set_streams(streams(size, wire == Wire::Dpdk)?);
     let live = Live::default();
     let config = trial_config(CEILING_NS, Rate::Max);
-    let outcomes = bench.on_tester(&live, "tester's own ceiling", || {
-        let trials = (0..CEILING_TRIALS).map(|_| engine.run(&config, &live, stop));
-        Ok(trials.collect::<Vec<_>>())
-    })?;
+    let mut outcomes = Vec::new();
+    for _ in 0..CEILING_TRIALS {
+        stop.check()?;
+        let run = || Ok(engine.run(&config, &live, stop));
+        outcomes.push(bench.on_tester(&live, "tester's own ceiling", run)?);
+    }
     stop.check()?;
     let hz = engine.hz();
     let reports = outcomes.iter().map(|outcome| TrialReport::new(None, &NAMES, outcome, hz));
