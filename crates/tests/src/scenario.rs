@@ -629,8 +629,9 @@ fn qer(rng: &mut StdRng, id: u32) -> Qer {
     let ppi = one_in(rng, 4).then(|| rng.random_range(0..8));
     let mbr = one_in(rng, 3).then(|| rates(rng));
     let averaging_window_ms = averaging_window_ms(rng);
+    let correlation = correlation(rng);
     let (id, gates, rqi) = (QerId(id), gates(rng), one_in(rng, 3));
-    Qer { id, gates, qfi, rqi, ppi, mbr, averaging_window_ms, ..Qer::default() }
+    Qer { id, correlation, gates, qfi, rqi, ppi, mbr, averaging_window_ms, ..Qer::default() }
 }
 
 /// Rates at which an octet takes a whole number of thirds of a nanosecond: zero, some that flows of
@@ -639,6 +640,11 @@ fn rates(rng: &mut StdRng) -> Rates {
     const KBPS: [u64; 9] = [0, 8, 64, 300, 1000, 3000, 10_000, 1_000_000, 8_000_000];
     let mut rate = || BitRate::from_kbps(*KBPS.choose(rng).unwrap());
     Rates { uplink: rate(), downlink: rate() }
+}
+
+/// One of few: sessions are to share their rates.
+fn correlation(rng: &mut StdRng) -> Option<u32> {
+    one_in(rng, 4).then(|| rng.random_range(1..=2))
 }
 
 fn averaging_window_ms(rng: &mut StdRng) -> Option<u32> {
@@ -736,6 +742,7 @@ pub fn modification(rng: &mut StdRng, session: &Session) -> Change {
             rqi: one_in(rng, 2).then(|| rng.random()),
             mbr: one_in(rng, 2).then(|| rates(rng)),
             averaging_window_ms: averaging_window_ms(rng),
+            correlation: correlation(rng).filter(|_| rng.random()),
             ..QerUpdate::default()
         }),
         2 | 3 => change.update_fars.push(far_update(rng)),

@@ -29,7 +29,7 @@ use adit_types::{
 
 use self::expected::Expected;
 use crate::oracle::predefined::RULES;
-use crate::oracle::{self, Chosen, Lane, Oracle, Outcome, Session, Usage};
+use crate::oracle::{self, Bucket, Chosen, Lane, Oracle, Outcome, Session, SharedDue, Usage};
 
 /// Applications that PDRs may name.
 pub const APPLICATIONS: &[(&str, &[&str])] = &[
@@ -165,6 +165,7 @@ impl World {
                 applications: APPLICATIONS,
                 sessions: Vec::new(),
                 neighbours: HashMap::new(),
+                shared_due: SharedDue::default(),
                 now: Nanos::from_secs(1),
             },
             store,
@@ -224,6 +225,7 @@ impl World {
     /// # Errors
     /// The store's refusal; neither side has changed then.
     pub fn establish(&mut self, change: &Change) -> Result<Seid, Refusal> {
+        let change = &self.in_one_order(change);
         let established = self.store.establish(OwnerId(1), CpFSeid::default(), change.clone())?;
         let mut session = Session::default();
         session.apply(
@@ -239,11 +241,31 @@ impl World {
         Ok(established.up_seid)
     }
 
+    /// The change without shared rates where several workers would share them: nobody says in which
+    /// order.
+    fn in_one_order(&self, change: &Change) -> Change {
+        let mut change = change.clone();
+        if self.workers.len() > 1 {
+            change.create_qers.iter_mut().for_each(|qer| qer.correlation = None);
+            change.update_qers.iter_mut().for_each(|qer| qer.correlation = None);
+        }
+        change
+    }
+
+    /// A rate that no QER names any more, and that workers do not know any more, is forgotten.
+    fn forget_shared_rates(&mut self) {
+        let Oracle { sessions, shared_due, .. } = &mut self.oracle;
+        let qers = || sessions.iter().flat_map(|(_, session)| &session.qers);
+        let names = |id: u32| qers().any(|qer| qer.mbr.is_some() && qer.correlation == Some(id));
+        shared_due.retain(|(id, _), _| names(*id));
+    }
+
     /// Modifies a session on both sides.
     ///
     /// # Errors
     /// As [`World::establish`].
     pub fn modify(&mut self, seid: Seid, change: &Change) -> Result<(), Refusal> {
+        let change = &self.in_one_order(change);
         let modified = self.store.modify(seid, change.clone())?;
         let index = self.store.session(seid).unwrap().index();
         self.take_reports(seid, &modified.reports);
@@ -327,6 +349,7 @@ impl World {
             self.check_final_reports(session);
             self.store.reclaim(session);
         }
+        self.forget_shared_rates();
         assert!(self.unobserved.is_empty(), "all workers stepped, yet a change is not observed");
     }
 
@@ -475,8 +498,13 @@ impl World {
     /// Adds a packet to the counters of its session and of the URRs that measure it, and to the rates
     /// that it passed.
     fn count(&mut self, verdict: &oracle::Verdict) {
-        for &(position, qer, is_uplink, due) in &verdict.due {
-            self.oracle.sessions[position].1.due.insert((qer, is_uplink), due);
+        for &(position, bucket, is_uplink, due) in &verdict.due {
+            match bucket {
+                Bucket::Own(qer) => {
+                    self.oracle.sessions[position].1.due.insert((qer, is_uplink), due);
+                }
+                Bucket::Shared(id) => drop(self.oracle.shared_due.insert((id, is_uplink), due)),
+            }
         }
         for &(position, urr, is_uplink, octets) in &verdict.measured {
             let usage = self.oracle.sessions[position].1.usage.get_mut(&urr).unwrap();

@@ -8,11 +8,12 @@ use adit_rules::{
     SourceInterface, UeAddresses,
 };
 use adit_session::{FTeidSpec, Far, Forwarding, PdrSpec, Qer, SdfSpec, Urr};
-use adit_types::{IpPrefix, QerId, Seid, UrrId};
+use adit_types::{IpPrefix, Seid, UrrId};
 
 use super::frame::{Outer, checksum, link, mark, next_hop_packet, redirect, tunnel, udp_sum};
 use super::packet::{BadIp, Container, Gtpu, Ip, gtpu, ip, is_forwardable, u16_at};
 use super::predefined::{self, Rule};
+use super::rate::Bucket;
 use super::records::Session;
 use super::{Interface, Oracle, POLICIES, in_prefix, rate, sdf};
 
@@ -30,8 +31,8 @@ pub struct Verdict {
     pub counted: Option<(usize, bool, u64)>,
     /// The URRs that measured it, of the session at a position, with direction and octets.
     pub measured: Vec<(usize, UrrId, bool, u64)>,
-    /// How far the rates of QERs are behind it, of the session at a position, by QER and direction.
-    pub due: Vec<(usize, QerId, bool, u128)>,
+    /// How far the rates of QERs are behind it, of the session at a position, by bucket and direction.
+    pub due: Vec<(usize, Bucket, bool, u128)>,
     /// The way it took, if it was looked up.
     pub lane: Option<Lane>,
     /// Its copies: those that leave, and others that are lost.
@@ -44,7 +45,7 @@ struct Notes {
     session: Option<usize>,
     counted: Option<(usize, bool, u64)>,
     measured: Vec<(usize, UrrId, bool, u64)>,
-    due: Vec<(usize, QerId, bool, u128)>,
+    due: Vec<(usize, Bucket, bool, u128)>,
     lane: Option<Lane>,
     copies: Vec<Exit>,
     /// Copies were made before.
@@ -444,8 +445,9 @@ impl Oracle {
                 false => Err(DropReason::FarDrop),
             };
         }
-        let (has_passed, due) = rate::pass(session, &qers, from_ue, self.now, octets);
-        notes.due.extend(due.into_iter().map(|(qer, up, due)| (owner, qer, up, due)));
+        let (has_passed, due) =
+            rate::pass((session, &self.shared_due), &qers, from_ue, self.now, octets);
+        notes.due.extend(due.into_iter().map(|(bucket, up, due)| (owner, bucket, up, due)));
         if !has_passed {
             before_qos(notes);
             return Err(DropReason::RateExceeded);

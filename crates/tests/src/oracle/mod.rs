@@ -17,6 +17,7 @@ mod sdf;
 pub use frame::checksum;
 pub use judge::{Lane, Neighbours, Outcome, Verdict};
 pub use packet::Ip;
+pub use rate::{Bucket, SharedDue};
 pub use records::{Chosen, Session, Sessions, Usage};
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -140,6 +141,8 @@ pub struct Oracle {
     pub sessions: Sessions,
     /// Stations whose hardware address is known.
     pub neighbours: Neighbours,
+    /// How far the rates are that sessions share, by QER Correlation ID and direction.
+    pub shared_due: SharedDue,
     /// Virtual time.
     pub now: Nanos,
 }

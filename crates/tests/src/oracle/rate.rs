@@ -4,6 +4,8 @@
 //! these tests.
 //! Spec: TS 29.244 §5.4.4, §8.2.8, §8.2.115.
 
+use std::collections::BTreeMap;
+
 use adit_session::Qer;
 use adit_types::{Nanos, QerId};
 
@@ -26,21 +28,37 @@ const LEAST: u128 = 3000;
 /// Octets of the longest packet.
 const LONGEST: u128 = 65_535;
 
-/// By QER and direction (true is uplink), when all that passed would have passed at the rate.
-pub(super) type Due = (QerId, bool, u128);
+/// A bucket that is further ahead than its rate leads to by this much more owes that to another rate
+/// where sessions share it. Unit: nanoseconds.
+const SHARED_MARGIN_NS: u128 = 1 << 27;
+
+/// A bucket of a session, or one of all sessions whose QERs name a correlation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Bucket {
+    /// Of the QER alone.
+    Own(QerId),
+    /// QER Correlation ID. Spec: TS 29.244 §8.2.10.
+    Shared(u32),
+}
+
+/// By bucket and direction (true is uplink), when all that passed would have passed at the rate.
+pub(super) type Due = (Bucket, bool, u128);
+
+/// When all that passed the buckets that sessions share would have passed.
+pub type SharedDue = BTreeMap<(u32, bool), u128>;
 
 /// Takes a packet of `octets` octets to the buckets of its QERs at `now`. A bucket that is further
 /// ahead than its rate leads to owes that to another rate, and is only full. Tells whether the packet
 /// passes, and what becomes of the buckets.
 pub(super) fn pass(
-    session: &Session,
+    (session, shared_due): (&Session, &SharedDue),
     qers: &[&Qer],
     is_uplink: bool,
     now: Nanos,
     octets: u64,
 ) -> (bool, Vec<Due>) {
     let now = u128::from(now.0) * PER_NS;
-    let (mut full, mut passed) = (Vec::new(), Vec::new());
+    let (mut full, mut passed) = (Vec::new(), Vec::<Due>::new());
     for qer in qers {
         let Some(mbr) = qer.mbr else { continue };
         let rate = if is_uplink { mbr.uplink } else { mbr.downlink };
@@ -55,15 +73,30 @@ pub(super) fn pass(
         let depth = u128::from(depth).max(octet * LEAST / PER_NS);
         let units = depth.div_ceil(DEPTH_UNIT_NS).min(DEPTH_UNITS_MAX);
         let depth = units * DEPTH_UNIT_NS * PER_NS;
-        let mut due = session.due.get(&(qer.id, is_uplink)).copied().unwrap_or(0);
-        if due > now + depth + octet * LONGEST + PER_NS {
+        let own = Bucket::Own(qer.id);
+        let (bucket, due, margin) = match qer.correlation {
+            None => (own, session.due.get(&(qer.id, is_uplink)), 1),
+            Some(id) => (Bucket::Shared(id), shared_due.get(&(id, is_uplink)), SHARED_MARGIN_NS),
+        };
+        let (mut due, margin) = (due.copied().unwrap_or(0), margin * PER_NS);
+        let most = now + depth + octet * LONGEST + margin;
+        if due > most {
             due = now + depth;
-            full.push((qer.id, is_uplink, due));
+            if bucket == own {
+                full.push((own, is_uplink, due));
+            }
         }
         if due > now + depth {
             return (false, full);
         }
-        passed.push((qer.id, is_uplink, due.max(now) + octet * u128::from(octets)));
+        // Of two QERs with one bucket each is paid.
+        let before = passed.iter().rev().find(|(known, ..)| *known == bucket);
+        let due = before.map_or(due, |(.., due)| *due).max(now) + octet * u128::from(octets);
+        passed.push((bucket, is_uplink, due));
+        if bucket != own {
+            // Its own goes along.
+            passed.push((own, is_uplink, due));
+        }
     }
     (true, passed)
 }

@@ -272,6 +272,7 @@ fn update_qer(qer: &mut Qer, update: &QerUpdate) {
     qer.gates = update.gates.unwrap_or(qer.gates);
     qer.mbr = update.mbr.or(qer.mbr);
     qer.averaging_window_ms = update.averaging_window_ms.or(qer.averaging_window_ms);
+    qer.correlation = update.correlation.or(qer.correlation);
     qer.qfi = update.qfi.or(qer.qfi);
     qer.rqi = update.rqi.unwrap_or(qer.rqi);
     qer.ppi = update.ppi.or(qer.ppi);
