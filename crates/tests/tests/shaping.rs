@@ -296,9 +296,9 @@ impl Stage {
         let mut change = scenario::plain_session(u8::try_from(session + 1).unwrap(), "10.0.3.1");
         change.create_pdrs[0].pdi.f_teid =
             Some(FTeidSpec::Choose { v4: true, v6: true, choose_id: Some(1) });
-        for direction in 0..2 {
+        for (direction, [_, of_port]) in PDRS.into_iter().enumerate() {
             let mut pdr = change.create_pdrs[direction].clone();
-            pdr.id = PdrId(PDRS[direction][1]);
+            pdr.id = PdrId(of_port);
             pdr.precedence = Precedence(10);
             let text = "permit out 17 from any 53 to assigned";
             pdr.pdi.sdf =
