@@ -113,6 +113,9 @@ pub enum Bench {
         /// Eight PDRs with SDF filters in each session, of both families.
         #[arg(long)]
         sdf: bool,
+        /// UEs have addresses of both families, and half of the packets are IPv6.
+        #[arg(long)]
+        mixed: bool,
         /// Maximum bit rates of both QERs of each session.
         #[arg(long, value_enum, default_value = "none")]
         rates: crate::bench::sessions::Rates,

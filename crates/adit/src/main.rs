@@ -59,14 +59,30 @@ fn dispatch(cli: Cli) -> anyhow::Result<()> {
 
 fn measure(bench: Bench) -> anyhow::Result<()> {
     match bench {
-        Bench::Datapath { sessions, active, packets, burst, given_keys, sdf, rates, output } => {
+        Bench::Datapath {
+            sessions,
+            active,
+            packets,
+            burst,
+            given_keys,
+            sdf,
+            mixed,
+            rates,
+            output,
+        } => {
             let usual = bench::sessions::Profile::USUAL;
             let wish = bench::datapath::Wish {
                 counts: sessions,
                 active: active.unwrap_or(usize::MAX),
                 packets,
                 bursts: burst,
-                profile: bench::sessions::Profile { given_keys, filtered: sdf, rates, ..usual },
+                profile: bench::sessions::Profile {
+                    given_keys,
+                    filtered: sdf,
+                    dual: mixed,
+                    rates,
+                    ..usual
+                },
             };
             bench::datapath::run(&wish, &output)
         }

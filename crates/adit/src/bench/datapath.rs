@@ -9,7 +9,7 @@
 use serde_json::{Value, json};
 
 use super::measure::{Figures, Outcome, Plan, floor, measure};
-use super::packet::{INNER_LEN, Packet};
+use super::packet::{Family, INNER_LEN, Packet};
 use super::report;
 use super::sessions::{self, Profile, Rates};
 use crate::cli::BenchOutput;
@@ -37,7 +37,8 @@ pub fn run(wish: &Wish, output: &BenchOutput) -> anyhow::Result<()> {
     let mut rows = Vec::new();
     for &count in &wish.counts {
         eprintln!("establishing {count} sessions");
-        let directions = [Packet::UPLINK, Packet::DOWNLINK];
+        let family = wish.profile.family();
+        let directions = [Packet::uplink(family), Packet::Downlink { family }];
         let mut resident = sessions::establish(wish.profile, count)?;
         for &burst in &wish.bursts {
             for packet in directions {
@@ -70,6 +71,11 @@ fn row(what: &str, count: usize, wish: &Wish, plan: &Plan, figures: &Figures) ->
         "active_sessions": plan.active,
         "order": "random",
         "rules_per_session": wish.profile.rules(),
+        "families": match wish.profile.family() {
+            Family::V4 => "ipv4",
+            Family::V6 => "ipv6",
+            Family::Mixed => "mixed",
+        },
         "keys": if wish.profile.given_keys { "given" } else { "chosen" },
         "rates": format!("{:?}", wish.profile.rates).to_lowercase(),
         "frame_len_in_bytes": 14 + tunnel + INNER_LEN,

@@ -8,7 +8,7 @@ use adit_rules::{ApplyAction, DropReason, Gate};
 use serde_json::{Value, json};
 
 use super::measure::{Outcome, Plan, floor, measure};
-use super::packet::{Packet, Quirk};
+use super::packet::{Family, Packet, Quirk};
 use super::report;
 use super::sessions::{self, Profile};
 use crate::cli::BenchOutput;
@@ -21,8 +21,8 @@ struct Kind {
     outcome: Outcome,
 }
 
-const fn uplink(container: bool, v6: bool, quirk: Quirk) -> Packet {
-    Packet::Uplink { container, v6, quirk }
+const fn uplink(container: bool, family: Family, quirk: Quirk) -> Packet {
+    Packet::Uplink { container, family, quirk }
 }
 
 const fn forwarded(name: &'static str, packet: Packet, profile: Profile) -> Kind {
@@ -30,7 +30,7 @@ const fn forwarded(name: &'static str, packet: Packet, profile: Profile) -> Kind
 }
 
 const fn dropped(name: &'static str, quirk: Quirk, profile: Profile, reason: DropReason) -> Kind {
-    let packet = uplink(true, false, quirk);
+    let packet = uplink(true, Family::V4, quirk);
     Kind { name, packet, profile, outcome: Outcome::Dropped(reason) }
 }
 
@@ -53,11 +53,11 @@ const KINDS: [Kind; 18] = [
     dropped("s3_classify: foreign UE address", Quirk::Source, USUAL, DropReason::UeSourceSpoofed),
     dropped("s4_enforce: closed gate", Quirk::Sequence, CLOSED, DropReason::GateClosed),
     dropped("s6_apply: FAR drops", Quirk::Sequence, DROP, DropReason::FarDrop),
-    forwarded("all stages: sequence number", uplink(true, false, Quirk::Sequence), USUAL),
-    forwarded("uplink, no container", uplink(false, false, Quirk::None), NO_QFI),
+    forwarded("all stages: sequence number", uplink(true, Family::V4, Quirk::Sequence), USUAL),
+    forwarded("uplink, no container", uplink(false, Family::V4, Quirk::None), NO_QFI),
     forwarded("downlink, no container", Packet::DOWNLINK, NO_QFI),
-    forwarded("uplink, IPv6 UE", uplink(true, true, Quirk::None), V6),
-    forwarded("downlink, IPv6 UE", Packet::Downlink { v6: true }, V6),
+    forwarded("uplink, IPv6 UE", uplink(true, Family::V6, Quirk::None), V6),
+    forwarded("downlink, IPv6 UE", Packet::Downlink { family: Family::V6 }, V6),
     forwarded("uplink, to another UPF (N9)", Packet::UPLINK, N9),
     forwarded("uplink, keys of the SMF", Packet::UPLINK, GIVEN),
     forwarded("uplink, 8 SDF filters", Packet::UPLINK, FILTERED),

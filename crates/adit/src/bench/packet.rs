@@ -37,16 +37,27 @@ pub enum Packet {
     Uplink {
         /// With a PDU Session Container.
         container: bool,
-        /// The UE's packet is IPv6.
-        v6: bool,
+        /// That of the UE's packet.
+        family: Family,
         /// What is unusual about it.
         quirk: Quirk,
     },
     /// An IP packet from the data network.
     Downlink {
-        /// IPv6.
-        v6: bool,
+        /// IPv4 or IPv6.
+        family: Family,
     },
+}
+
+/// The IP version of packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+    /// Either, at random; with filters, each packet matches one of its family.
+    Mixed,
 }
 
 /// What is unusual about an uplink packet.
@@ -66,9 +77,14 @@ pub enum Quirk {
 
 impl Packet {
     /// A usual uplink packet.
-    pub const UPLINK: Self = Self::Uplink { container: true, v6: false, quirk: Quirk::None };
+    pub const UPLINK: Self = Self::uplink(Family::V4);
     /// A usual downlink packet.
-    pub const DOWNLINK: Self = Self::Downlink { v6: false };
+    pub const DOWNLINK: Self = Self::Downlink { family: Family::V4 };
+
+    /// A usual uplink packet of a family.
+    pub const fn uplink(family: Family) -> Self {
+        Self::Uplink { container: true, family, quirk: Quirk::None }
+    }
 
     /// True from the gNB.
     pub const fn is_uplink(self) -> bool {
@@ -92,21 +108,29 @@ impl Packet {
     ) -> anyhow::Result<usize> {
         let host = NETWORK_START + random.random_range(0..NETWORK_HOSTS);
         // Each of the filtered PDRs has a port of its own.
-        let port = sessions::FILTER_PORT + random.random_range(0..sessions::FILTERED_PDRS);
-        self.write_to(frame, session, host, port)
+        let (Self::Uplink { family, .. } | Self::Downlink { family }) = self;
+        let filters = sessions::FILTERED_PDRS;
+        let (v6, filter) = match family {
+            Family::V4 => (false, random.random_range(0..filters)),
+            Family::V6 => (true, random.random_range(0..filters)),
+            Family::Mixed => {
+                // The first half of the filters are for IPv4.
+                let filter = random.random_range(0..filters);
+                (filter >= filters / 2, filter)
+            }
+        };
+        self.write_to(frame, session, host, sessions::FILTER_PORT + filter, v6)
     }
 
-    /// Writes one packet of `session` whose far end is `host` and `port`.
+    /// Writes one packet of `session` whose far end is `host` and `port`, of one family.
     fn write_to(
         self,
         frame: &mut [u8; 256],
         session: BenchSession,
         host: u32,
         port: u16,
+        v6: bool,
     ) -> anyhow::Result<usize> {
-        let v6 = match self {
-            Self::Uplink { v6, .. } | Self::Downlink { v6 } => v6,
-        };
         let link = match self {
             Self::Uplink { container, quirk, .. } => {
                 let unknown = quirk == Quirk::Teid;
@@ -120,7 +144,7 @@ impl Packet {
         };
         let end = link + usize::from(INNER_LEN);
         let mut session = session;
-        if self == (Self::Uplink { container: true, v6: false, quirk: Quirk::Source }) {
+        if matches!(self, Self::Uplink { quirk: Quirk::Source, .. }) {
             session.ue = Ipv4Addr::from_bits(session.ue.to_bits() ^ 1);
         }
         let ports = if self.is_uplink() { (4000, port) } else { (port, 4000) };
@@ -144,7 +168,7 @@ pub fn write_packet(
         Direction::Downlink => Packet::DOWNLINK,
     };
     let mut frame = [0; 256];
-    let len = packet.write_to(&mut frame, session, host.to_bits(), sessions::FILTER_PORT)?;
+    let len = packet.write_to(&mut frame, session, host.to_bits(), sessions::FILTER_PORT, false)?;
     buf.reset(&frame[..len]);
     Ok(())
 }

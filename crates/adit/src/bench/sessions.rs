@@ -20,7 +20,7 @@ use adit_types::{
 use anyhow::Context;
 
 use super::measure::Bench;
-use super::packet::INNER_LEN;
+use super::packet::{Family, INNER_LEN};
 
 pub const MACS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 3, 2]), MacAddr([2, 0, 0, 0, 6, 2])];
 pub const GNB_MAC: MacAddr = MacAddr([2, 0, 0, 0, 3, 1]);
@@ -177,6 +177,8 @@ pub fn populate(profile: Profile, count: usize) -> anyhow::Result<Populated> {
 pub struct Profile {
     /// The UEs have an IPv6 prefix instead of an IPv4 address.
     pub v6: bool,
+    /// The UEs have both.
+    pub dual: bool,
     /// The SMF chooses uplink TEIDs (at random) and UE addresses (of no known pool), not Adit.
     pub given_keys: bool,
     /// A QER with a QFI: a PDU Session Container downlink.
@@ -242,6 +244,7 @@ impl Profile {
     /// Two PDRs with a FAR each, a session and a flow QER with open gates, a URR.
     pub const USUAL: Self = Self {
         v6: false,
+        dual: false,
         given_keys: false,
         qfi: true,
         gate: Gate::Open,
@@ -250,6 +253,15 @@ impl Profile {
         filtered: false,
         rates: Rates::None,
     };
+
+    /// Which families its packets have.
+    pub const fn family(self) -> Family {
+        match (self.dual, self.v6) {
+            (true, _) => Family::Mixed,
+            (false, true) => Family::V6,
+            (false, false) => Family::V4,
+        }
+    }
 
     /// The rules of one session, as reports name them.
     pub const fn rules(self) -> &'static str {
@@ -274,11 +286,10 @@ fn given_teid(number: u32) -> Teid {
 
 fn change(profile: Profile, number: u32, limit: Option<BitRate>) -> anyhow::Result<Change> {
     let ue = ue4(number);
-    let addresses = if profile.v6 {
-        let prefix = Ipv6Prefix::containing(ue6(ue), 64).context("64 bits")?;
-        UeAddresses { v4: None, v6: Some(prefix) }
-    } else {
-        UeAddresses { v4: Some(ue), v6: None }
+    let prefix = Ipv6Prefix::containing(ue6(ue), 64).context("64 bits")?;
+    let addresses = UeAddresses {
+        v4: Some(ue).filter(|_| !profile.v6 || profile.dual),
+        v6: Some(prefix).filter(|_| profile.v6 || profile.dual),
     };
     let f_teid = if profile.given_keys {
         FTeidSpec::Given { teid: given_teid(number), v4: Some(N3_ADDR), v6: None }

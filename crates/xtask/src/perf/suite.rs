@@ -27,12 +27,18 @@ const fn bench(
 }
 
 /// About four minutes on two cores; most of it is a million sessions.
-const BENCHES: [Bench; 10] = [
+const BENCHES: [Bench; 11] = [
     bench("sessions", &["datapath", "--sessions", "1k,16k,100k"], 2_000, false),
     bench("active", &["datapath", "--sessions", "100k", "--active", "16k"], 2_000, false),
     bench("million", &["datapath", "--sessions", "1M"], 4_000, true),
     bench("bursts", &["datapath", "--sessions", "16k", "--burst", "1,8,32,64"], 1_000, false),
     bench("sdf", &["datapath", "--sessions", "100k", "--active", "16k", "--sdf"], 2_000, false),
+    bench(
+        "sdf_mixed",
+        &["datapath", "--sessions", "100k", "--active", "16k", "--sdf", "--mixed"],
+        2_000,
+        false,
+    ),
     bench("given_keys", &["datapath", "--sessions", "1k,16k,100k", "--given-keys"], 2_000, false),
     bench("kinds", &["kinds"], 1_000, false),
     bench("publication", &["publication", "--sessions", "100k"], 500, false),
