@@ -12,7 +12,7 @@ fn rate(criterion: &mut Criterion) {
     let (mut bucket, mut now) = (Bucket::default(), Nanos(0));
     criterion.bench_function("rate/bucket", |bench| {
         bench.iter(|| {
-            now = now + Nanos(5000);
+            now += Nanos(5000);
             let is_open = bucket.is_open(black_box(limit), now);
             if is_open {
                 bucket = bucket.after(limit, now, black_box(64));
@@ -23,7 +23,7 @@ fn rate(criterion: &mut Criterion) {
     let (mut shared, mut now) = (SharedBucket::default(), Nanos(0));
     criterion.bench_function("rate/shared", |bench| {
         bench.iter(|| {
-            now = now + Nanos(5000);
+            now += Nanos(5000);
             let is_open = shared.at(black_box(limit), now).is_open(limit, now);
             if is_open {
                 shared = shared.after(limit, now, black_box(64));

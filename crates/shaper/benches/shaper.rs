@@ -22,7 +22,7 @@ fn wheel(criterion: &mut Criterion) {
                 match wheel.take() {
                     Some(number) => break number,
                     None => {
-                        now = now + SLOT;
+                        now += SLOT;
                         wheel.advance(now);
                     }
                 }
@@ -54,7 +54,7 @@ fn queues(criterion: &mut Criterion) {
     criterion.bench_function("queues/push_release", |bench| {
         bench.iter(|| {
             session = session.wrapping_add(40_503);
-            now = now + Nanos(100);
+            now += Nanos(100);
             let pushed = queues.push(black_box(key(session)), now, held(now));
             let gone = queues.release(
                 now,
