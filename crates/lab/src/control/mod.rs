@@ -13,7 +13,7 @@ pub mod session;
 #[cfg(test)]
 mod tests;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::ops::Range;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -56,11 +56,11 @@ pub struct SessionsConfig {
     /// The UEs have an IPv6 prefix instead of an IPv4 address.
     pub ipv6: bool,
     /// gNB addresses; session *k* is at gNB *k* modulo their number.
-    pub gnbs: Vec<Ipv4Addr>,
+    pub gnbs: Vec<IpAddr>,
     /// TEID of session 0 at its gNB; session *k* has the *k*-th after it.
     pub gnb_teid: u32,
-    /// GTP-U address of the UPF.
-    pub upf: Ipv4Addr,
+    /// GTP-U address of the UPF, of the family of the gNBs.
+    pub upf: IpAddr,
     /// Who chooses the uplink TEIDs.
     pub teids: Teids,
     /// The rules of the sessions behind those of `profiles`.

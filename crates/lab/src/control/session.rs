@@ -1,6 +1,6 @@
 //! The requests for one session, and what their answers give.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use adit_pfcp::grouped::{
     CreateFar, CreatePdr, CreateQer, CreateUrr, ForwardingParameters, Pdi, UpdateFar,
@@ -117,15 +117,18 @@ impl SessionsConfig {
     }
 
     /// gNB address of a session that has moved `moves` times.
-    fn gnb(&self, index: u32, moves: u32) -> Ipv4Addr {
+    fn gnb(&self, index: u32, moves: u32) -> IpAddr {
         let gnbs = self.gnbs.len().max(1);
         let at = usize::try_from(index.wrapping_add(moves)).unwrap_or_default() % gnbs;
-        self.gnbs.get(at).copied().unwrap_or(Ipv4Addr::UNSPECIFIED)
+        self.gnbs.get(at).copied().unwrap_or(Ipv4Addr::UNSPECIFIED.into())
     }
 
     fn downlink_tunnel(&self, index: u32, moves: u32) -> OuterHeaderCreation {
         let teid = Teid(self.gnb_teid.wrapping_add(index));
-        OuterHeaderCreation::gtpu_ipv4(teid, self.gnb(index, moves))
+        match self.gnb(index, moves) {
+            IpAddr::V4(gnb) => OuterHeaderCreation::gtpu_ipv4(teid, gnb),
+            IpAddr::V6(gnb) => OuterHeaderCreation::gtpu_ipv6(teid, gnb),
+        }
     }
 
     /// Octets of an establishment.
@@ -146,12 +149,15 @@ impl SessionsConfig {
         let f_teid = match self.teids {
             Teids::Given(first) => FTeid::Given {
                 teid: Teid(first.wrapping_add(index)),
-                addr: FTeidAddress::V4(self.upf),
+                addr: match self.upf {
+                    IpAddr::V4(upf) => FTeidAddress::V4(upf),
+                    IpAddr::V6(upf) => FTeidAddress::V6(upf),
+                },
             },
             // One F-TEID for all uplink PDRs of the session.
             Teids::Chosen => FTeid::Choose {
-                v4: true,
-                v6: false,
+                v4: self.upf.is_ipv4(),
+                v6: self.upf.is_ipv6(),
                 choose_id: (!rules.flows.is_empty()).then(Default::default),
             },
         };
@@ -160,8 +166,13 @@ impl SessionsConfig {
         let core = core.as_deref().map(|name| NetworkInstance(name.as_bytes()));
         let filters: Vec<[SdfFilter<'_>; 1]> =
             rules.flows.iter().map(|flow| [SdfFilter::from_flow_description(flow)]).collect();
+        let removal = if self.upf.is_ipv4() {
+            OuterHeaderRemovalDescription::GtpuUdpIpv4
+        } else {
+            OuterHeaderRemovalDescription::GtpuUdpIpv6
+        };
         let uplink = |id, precedence, filters| CreatePdr {
-            outer_header_removal: Some(OuterHeaderRemovalDescription::GtpuUdpIpv4.into()),
+            outer_header_removal: Some(removal.into()),
             far_id: Some(UPLINK_FAR),
             qer_ids: (&*rules.qer_ids).into(),
             urr_ids: (&*rules.urr_ids).into(),

@@ -1,6 +1,7 @@
 //! The control engine against a small UPF that loses requests.
 
 use std::collections::HashMap;
+use std::net::Ipv4Addr;
 
 use adit_pfcp::ie::{ApplyAction, FSeid, Nullable};
 use adit_pfcp::message::{
@@ -23,9 +24,9 @@ fn config(count: u32, profile: Profile) -> SessionsConfig {
             server_v6: std::net::Ipv6Addr::UNSPECIFIED,
         },
         ipv6: false,
-        gnbs: vec![Ipv4Addr::new(10, 0, 3, 1), Ipv4Addr::new(10, 0, 3, 2)],
+        gnbs: vec![Ipv4Addr::new(10, 0, 3, 1).into(), Ipv4Addr::new(10, 0, 3, 2).into()],
         gnb_teid: 0x100,
-        upf: UPF,
+        upf: UPF.into(),
         teids: Teids::Given(0x5000),
         profile,
         profiles: Vec::new(),

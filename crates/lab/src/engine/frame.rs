@@ -3,7 +3,7 @@
 //! Lengths are fixed in the template; a packet gets its UE address, tunnel, gNB, stamp, and the
 //! checksums that follow from them.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_types::{MacAddr, Teid, VlanId};
 use adit_wire::checksum::{Sum, pseudo_ipv4, pseudo_ipv6};
@@ -12,7 +12,10 @@ use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
 use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
 use adit_wire::tcp::TcpHeader;
 use adit_wire::udp::UdpHeader;
-use adit_wire::{EtherType, Malformed, OuterIpv4, PduSessionContainer, emit_gtpu_ipv4, protocol};
+use adit_wire::{
+    EtherType, Malformed, OuterIpv4, OuterIpv6, PduSessionContainer, UdpChecksum, emit_gtpu_ipv4,
+    emit_gtpu_ipv6, protocol,
+};
 
 use super::plan::Entry;
 use super::stamp::{STAMP_BYTES, Stamp};
@@ -90,8 +93,10 @@ impl Endpoints {
 /// The tunnel in which packets are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tunnel {
-    /// GTP-U address of the UPF.
-    pub upf: Ipv4Addr,
+    /// GTP-U address of the UPF; its family is that of the outer headers.
+    pub upf: IpAddr,
+    /// Address of a gNB; the low 32 bits are those of each packet's.
+    pub gnb: IpAddr,
     /// PDU Session Container, or none.
     pub psc: Option<PduSessionContainer>,
 }
@@ -153,18 +158,20 @@ enum UeAddress {
     V6 { at: usize, first: u64 },
 }
 
-/// The outer header's varying part.
+/// The outer headers' varying part.
 #[derive(Debug, Clone, Copy)]
-struct OuterPlaces {
-    ip_at: usize,
-    sum: Sum,
+enum Outer {
+    /// `sum` of the IP header without its checksum.
+    V4 { ip_at: usize, sum: Sum },
+    /// `pseudo` header of the UDP checksum, which IPv6 wants. Spec: RFC 8200 §8.1.
+    V6 { ip_at: usize, pseudo: Sum },
 }
 
 /// A frame of one stream and size that lacks what differs between packets.
 #[derive(Debug)]
 pub struct Template {
     bytes: Vec<u8>,
-    outer: Option<OuterPlaces>,
+    outer: Option<Outer>,
     ue: UeAddress,
     /// Where the TCP or UDP checksum goes, and the sum of everything but UE address and stamp.
     upper: Option<(usize, Sum)>,
@@ -192,13 +199,8 @@ impl Template {
         let needs_sum = form.inner != Inner::Udp4;
         let upper = needs_sum.then(|| (checksum_at, upper_sum(form, &packet)));
         let ue = ue_address(form, inner_at, &packet);
-        let outer = form.tunnel.is_some().then(|| {
-            let ip_at = adit_wire::ethernet::link_len(form.vlan);
-            let mut header = bytes.get(ip_at..ip_at + Ipv4Header::LEN).unwrap_or_default().to_vec();
-            put(&mut header, 10, [0; 2]);
-            OuterPlaces { ip_at, sum: Sum::new().bytes(&header) }
-        });
         bytes.extend(packet);
+        let outer = form.tunnel.map(|tunnel| Outer::new(&tunnel, form.vlan, &bytes));
         let stamp_at = inner_at + form.inner.headers_len();
         let is_tcp = form.inner.is_tcp();
         let ip_len = u32::from(inner_len);
@@ -250,17 +252,59 @@ impl Template {
             let checksum = if self.is_tcp { sum.checksum() } else { sum.udp_checksum() };
             put(out, at, checksum.to_be_bytes());
         }
+        if let Some(outer) = &self.outer {
+            outer.sum_up(out, entry);
+        }
     }
 }
 
-impl OuterPlaces {
+impl Outer {
+    /// Of a frame with no gNB, source port and TEID yet.
+    fn new(tunnel: &Tunnel, vlan: VlanId, frame: &[u8]) -> Self {
+        let ip_at = adit_wire::ethernet::link_len(vlan);
+        if let IpAddr::V6(upf) = tunnel.upf {
+            let datagram = frame.get(ip_at + Ipv6Header::LEN..).unwrap_or_default();
+            let len = u32::try_from(datagram.len()).unwrap_or(u32::MAX);
+            let pseudo = pseudo_ipv6(upper_bits(tunnel.gnb), upf, protocol::UDP, len);
+            return Self::V6 { ip_at, pseudo };
+        }
+        let mut header = frame.get(ip_at..ip_at + Ipv4Header::LEN).unwrap_or_default().to_vec();
+        put(&mut header, 10, [0; 2]);
+        Self::V4 { ip_at, sum: Sum::new().bytes(&header) }
+    }
+
     #[inline]
     fn complete(&self, out: &mut [u8], entry: &Entry) {
-        let ip = self.ip_at;
-        put(out, ip + 10, self.sum.long(entry.gnb).checksum().to_be_bytes());
-        put(out, ip + 12, entry.gnb.to_be_bytes());
-        put(out, ip + 20, entry.source_port.to_be_bytes());
-        put(out, ip + 32, entry.teid.to_be_bytes());
+        let udp = match *self {
+            Self::V4 { ip_at, sum } => {
+                put(out, ip_at + 10, sum.long(entry.gnb).checksum().to_be_bytes());
+                put(out, ip_at + 12, entry.gnb.to_be_bytes());
+                ip_at + Ipv4Header::LEN
+            }
+            Self::V6 { ip_at, .. } => {
+                put(out, ip_at + 20, entry.gnb.to_be_bytes());
+                ip_at + Ipv6Header::LEN
+            }
+        };
+        put(out, udp, entry.source_port.to_be_bytes());
+        put(out, udp + 12, entry.teid.to_be_bytes());
+    }
+
+    /// The checksum over everything else, last.
+    #[inline]
+    fn sum_up(&self, out: &mut [u8], entry: &Entry) {
+        let Self::V6 { ip_at, pseudo } = *self else { return };
+        let udp = ip_at + Ipv6Header::LEN;
+        let sum = pseudo.long(entry.gnb).bytes(out.get(udp..).unwrap_or_default());
+        put(out, udp + 6, sum.udp_checksum().to_be_bytes());
+    }
+}
+
+/// An IPv6 address without its low 32 bits.
+fn upper_bits(address: IpAddr) -> Ipv6Addr {
+    match address {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u32::MAX)),
+        IpAddr::V4(_) => Ipv6Addr::UNSPECIFIED,
     }
 }
 
@@ -274,18 +318,37 @@ fn put<const N: usize>(out: &mut [u8], at: usize, bytes: [u8; N]) {
 /// Everything in front of the inner packet.
 fn front(form: &Form, inner_len: u16) -> Result<Vec<u8>, FrameError> {
     let Form { src_mac, dst_mac, vlan, .. } = *form;
-    if let Some(tunnel) = &form.tunnel {
+    if let Some(Tunnel { upf: IpAddr::V6(upf), gnb, psc }) = form.tunnel {
+        let outer = OuterIpv6 {
+            src_mac,
+            dst_mac,
+            vlan,
+            src: upper_bits(gnb),
+            dst: upf,
+            traffic_class: 0,
+            flow_label: 0,
+            src_port: 0,
+            teid: Teid(0),
+            psc,
+            inner_len,
+            udp_checksum: UdpChecksum::Zero,
+        };
+        let mut bytes = vec![0; outer.len()];
+        emit_gtpu_ipv6(&mut bytes, &outer)?;
+        return Ok(bytes);
+    }
+    if let Some(Tunnel { upf: IpAddr::V4(upf), psc, .. }) = form.tunnel {
         let outer = OuterIpv4 {
             src_mac,
             dst_mac,
             vlan,
             src: Ipv4Addr::UNSPECIFIED,
-            dst: tunnel.upf,
+            dst: upf,
             tos: 0,
             identification: 0,
             src_port: 0,
             teid: Teid(0),
-            psc: tunnel.psc,
+            psc,
             inner_len,
         };
         let mut bytes = vec![0; outer.len()];
@@ -395,8 +458,11 @@ pub(crate) mod tests {
             src_mac: MacAddr([2, 0, 0, 0, 0, 1]),
             dst_mac: MacAddr([2, 0, 0, 0, 0, 2]),
             vlan: VlanId::UNTAGGED,
-            tunnel: uplink
-                .then(|| Tunnel { upf: Ipv4Addr::new(10, 0, 3, 2), psc: psc.then_some(container) }),
+            tunnel: uplink.then(|| Tunnel {
+                upf: Ipv4Addr::new(10, 0, 3, 2).into(),
+                gnb: Ipv4Addr::new(10, 0, 3, 1).into(),
+                psc: psc.then_some(container),
+            }),
             uplink,
             inner,
             endpoints: Endpoints {
@@ -461,6 +527,41 @@ pub(crate) mod tests {
                 let gtpu = parse_gtpu(message).unwrap();
                 assert_eq!((gtpu.teid, gtpu.psc.is_some()), (Teid(0x0102_0304), psc));
                 check_inner(&form, gtpu.payload(message));
+            }
+        }
+    }
+
+    pub(crate) const UPF_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 2);
+
+    /// The same over IPv6 on N3.
+    pub(crate) fn over_ipv6(mut form: Form) -> Form {
+        let gnb = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 1, 0, 0x10));
+        form.tunnel = form.tunnel.map(|tunnel| Tunnel { upf: UPF_V6.into(), gnb, ..tunnel });
+        form
+    }
+
+    #[test]
+    fn g_pdu_over_ipv6_has_its_gnb_and_a_right_udp_checksum() {
+        for inner in [Inner::Udp4, Inner::Udp6, Inner::Tcp4, Inner::Tcp6] {
+            for (psc, vlan) in [(false, 0), (true, 0), (true, 7)] {
+                let mut form = over_ipv6(form(inner, true, psc));
+                form.vlan = VlanId::new(vlan).unwrap_or(VlanId::UNTAGGED);
+                // Odd lengths have a last octet that is summed with a zero behind it.
+                for len in [100, 101] {
+                    let bytes = frame(&form, len);
+                    let link = parse_frame(&bytes).unwrap();
+                    assert_eq!(link.ether_type, EtherType::IPV6);
+                    let packet = &bytes[if vlan == 0 { 14 } else { 18 }..];
+                    let (ip, datagram) = Ipv6Header::parse(packet).unwrap();
+                    assert_eq!(ip.dst(), UPF_V6);
+                    assert_eq!(ip.src(), "2001:db8:3::1:a00:301".parse::<Ipv6Addr>().unwrap());
+                    assert_ne!(datagram[6..8], [0, 0]);
+                    adit_wire::udp::verify_ipv6(ip.src(), ip.dst(), datagram).unwrap();
+                    assert_eq!(datagram[0..2], 2160u16.to_be_bytes());
+                    let gtpu = parse_gtpu(&datagram[8..]).unwrap();
+                    assert_eq!((gtpu.teid, gtpu.psc.is_some()), (Teid(0x0102_0304), psc));
+                    check_inner(&form, gtpu.payload(&datagram[8..]));
+                }
             }
         }
     }

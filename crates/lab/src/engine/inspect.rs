@@ -103,7 +103,7 @@ fn stamp(upper: &[u8], protocol: u8) -> Option<Stamp> {
 #[cfg(test)]
 mod tests {
     use super::super::frame::Inner;
-    use super::super::frame::tests::{ENTRY, form, frame};
+    use super::super::frame::tests::{ENTRY, form, frame, over_ipv6};
     use super::*;
 
     #[test]
@@ -111,6 +111,8 @@ mod tests {
         for inner in [Inner::Udp4, Inner::Udp6, Inner::Tcp4, Inner::Tcp6] {
             let up = probe(&frame(&form(inner, true, true), 120)).unwrap();
             assert_eq!((up.stamp.session, up.teid), (ENTRY.session, Some(Teid(ENTRY.teid))));
+            let over_ipv6 = probe(&frame(&over_ipv6(form(inner, true, true)), 120));
+            assert_eq!(over_ipv6, Some(up));
             let down = probe(&frame(&form(inner, false, false), 120)).unwrap();
             assert_eq!((down.stamp, down.teid), (up.stamp, None));
         }

@@ -1,8 +1,8 @@
-//! What a port must say besides probe packets, so that the target talks to it: ARP both ways, and
-//! answers to Neighbor Solicitations and GTP-U Echo Requests.
+//! What a port must say besides probe packets, so that the target talks to it: ARP and neighbor
+//! discovery both ways, and answers to GTP-U Echo Requests over either family.
 
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_types::{MacAddr, PortId, VlanId};
@@ -14,8 +14,10 @@ use adit_wire::gtpu::{ECHO_RESPONSE_LEN_MAX, MessageType, UDP_PORT, emit_echo_re
 use adit_wire::icmpv6::Pseudo;
 use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
 use adit_wire::neighbor::{
-    HOP_LIMIT, MESSAGE_LEN, NEIGHBOR_SOLICITATION, NeighborAdvertisement, NeighborSolicitation,
+    HOP_LIMIT, MESSAGE_LEN, NeighborAdvertisement, NeighborSolicitation, multicast_mac,
+    solicited_node,
 };
+use adit_wire::udp::{UdpHeader, checksum_ipv6};
 use adit_wire::{parse_gtpu, protocol};
 
 /// Octets of both addresses of a frame, and the type of a VLAN tag. Spec: IEEE 802.1Q.
@@ -23,6 +25,8 @@ const ADDRESSES_LEN: usize = 12;
 const TAG_TYPE: [u8; 2] = [0x81, 0x00];
 /// Octets of Ethernet, IPv4 without options and UDP.
 const HEADERS_LEN: usize = 14 + 20 + 8;
+/// Octets of Ethernet and IPv6.
+const IPV6_HEADERS_LEN: usize = EthernetHeader::LEN + Ipv6Header::LEN;
 
 /// The addresses of one port.
 #[derive(Debug, Clone, Default)]
@@ -44,7 +48,7 @@ pub struct Addresses {
 pub struct Neighbors {
     ports: Vec<Addresses>,
     /// Who was heard of.
-    known: HashMap<Ipv4Addr, MacAddr>,
+    known: HashMap<IpAddr, MacAddr>,
     /// Echo Requests answered.
     pub echoes_answered: u64,
 }
@@ -58,24 +62,21 @@ impl Neighbors {
 
     /// The hardware address of a neighbor that was heard of.
     #[must_use]
-    pub fn known(&self, address: Ipv4Addr) -> Option<MacAddr> {
+    pub fn known(&self, address: IpAddr) -> Option<MacAddr> {
         self.known.get(&address).copied()
     }
 
-    /// Sends an ARP request for `target` on `port`. False when there is no buffer or room for it.
-    pub fn ask<I: PacketIo>(&self, io: &mut I, port: PortId, target: Ipv4Addr) -> bool {
+    /// Sends an ARP request or a Neighbor Solicitation for `target` on `port`. False when there is no
+    /// address to ask from, or no buffer or room for it.
+    pub fn ask<I: PacketIo>(&self, io: &mut I, port: PortId, target: IpAddr) -> bool {
         let Some(own) = self.ports.iter().find(|own| own.port == port) else { return false };
-        let Some(sender) = own.ipv4.first() else { return false };
-        let request = ArpPacket::request(own.mac, *sender, target);
-        let header = EthernetHeader::new(MacAddr::BROADCAST, own.mac, EtherType::ARP);
+        let question = match target {
+            IpAddr::V4(target) => arp_request(own, target),
+            IpAddr::V6(target) => solicitation(own, target),
+        };
+        let Some(question) = question else { return false };
         let Some(mut buf) = io.alloc() else { return false };
-        let Some(out) = buf.append(60) else { return false };
-        out.fill(0);
-        let (front, rest) = out.split_at_mut(EthernetHeader::LEN);
-        if header.emit(front).is_err() || request.emit(rest).is_err() {
-            return false;
-        }
-        send(io, own, buf)
+        replace(&mut buf, &question) && send(io, own, buf)
     }
 
     /// Looks at a frame that is no probe packet; answers it where an answer is due.
@@ -88,7 +89,7 @@ impl Neighbors {
             EtherType::ARP => {
                 let Ok((arp, _)) = ArpPacket::parse(rest) else { return };
                 let (arp, is_ours) = (*arp, own.ipv4.contains(&arp.target_addr()));
-                self.known.insert(arp.sender_addr(), arp.sender_mac());
+                self.known.insert(arp.sender_addr().into(), arp.sender_mac());
                 if arp.operation() == ArpOperation::REQUEST && is_ours {
                     let header = EthernetHeader::new(arp.sender_mac(), own.mac, EtherType::ARP);
                     let reply = ArpPacket::reply(&arp, own.mac);
@@ -102,9 +103,14 @@ impl Neighbors {
                 }
             }
             EtherType::IPV6 => {
-                let reply = advertisement(buf.data(), own);
-                if reply.is_some_and(|reply| replace(&mut buf, &reply)) {
-                    send(io, own, buf);
+                if let Some((address, mac)) = told(buf.data()) {
+                    self.known.insert(address.into(), mac);
+                }
+                let echo = echo_response_ipv6(buf.data(), own);
+                let is_echo = echo.is_some();
+                let reply = echo.or_else(|| advertisement(buf.data(), own));
+                if reply.is_some_and(|reply| replace(&mut buf, &reply)) && send(io, own, buf) {
+                    self.echoes_answered += u64::from(is_echo);
                 }
             }
             EtherType::IPV4
@@ -159,11 +165,92 @@ fn replace<B: PacketBuf>(buf: &mut B, frame: &[u8]) -> bool {
     fits
 }
 
+fn arp_request(own: &Addresses, target: Ipv4Addr) -> Option<Vec<u8>> {
+    let mut frame = vec![0; 60];
+    let (front, rest) = frame.split_at_mut(EthernetHeader::LEN);
+    EthernetHeader::new(MacAddr::BROADCAST, own.mac, EtherType::ARP).emit(front).ok()?;
+    ArpPacket::request(own.mac, *own.ipv4.first()?, target).emit(rest).ok()?;
+    Some(frame)
+}
+
+/// Spec: RFC 4861 §7.2.2.
+fn solicitation(own: &Addresses, target: Ipv6Addr) -> Option<Vec<u8>> {
+    let src = *own.ipv6.first()?;
+    let dst = solicited_node(target);
+    let mut frame =
+        ipv6_frame(own.mac, multicast_mac(dst), src, dst, protocol::ICMPV6, MESSAGE_LEN)?;
+    let message = NeighborSolicitation { target, source_mac: Some(own.mac) };
+    message.emit(frame.get_mut(IPV6_HEADERS_LEN..)?, &Pseudo { src, dst }).ok()?;
+    Some(frame)
+}
+
+/// A frame with `len` octets of zero behind its IPv6 header.
+fn ipv6_frame(
+    src_mac: MacAddr,
+    dst_mac: MacAddr,
+    src: Ipv6Addr,
+    dst: Ipv6Addr,
+    next_header: u8,
+    len: usize,
+) -> Option<Vec<u8>> {
+    let mut frame = vec![0; IPV6_HEADERS_LEN + len];
+    let (front, rest) = frame.split_at_mut_checked(EthernetHeader::LEN)?;
+    EthernetHeader::new(dst_mac, src_mac, EtherType::IPV6).emit(front).ok()?;
+    let payload_len = u16::try_from(len).ok()?;
+    let (traffic_class, flow_label, hop_limit) = (0, 0, HOP_LIMIT);
+    let fields =
+        Ipv6Fields { traffic_class, flow_label, payload_len, next_header, hop_limit, src, dst };
+    Ipv6Header::new(&fields).emit(rest).ok()?;
+    Some(frame)
+}
+
+/// What a solicitation tells of its sender, or an advertisement of its target.
+fn told(frame: &[u8]) -> Option<(Ipv6Addr, MacAddr)> {
+    let (_, packet) = EthernetHeader::parse(frame).ok()?;
+    let (ip, message) = Ipv6Header::parse(packet).ok()?;
+    if ip.next_header() != protocol::ICMPV6 || ip.src().is_unspecified() {
+        return None;
+    }
+    let pseudo = Pseudo { src: ip.src(), dst: ip.dst() };
+    if let Ok(answer) = NeighborAdvertisement::parse(&pseudo, message) {
+        return Some((answer.target, answer.target_mac?));
+    }
+    let question = NeighborSolicitation::parse(&pseudo, message).ok()?;
+    Some((ip.src(), question.source_mac?))
+}
+
+/// The answer to an Echo Request to one of our IPv6 addresses.
+fn echo_response_ipv6(frame: &[u8], own: &Addresses) -> Option<Vec<u8>> {
+    let (link, packet) = EthernetHeader::parse(frame).ok()?;
+    let (ip, datagram) = Ipv6Header::parse(packet).ok()?;
+    if ip.next_header() != protocol::UDP || !own.ipv6.contains(&ip.dst()) {
+        return None;
+    }
+    let (udp, message) = UdpHeader::parse(datagram).ok()?;
+    let request = parse_gtpu(message).ok()?;
+    if udp.dst_port() != UDP_PORT || request.message_type != MessageType::ECHO_REQUEST {
+        return None;
+    }
+    let mut response = [0; ECHO_RESPONSE_LEN_MAX];
+    let sequence = request.sequence.unwrap_or_default();
+    let len = emit_echo_response(&mut response, sequence, None).ok()?;
+    let udp_len = UdpHeader::LEN + len;
+    let (src, dst) = (ip.dst(), ip.src());
+    let mut reply = ipv6_frame(own.mac, link.src(), src, dst, protocol::UDP, udp_len)?;
+    let out = reply.get_mut(IPV6_HEADERS_LEN..)?;
+    let header = UdpHeader::new(UDP_PORT, udp.src_port(), u16::try_from(udp_len).ok()?, 0);
+    header.emit(out).ok()?;
+    out.get_mut(UdpHeader::LEN..)?.copy_from_slice(response.get(..len)?);
+    let checksum = checksum_ipv6(src, dst, out).to_be_bytes();
+    out.get_mut(6..8)?.copy_from_slice(&checksum);
+    Some(reply)
+}
+
 /// The answer to a Neighbor Solicitation for one of our addresses. Spec: RFC 4861 §7.2.4.
 fn advertisement(frame: &[u8], own: &Addresses) -> Option<Vec<u8>> {
     let (link, packet) = EthernetHeader::parse(frame).ok()?;
     let (ip, message) = Ipv6Header::parse(packet).ok()?;
-    if ip.next_header() != protocol::ICMPV6 || message.first() != Some(&NEIGHBOR_SOLICITATION) {
+    if ip.next_header() != protocol::ICMPV6 {
         return None;
     }
     let asked = Pseudo { src: ip.src(), dst: ip.dst() };
@@ -171,20 +258,9 @@ fn advertisement(frame: &[u8], own: &Addresses) -> Option<Vec<u8>> {
     if !own.ipv6.contains(&target) || ip.src().is_unspecified() {
         return None;
     }
-    let mut reply = vec![0; EthernetHeader::LEN + Ipv6Header::LEN + MESSAGE_LEN];
-    EthernetHeader::new(link.src(), own.mac, EtherType::IPV6).emit(&mut reply).ok()?;
-    let fields = Ipv6Fields {
-        traffic_class: 0,
-        flow_label: 0,
-        payload_len: u16::try_from(MESSAGE_LEN).ok()?,
-        next_header: protocol::ICMPV6,
-        hop_limit: HOP_LIMIT,
-        src: target,
-        dst: ip.src(),
-    };
-    let (_, rest) = reply.split_at_mut_checked(EthernetHeader::LEN)?;
-    Ipv6Header::new(&fields).emit(rest).ok()?;
-    let (_, rest) = rest.split_at_mut_checked(Ipv6Header::LEN)?;
+    let dst = ip.src();
+    let mut reply = ipv6_frame(own.mac, link.src(), target, dst, protocol::ICMPV6, MESSAGE_LEN)?;
+    let rest = reply.get_mut(IPV6_HEADERS_LEN..)?;
     let advertisement = NeighborAdvertisement {
         target,
         target_mac: Some(own.mac),
@@ -259,7 +335,6 @@ mod tests {
     use adit_pktio::mem::MemIo;
     use adit_wire::gtpu::emit_echo_request;
     use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
-    use adit_wire::neighbor::{multicast_mac, solicited_node};
     use adit_wire::parse_ip;
 
     use super::*;
@@ -296,26 +371,26 @@ mod tests {
         upf_side.ports[0] = upf.clone();
         for vlan in [VlanId::UNTAGGED, VlanId::new(7).unwrap()] {
             upf_side.ports[0].vlan = vlan;
-            assert!(upf_side.ask(&mut io, PORT, OWN));
+            assert!(upf_side.ask(&mut io, PORT, OWN.into()));
             let request = io.take_sent(PORT).remove(0);
             let (mut neighbors, mut io) = neighbors();
             neighbors.ports[0].vlan = vlan;
             neighbors.hear(&mut io, PORT, request);
-            assert_eq!(neighbors.known(UPF), Some(UPF_MAC), "{vlan:?}");
+            assert_eq!(neighbors.known(UPF.into()), Some(UPF_MAC), "{vlan:?}");
             let reply = io.take_sent(PORT).remove(0);
             assert_eq!(reply.data()[12..14] == TAG_TYPE, vlan != VlanId::UNTAGGED);
             upf_side.known.clear();
             upf_side.hear(&mut io, PORT, reply);
-            assert_eq!(upf_side.known(OWN), Some(MAC));
+            assert_eq!(upf_side.known(OWN.into()), Some(MAC));
         }
         upf_side.ports[0] = upf;
-        assert!(upf_side.ask(&mut io, PORT, OWN));
+        assert!(upf_side.ask(&mut io, PORT, OWN.into()));
         let request = io.take_sent(PORT).remove(0);
         let (mut neighbors, mut io) = neighbors();
         neighbors.hear(&mut io, PORT, request);
         let reply = io.take_sent(PORT).remove(0);
         upf_side.hear(&mut io, PORT, reply);
-        assert_eq!(upf_side.known(OWN), Some(MAC));
+        assert_eq!(upf_side.known(OWN.into()), Some(MAC));
         assert!(io.take_sent(PORT).is_empty(), "a reply is not answered");
     }
 
@@ -348,6 +423,43 @@ mod tests {
         let gtpu = parse_gtpu(&bytes[HEADERS_LEN..]).unwrap();
         assert_eq!(gtpu.message_type, MessageType::ECHO_RESPONSE);
         assert_eq!(gtpu.sequence, Some(0x1234));
+        assert_eq!(neighbors.echoes_answered, 1);
+    }
+
+    #[test]
+    fn neighbors_over_ipv6_ask_each_other_and_learn_both_ways() {
+        let (upf_ports, mut io) = neighbors();
+        let mut upf_side = upf_ports;
+        upf_side.ports[0].mac = UPF_MAC;
+        upf_side.ports[0].ipv6 = vec![UPF_V6];
+        assert!(upf_side.ask(&mut io, PORT, OWN_V6.into()));
+        let question = io.take_sent(PORT).remove(0);
+        let (mut neighbors, mut io) = neighbors();
+        neighbors.hear(&mut io, PORT, question);
+        assert_eq!(neighbors.known(UPF_V6.into()), Some(UPF_MAC));
+        let answer = io.take_sent(PORT).remove(0);
+        upf_side.hear(&mut io, PORT, answer);
+        assert_eq!(upf_side.known(OWN_V6.into()), Some(MAC));
+        assert!(io.take_sent(PORT).is_empty(), "an answer is not answered");
+    }
+
+    #[test]
+    fn echo_request_over_ipv6_is_answered_with_a_right_checksum() {
+        let (mut neighbors, mut io) = neighbors();
+        let mut frame = ipv6_frame(UPF_MAC, MAC, UPF_V6, OWN_V6, protocol::UDP, 8 + 12).unwrap();
+        let datagram = &mut frame[IPV6_HEADERS_LEN..];
+        UdpHeader::new(2152, 2152, 20, 0).emit(datagram).unwrap();
+        emit_echo_request(&mut datagram[8..], 0x4321, None).unwrap();
+        let mut buf = io.alloc().unwrap();
+        buf.append(frame.len()).unwrap().copy_from_slice(&frame);
+        neighbors.hear(&mut io, PORT, buf);
+        let reply = io.take_sent(PORT).remove(0);
+        let (link, packet) = EthernetHeader::parse(reply.data()).unwrap();
+        let (ip, datagram) = Ipv6Header::parse(packet).unwrap();
+        assert_eq!((link.dst(), ip.src(), ip.dst()), (UPF_MAC, OWN_V6, UPF_V6));
+        adit_wire::udp::verify_ipv6(ip.src(), ip.dst(), datagram).unwrap();
+        let gtpu = parse_gtpu(&datagram[8..]).unwrap();
+        assert_eq!((gtpu.message_type, gtpu.sequence), (MessageType::ECHO_RESPONSE, Some(0x4321)));
         assert_eq!(neighbors.echoes_answered, 1);
     }
 
@@ -387,7 +499,7 @@ mod tests {
     #[test]
     fn frame_cut_anywhere_is_passed_over() {
         let (mut neighbors, mut io) = neighbors();
-        assert!(neighbors.ask(&mut io, PORT, UPF));
+        assert!(neighbors.ask(&mut io, PORT, UPF.into()));
         let frame = io.take_sent(PORT).remove(0);
         for len in 0..frame.data().len() {
             let mut cut = frame.clone();

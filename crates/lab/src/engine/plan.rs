@@ -1,6 +1,6 @@
 //! The order of sessions and sizes, drawn before the measurement and walked in a circle.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -31,7 +31,7 @@ pub struct Entry {
     pub session: u32,
     /// Uplink TEID of the session.
     pub teid: u32,
-    /// gNB of the session, as its address.
+    /// gNB of the session, as the low 32 bits of its address.
     pub gnb: u32,
     /// Source UDP port of the gNB.
     pub source_port: u16,
@@ -46,8 +46,8 @@ pub struct PlanConfig<'a> {
     pub teids: &'a [u32],
     /// Index of the first of these sessions.
     pub first: usize,
-    /// gNB addresses, at least one; session *k* is at gNB *k* modulo their number.
-    pub gnbs: &'a [Ipv4Addr],
+    /// gNB addresses of one family, at least one; session *k* is at gNB *k* modulo their number.
+    pub gnbs: &'a [IpAddr],
     /// Source UDP ports of a gNB, counted up from 2152; at least one.
     pub source_ports: u16,
     /// Weight of each frame size, at least one above zero.
@@ -94,13 +94,20 @@ fn entry(config: &PlanConfig<'_>, session: usize, size: u16) -> Entry {
     let gnbs = config.gnbs.len().max(1);
     let teid = config.teids.get(session).copied().unwrap_or_default();
     let session = config.first + session;
-    let gnb = config.gnbs.get(session % gnbs).copied().unwrap_or(Ipv4Addr::UNSPECIFIED);
+    let gnb = match config.gnbs.get(session % gnbs) {
+        Some(IpAddr::V4(address)) => address.to_bits(),
+        Some(IpAddr::V6(address)) => {
+            let [.., a, b, c, d] = address.octets();
+            u32::from_be_bytes([a, b, c, d])
+        }
+        None => 0,
+    };
     let ports = usize::from(config.source_ports.max(1));
     let port = u16::try_from(session / gnbs % ports).unwrap_or_default();
     Entry {
         session: u32::try_from(session).unwrap_or(u32::MAX),
         teid,
-        gnb: gnb.to_bits(),
+        gnb,
         source_port: adit_wire::gtpu::UDP_PORT.saturating_add(port),
         size,
     }
@@ -139,9 +146,14 @@ fn weighted(sums: &[u32], rng: &mut SmallRng) -> u16 {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
     use super::*;
 
-    const GNBS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 3, 1), Ipv4Addr::new(10, 0, 3, 3)];
+    const GNBS: [IpAddr; 2] = [
+        IpAddr::V4(Ipv4Addr::new(10, 0, 3, 1)),
+        IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0x1234, 3)),
+    ];
 
     fn plan(order: Order, sessions: u32, weights: &[u32]) -> Vec<Entry> {
         let teids: Vec<u32> = (0..sessions).map(|session| session + 1000).collect();
@@ -169,7 +181,7 @@ mod tests {
         assert!(
             plan.iter().zip((0..1000).cycle()).all(|(entry, session)| entry.session == session)
         );
-        assert_eq!((plan[5].teid, plan[5].gnb), (1005, GNBS[1].to_bits()));
+        assert_eq!((plan[5].teid, plan[5].gnb), (1005, 0x1234_0003));
         assert_eq!(plan[5].source_port, 2152 + 2);
     }
 

@@ -122,7 +122,7 @@ fn streams() -> Vec<StreamConfig> {
     let config = PlanConfig {
         teids: &[0; 1000],
         first: 0,
-        gnbs: &[std::net::Ipv4Addr::new(10, 0, 3, 1)],
+        gnbs: &[std::net::Ipv4Addr::new(10, 0, 3, 1).into()],
         source_ports: 1,
         weights: &[1],
         order: Order::Random,

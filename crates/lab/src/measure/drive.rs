@@ -183,7 +183,7 @@ impl Drive {
     pub fn resolve(
         &mut self,
         port: PortId,
-        address: std::net::Ipv4Addr,
+        address: std::net::IpAddr,
         timeout: Duration,
         stop: &Stop,
     ) -> Option<MacAddr> {
@@ -194,7 +194,7 @@ impl Drive {
 fn resolve<I: Wire>(
     engine: &mut Engine<I, TscClock>,
     port: PortId,
-    address: std::net::Ipv4Addr,
+    address: std::net::IpAddr,
     timeout: Duration,
     stop: &Stop,
 ) -> Option<MacAddr> {

@@ -22,7 +22,6 @@ use super::validity::{Absence, absence_ns_min};
 use crate::control::churn::Churn;
 use crate::control::{Control, ProcedureReport, Sessions};
 use crate::engine::frame::Template;
-use crate::engine::neighbor::Addresses;
 use crate::engine::pacer::{Rate, Step};
 use crate::engine::plan::{Entry, Order, PlanConfig, draw};
 use crate::engine::stream::StreamConfig;
@@ -143,7 +142,12 @@ impl Rig {
             Reach::Memif(sockets) => Waiting::memif(sockets)?,
         };
         let mut target = Running::start(arguments, &bench, core)?;
-        let addresses = |macs: &[MacAddr]| addresses(arguments, macs);
+        let addresses = |macs: &[MacAddr]| {
+            let mac = |at: usize| macs.get(at).copied().unwrap_or_default();
+            let mut own = arguments.port_addresses([mac(0), mac(1)]);
+            own.truncate(macs.len());
+            own
+        };
         let engine = waiting.drive(&bench, &mut target, LINK_TIMEOUT, addresses, stop)?;
         let queue_pkts = engine.queue_pkts(bench_arguments.descriptors);
         let mut rig = Self {
@@ -203,7 +207,7 @@ impl Rig {
 
     /// The link-layer addresses of the UPF on N3 and N6.
     fn resolve(&mut self, stop: &Stop) -> Result<()> {
-        let wanted = [(PortId(0), self.arguments.upf_n3), (PortId(1), self.arguments.upf_n6)];
+        let wanted = self.arguments.next_hops();
         let engine = &mut self.engine;
         let found = on_tester_quietly(&self.bench, || {
             wanted
@@ -214,7 +218,7 @@ impl Rig {
         stop.check()?;
         for ((slot, found), (_, address)) in self.next_hops.iter_mut().zip(found).zip(wanted) {
             *slot = found.with_context(|| {
-                format!("nobody answered ARP requests for {address} within {ARP_TIMEOUT:?}")
+                format!("no answer to who has {address} (ARP, neighbor discovery) within {ARP_TIMEOUT:?}")
             })?;
         }
         Ok(())
@@ -462,22 +466,6 @@ fn fastest_second(outcome: &TrialOutcome) -> u64 {
     };
     let fastest = (0..whole).map(of_second).max().unwrap_or(0);
     fastest.max(outcome.pps(outcome.sum(|stream| stream.arrivals.received)))
-}
-
-fn addresses(arguments: &TargetArguments, macs: &[MacAddr]) -> Vec<Addresses> {
-    let gnbs = arguments.gnb_addresses();
-    let own = [gnbs, vec![arguments.dn]];
-    macs.iter()
-        .zip(own)
-        .zip([PortId(0), PortId(1)])
-        .map(|((mac, ipv4), id)| Addresses {
-            port: id,
-            mac: *mac,
-            vlan: arguments.vlan(id == PortId(0)),
-            ipv4,
-            ipv6: if id == PortId(1) { vec![arguments.dn6] } else { Vec::new() },
-        })
-        .collect()
 }
 
 /// Runs `work` here while a thread on the tester's core speaks for the ports by calling `serve`.

@@ -18,13 +18,13 @@ use super::drive::TESTER_MACS;
 use super::progress::mpps;
 use super::report::{Figure, Header, Recorder, print_rates, write};
 use super::rig::{ARP_TIMEOUT, ASSOCIATION_TIMEOUT, GNB_TEID, serve_while};
-use super::target::{Kind, Running, TargetArguments};
+use super::target::{Family, Kind, Running, TargetArguments};
 use super::traffic::span_ns;
 use crate::control::{Control, ProcedureReport};
 use crate::engine::clock::{NS_PER_S, scaled};
 use crate::engine::frame::Template;
 use crate::engine::inspect::probe;
-use crate::engine::neighbor::{Addresses, Neighbors};
+use crate::engine::neighbor::Neighbors;
 use crate::engine::plan::{Entry, Order, PlanConfig, draw};
 use crate::engine::stamp::Stamp;
 use crate::memif::{Listener, Memif, Ports};
@@ -217,7 +217,7 @@ impl Side {
         let mut ports = Ports::new(memifs, TESTER_MACS.to_vec());
         let mut control = options.control()?;
         eprintln!("establishing {} sessions", options.sessions);
-        let mut neighbors = Neighbors::new(addresses(&options));
+        let mut neighbors = Neighbors::new(options.port_addresses(TESTER_MACS));
         let established = serve_while(
             bench,
             || serve(&mut ports, &mut neighbors),
@@ -238,26 +238,6 @@ impl Side {
         let (established, control) = (Some(established), Some(control));
         Ok(Self { name: "adit", ports, target, streams, established, _control: control })
     }
-}
-
-fn addresses(options: &TargetArguments) -> Vec<Addresses> {
-    let [n3, n6] = TESTER_MACS;
-    vec![
-        Addresses {
-            port: PortId(0),
-            mac: n3,
-            vlan: options.vlan(true),
-            ipv4: options.gnb_addresses(),
-            ipv6: Vec::new(),
-        },
-        Addresses {
-            port: PortId(1),
-            mac: n6,
-            vlan: options.vlan(false),
-            ipv4: vec![options.dn],
-            ipv6: vec![options.dn6],
-        },
-    ]
 }
 
 /// A stream towards a UPF.
@@ -283,9 +263,11 @@ fn stream(
     });
     let len = template.frame_len();
     let has_qfi = options.profile()?.qfi.is_some();
+    // What the header of IPv6 has more.
+    let more = if options.n3_family == Family::Ipv6 { 20 } else { 0 };
     let len_back = match (uplink, has_qfi) {
-        (true, _) => len - form.tunnel.map_or(0, |tunnel| tunnel_len(tunnel.psc.is_some())),
-        (false, qfi) => len + tunnel_len(qfi),
+        (true, _) => len - form.tunnel.map_or(0, |tunnel| more + tunnel_len(tunnel.psc.is_some())),
+        (false, qfi) => len + more + tunnel_len(qfi),
     };
     Ok(Stream {
         direction: if uplink { "uplink" } else { "downlink" },
@@ -321,7 +303,7 @@ fn resolve(
     neighbors: &mut Neighbors,
     stop: &Stop,
 ) -> Result<[MacAddr; 2]> {
-    let wanted = [(PortId(0), options.upf_n3), (PortId(1), options.upf_n6)];
+    let wanted = options.next_hops();
     let end = Instant::now() + ARP_TIMEOUT;
     loop {
         serve(ports, neighbors);
@@ -329,7 +311,7 @@ fn resolve(
             return Ok([n3, n6]);
         }
         if Instant::now() > end {
-            bail!("the UPF did not answer ARP requests within {ARP_TIMEOUT:?}");
+            bail!("the UPF did not tell its link-layer addresses within {ARP_TIMEOUT:?}");
         }
         for (port, address) in wanted {
             neighbors.ask(ports, port, address);

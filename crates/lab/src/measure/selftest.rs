@@ -236,7 +236,7 @@ fn streams(size: &Size, cross: bool) -> Result<Vec<StreamConfig>> {
     let plan = draw(&PlanConfig {
         teids: &teids,
         first: 0,
-        gnbs: &[Ipv4Addr::new(192, 0, 2, 1)],
+        gnbs: &[Ipv4Addr::new(192, 0, 2, 1).into()],
         source_ports: 1,
         weights: &size.weights,
         order: Order::Random,
@@ -249,7 +249,11 @@ fn streams(size: &Size, cross: bool) -> Result<Vec<StreamConfig>> {
             src_mac: MacAddr([2, 0, 0, 0, 0, 1]),
             dst_mac: MacAddr([2, 0, 0, 0, 0, 2]),
             vlan: VlanId::UNTAGGED,
-            tunnel: uplink.then_some(Tunnel { upf: Ipv4Addr::new(192, 0, 2, 2), psc }),
+            tunnel: uplink.then_some(Tunnel {
+                upf: Ipv4Addr::new(192, 0, 2, 2).into(),
+                gnb: Ipv4Addr::new(192, 0, 2, 1).into(),
+                psc,
+            }),
             uplink,
             inner: Inner::Udp4,
             endpoints: Endpoints {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use adit_types::{MacAddr, Qfi, VlanId};
+use adit_types::{MacAddr, PortId, Qfi, VlanId};
 use adit_wire::PduSessionContainer;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
@@ -23,6 +23,7 @@ use crate::adit_config::{AditConfig, Excess, Qos};
 use crate::adit_process::find_binary;
 use crate::control::{Control, Profile, SessionsConfig, Teids};
 use crate::engine::frame::{Endpoints, Form, Inner, Tunnel};
+use crate::engine::neighbor::Addresses;
 use crate::memif::{Listener, Memif};
 use crate::process::{Process, Program, is_installed, owned};
 use crate::scratch::Scratch;
@@ -93,6 +94,16 @@ pub enum TeidChoice {
     Chosen,
 }
 
+/// IP version under GTP-U on N3.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+}
+
 /// Options that name the target.
 #[derive(Debug, Clone, clap::Args)]
 pub struct TargetArguments {
@@ -153,6 +164,15 @@ pub struct TargetArguments {
     /// GTP-U address of the UPF.
     #[arg(long, value_name = "ADDRESS", default_value = "172.30.3.2")]
     pub upf_n3: Ipv4Addr,
+    /// IP version under GTP-U on N3: whether --upf-n3 and --gnb hold, or --upf-n3-v6 and --gnb-v6.
+    #[arg(long, value_enum, default_value_t = Family::Ipv4)]
+    pub n3_family: Family,
+    /// GTP-U address of the UPF over IPv6.
+    #[arg(long, value_name = "ADDRESS", default_value = "2001:db8:3:f::2")]
+    pub upf_n3_v6: Ipv6Addr,
+    /// First gNB address over IPv6, in the UPF's N3 network.
+    #[arg(long, value_name = "ADDRESS", default_value = "2001:db8:3:f::10")]
+    pub gnb_v6: Ipv6Addr,
     /// Next hop of the downlink: the UPF's address on N6.
     #[arg(long, value_name = "ADDRESS", default_value = "172.30.6.2")]
     pub upf_n6: Ipv4Addr,
@@ -249,10 +269,61 @@ impl TargetArguments {
         }
     }
 
-    /// Addresses of the gNBs.
+    /// GTP-U address of the UPF.
     #[must_use]
-    pub fn gnb_addresses(&self) -> Vec<Ipv4Addr> {
-        (0..self.gnbs).map(|k| Ipv4Addr::from_bits(self.gnb.to_bits().wrapping_add(k))).collect()
+    pub fn upf_n3_address(&self) -> IpAddr {
+        match self.n3_family {
+            Family::Ipv4 => self.upf_n3.into(),
+            Family::Ipv6 => self.upf_n3_v6.into(),
+        }
+    }
+
+    /// Addresses of the gNBs; those over IPv6 differ in the low 32 bits.
+    #[must_use]
+    pub fn gnb_addresses(&self) -> Vec<IpAddr> {
+        let nth = |k: u32| -> IpAddr {
+            match self.n3_family {
+                Family::Ipv4 => Ipv4Addr::from_bits(self.gnb.to_bits().wrapping_add(k)).into(),
+                Family::Ipv6 => {
+                    let [.., a, b, c, d] = self.gnb_v6.octets();
+                    let low = u32::from_be_bytes([a, b, c, d]);
+                    let high = self.gnb_v6.to_bits() & !u128::from(u32::MAX);
+                    Ipv6Addr::from_bits(high | u128::from(low.wrapping_add(k))).into()
+                }
+            }
+        };
+        (0..self.gnbs).map(nth).collect()
+    }
+
+    /// What the tester's ports speak for: the gNBs on N3, the data network on N6.
+    #[must_use]
+    pub fn port_addresses(&self, macs: [MacAddr; 2]) -> Vec<Addresses> {
+        let [n3, n6] = macs;
+        let gnbs = self.gnb_addresses();
+        let v4 = |address: &IpAddr| if let IpAddr::V4(v4) = address { Some(*v4) } else { None };
+        let v6 = |address: &IpAddr| if let IpAddr::V6(v6) = address { Some(*v6) } else { None };
+        vec![
+            Addresses {
+                port: PortId(0),
+                mac: n3,
+                vlan: self.vlan(true),
+                ipv4: gnbs.iter().filter_map(v4).collect(),
+                ipv6: gnbs.iter().filter_map(v6).collect(),
+            },
+            Addresses {
+                port: PortId(1),
+                mac: n6,
+                vlan: self.vlan(false),
+                ipv4: vec![self.dn],
+                ipv6: vec![self.dn6],
+            },
+        ]
+    }
+
+    /// Whose link-layer addresses frames of N3 and N6 go to.
+    #[must_use]
+    pub fn next_hops(&self) -> [(PortId, IpAddr); 2] {
+        [(PortId(0), self.upf_n3_address()), (PortId(1), self.upf_n6.into())]
     }
 
     /// The QFI.
@@ -303,7 +374,7 @@ impl TargetArguments {
             ipv6: self.inner.is_ipv6(),
             gnbs: self.gnb_addresses(),
             gnb_teid,
-            upf: self.upf_n3,
+            upf: self.upf_n3_address(),
             teids: self.teid_choice(),
             profile: self.profile()?,
             profiles: self.profiles.clone(),
@@ -326,7 +397,11 @@ impl TargetArguments {
             src_mac,
             dst_mac,
             vlan: self.vlan(uplink),
-            tunnel: uplink.then_some(Tunnel { upf: self.upf_n3, psc }),
+            tunnel: uplink.then(|| Tunnel {
+                upf: self.upf_n3_address(),
+                gnb: self.gnb_addresses().first().copied().unwrap_or(self.gnb.into()),
+                psc,
+            }),
             uplink,
             inner: self.inner,
             endpoints: self.endpoints(),
@@ -632,7 +707,7 @@ fn adit_configuration(
     cores: &[u16],
     dir: &Path,
 ) -> String {
-    let TargetArguments { upf_n3, upf_n6, dn, dn6, n4, sessions, .. } = arguments;
+    let TargetArguments { upf_n3, upf_n3_v6, upf_n6, dn, dn6, n4, sessions, .. } = arguments;
     let device = |index: u32, name: &str| {
         format!("net_memif{index},role=client,id=0,socket={}", memif_socket(name))
     };
@@ -656,7 +731,10 @@ fn adit_configuration(
         qos: arguments.excess.map(|excess| Qos { excess, queue_pkts: arguments.queue_pkts }),
         devices: [device(0, "n3"), device(1, "n6")],
         mtu_bytes: [1600, 1500],
-        n3: vec![format!("{upf_n3}/24")],
+        n3: match arguments.n3_family {
+            Family::Ipv4 => vec![format!("{upf_n3}/24")],
+            Family::Ipv6 => vec![format!("{upf_n3_v6}/64")],
+        },
         n6,
         routes,
         vlans: [true, false].map(|is_access| arguments.vlan(is_access).value()),
