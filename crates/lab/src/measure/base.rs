@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::agreement::Agreement;
-use super::report::{Figure, Header, Recorder, TrialReport};
+use super::report::{Figure, Header, Recorder, TrialReport, write};
 use super::rig::Rig;
 use super::target::TargetArguments;
 use crate::control::ProcedureReport;
@@ -22,6 +22,20 @@ pub struct OutputArguments {
     /// Write the report to this file too.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+}
+
+impl OutputArguments {
+    /// Writes a finished report where it shall go, or has it printed.
+    ///
+    /// # Errors
+    /// The file or standard output cannot be written.
+    pub fn deliver<T: Serialize>(&self, report: &T, print: impl FnOnce(&T)) -> Result<()> {
+        write(report, self.json, self.out.as_deref())?;
+        if !self.json {
+            print(report);
+        }
+        Ok(())
+    }
 }
 
 /// The part that all reports have alike.

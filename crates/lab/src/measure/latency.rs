@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::base::Base;
 use super::bench::BenchArguments;
 use super::progress::mpps;
-use super::report::{Figure, TrialReport, write};
+use super::report::{Figure, TrialReport};
 use super::rig::{Case, Rig};
 use super::search::{Method, search};
 use super::target::TargetArguments;
@@ -105,11 +105,7 @@ pub fn run(arguments: &LatencyArguments, stop: &Stop) -> Result<bool> {
         }
     }
     report.base.close(rig, recorder, &result)?;
-    let output = &arguments.cases.output;
-    write(&report, output.json, output.out.as_deref())?;
-    if !output.json {
-        print(&report);
-    }
+    arguments.cases.output.deliver(&report, print)?;
     result.map(|()| true)
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::base::Base;
 use super::bench::BenchArguments;
-use super::report::{Figure, TrialReport, write};
+use super::report::{Figure, TrialReport};
 use super::rig::Rig;
 use super::target::TargetArguments;
 use super::throughput::CaseArguments;
@@ -127,11 +127,7 @@ pub fn run(arguments: &RampArguments, stop: &Stop) -> Result<bool> {
         recorder.warn("the tester could not keep the rate in some rounds");
     }
     report.base.close(rig, recorder, &result)?;
-    let output = &arguments.cases.output;
-    write(&report, output.json, output.out.as_deref())?;
-    if !output.json {
-        print(&report);
-    }
+    arguments.cases.output.deliver(&report, print)?;
     result.map(|()| true)
 }
 

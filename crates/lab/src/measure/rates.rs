@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::base::{Base, OutputArguments};
 use super::bench::BenchArguments;
 use super::groups::{self, Group};
-use super::report::{Figure, StreamReport, TrialReport, write};
+use super::report::{Figure, StreamReport, TrialReport};
 use super::rig::Rig;
 use super::target::TargetArguments;
 use super::traffic::span_ns;
@@ -167,10 +167,7 @@ pub fn run(arguments: &RatesArguments, stop: &Stop) -> Result<bool> {
         recorder.warn(finding.clone());
     }
     report.base.close(rig, recorder, &result)?;
-    write(&report, arguments.output.json, arguments.output.out.as_deref())?;
-    if !arguments.output.json {
-        print(&report);
-    }
+    arguments.output.deliver(&report, print)?;
     result.map(|()| report.findings.is_empty())
 }
 

@@ -6,17 +6,17 @@
 //! so that the target is what limits. testpmd swaps addresses (macswap) on one memif; adit forwards
 //! between two, N3 and N6. Both get frames of the length that enters in that direction.
 
-use std::path::PathBuf;
 use std::time::Instant;
 
 use adit_types::{MacAddr, PortId};
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
+use super::base::OutputArguments;
 use super::bench::{Bench, BenchArguments, memif_socket, on_core};
 use super::drive::TESTER_MACS;
 use super::progress::mpps;
-use super::report::{Figure, Header, Recorder, print_rates, write};
+use super::report::{Figure, Header, Recorder, print_rates};
 use super::rig::{ARP_TIMEOUT, ASSOCIATION_TIMEOUT, GNB_TEID, serve_while};
 use super::target::{Family, Kind, Running, TargetArguments};
 use super::traffic::span_ns;
@@ -62,12 +62,8 @@ pub struct SaturateArguments {
     /// Fail when the ratio of a direction is below this many thousandths.
     #[arg(long, value_name = "N")]
     permille_min: Option<u64>,
-    /// Print the report as JSON; progress goes to standard error.
-    #[arg(long)]
-    json: bool,
-    /// Write the report to this file too.
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArguments,
 }
 
 /// One measurement.
@@ -153,10 +149,7 @@ pub fn run(arguments: &SaturateArguments, stop: &Stop) -> Result<bool> {
     drop((testpmd, adit));
     conclude(&mut report, &mut recorder);
     report.header = recorder.finish(result.is_ok());
-    write(&report, arguments.json, arguments.out.as_deref())?;
-    if !arguments.json {
-        print(&report);
-    }
+    arguments.output.deliver(&report, print)?;
     result?;
     let enough = |ratio: &Ratio| arguments.permille_min.is_none_or(|m| ratio.median_permille >= m);
     Ok(report.ratios.iter().all(enough))

@@ -2,7 +2,6 @@
 //! process, and whether it finds faults that were planted.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,10 +13,11 @@ use anyhow::{Result, anyhow};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use super::base::OutputArguments;
 use super::bench::{Bench, BenchArguments, memif_socket, on_core, wait_for_links};
 use super::drive::Drive;
 use super::progress::mpps;
-use super::report::{Figure, Header, Recorder, TrialReport, write};
+use super::report::{Figure, Header, Recorder, TrialReport};
 use super::target::Reach;
 use super::traffic::{Size, rate_pps};
 use crate::engine::clock::{Clock, NS_PER_S};
@@ -82,12 +82,8 @@ pub struct SelftestArguments {
     /// Rate at which faults are planted, over both streams, unless the tester's ceiling is lower.
     #[arg(long, value_name = "RATE", default_value = "200k", value_parser = rate_pps)]
     fault_rate: u64,
-    /// Print the report as JSON; progress goes to standard error.
-    #[arg(long)]
-    json: bool,
-    /// Write the report to this file too.
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArguments,
 }
 
 /// A planted fault and what was found of it.
@@ -178,10 +174,7 @@ pub fn run(arguments: &SelftestArguments, stop: &Stop) -> Result<bool> {
     }
     let complete = !stop.is_raised();
     report.header = recorder.finish(complete);
-    write(&report, arguments.json, arguments.out.as_deref())?;
-    if !arguments.json {
-        print(&report);
-    }
+    arguments.output.deliver(&report, print)?;
     if complete { Ok(report.passed) } else { Err(Interrupted.into()) }
 }
 

@@ -11,7 +11,7 @@ use super::base::Base;
 use super::bench::BenchArguments;
 use super::metrics;
 use super::progress::mpps;
-use super::report::{Figure, TrialReport, write};
+use super::report::{Figure, TrialReport};
 use super::rig::Rig;
 use super::target::TargetArguments;
 use super::throughput::CaseArguments;
@@ -123,11 +123,7 @@ pub fn run(arguments: &SoakArguments, stop: &Stop) -> Result<bool> {
         recorder.warn(finding.clone());
     }
     report.base.close(rig, recorder, &result)?;
-    let output = &arguments.cases.output;
-    write(&report, output.json, output.out.as_deref())?;
-    if !output.json {
-        print(&report);
-    }
+    arguments.cases.output.deliver(&report, print)?;
     result.map(|()| report.findings.is_empty())
 }
 

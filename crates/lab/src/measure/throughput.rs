@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::base::{Base, OutputArguments};
 use super::bench::BenchArguments;
 use super::progress::mpps;
-use super::report::{Figure, TrialReport, print_rates, write};
+use super::report::{Figure, TrialReport, print_rates};
 use super::rig::{Case, Rig};
 use super::search::{Bound, Method, Offered, search};
 use super::target::TargetArguments;
@@ -206,11 +206,7 @@ pub fn run(arguments: &ThroughputArguments, stop: &Stop) -> Result<bool> {
         recorder.warn(warning);
     }
     report.base.close(rig, recorder, &result)?;
-    let output = &arguments.cases.output;
-    write(&report, output.json, output.out.as_deref())?;
-    if !output.json {
-        print(&report);
-    }
+    arguments.cases.output.deliver(&report, print)?;
     result.map(|()| true)
 }
 

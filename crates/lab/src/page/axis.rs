@@ -107,8 +107,20 @@ impl Axis {
             _ => true,
         };
         let values = values.into_iter().filter(inside);
-        values.map(|value| Tick { at: self.at(value), text: number(value) }).collect()
+        let text = |value: f64| match self.scale {
+            Scale::Loss { .. } => power(value),
+            _ => number(value),
+        };
+        values.map(|value| Tick { at: self.at(value), text: text(value) }).collect()
     }
+}
+
+/// A power of ten, with its exponent where the number has many zeros.
+fn power(value: f64) -> String {
+    const EXPONENTS: [&str; 6] = ["⁻³", "⁻⁴", "⁻⁵", "⁻⁶", "⁻⁷", "⁻⁸"];
+    let mut exponents = (3..).map(|exponent: i32| 10f64.powi(-exponent)).zip(EXPONENTS);
+    let found = exponents.find(|(power, _)| (value / power - 1.0).abs() < 1e-6);
+    found.map_or_else(|| number(value), |(_, exponent)| format!("10{exponent}"))
 }
 
 fn nines(percentile: f64) -> f64 {
@@ -223,6 +235,7 @@ mod tests {
         let axis = Axis::loss("x", [0.0, 0.5, 33.0].into_iter());
         assert_eq!(axis.at(0.0), 0.0);
         assert!(axis.at(1e-6) > 0.05 && axis.at(100.0) == 1.0);
-        assert_eq!(texts(&axis).first().map(String::as_str), Some("0"));
+        let wanted = ["0", "10⁻⁶", "10⁻⁵", "10⁻⁴", "10⁻³", "0.01", "0.1", "1", "10", "100"];
+        assert_eq!(texts(&axis), wanted);
     }
 }
