@@ -38,27 +38,37 @@ pub fn render(topic: Topic, document: &Value) -> String {
             list(document, "applications", &["id", "source", "flow_descriptions", "in_effect"])
         }
         Topic::Counters => counters(document),
-        Topic::Qos => list(
-            document,
-            "rates",
-            &[
-                "up_seid",
-                "ue",
-                "qer",
-                "qfi",
-                "direction",
-                "mbr_bps",
-                "gbr_bps",
-                "excess",
-                "offered_bytes",
-                "passed_bytes",
-                "dropped_pkts",
-                "dropped_bytes",
-                "queued_pkts",
-                "delay_us",
-            ],
-        ),
+        Topic::Qos => rates(document),
     }
+}
+
+/// The rates of sessions, and behind them those that sessions share.
+fn rates(document: &Value) -> String {
+    let own = list(
+        document,
+        "rates",
+        &[
+            "up_seid",
+            "ue",
+            "qer",
+            "qfi",
+            "direction",
+            "mbr_bps",
+            "gbr_bps",
+            "excess",
+            "offered_bytes",
+            "passed_bytes",
+            "dropped_pkts",
+            "dropped_bytes",
+            "queued_pkts",
+            "delay_us",
+        ],
+    );
+    if document.get("shared").and_then(Value::as_array).is_none_or(Vec::is_empty) {
+        return own;
+    }
+    let columns = ["s_nssai", "network_instance", "direction", "mbr_bps", "excess", "passed_bytes"];
+    format!("{own}\n\n{}", list(document, "shared", &columns))
 }
 
 fn list(document: &Value, key: &str, columns: &[&str]) -> String {

@@ -5,10 +5,10 @@
 use std::collections::BTreeSet;
 
 use adit_n4::PathState;
-use adit_rules::{ApplyAction, Excess};
+use adit_rules::{ApplyAction, Excess, RateLimit};
 use adit_session::Session;
 use adit_tables::{NeighbourState, Snapshot};
-use adit_types::{BitRate, Direction, InterfaceId};
+use adit_types::{BitRate, Direction, InterfaceId, SliceId};
 use serde_json::{Map, Value, json};
 
 use crate::admin::Question;
@@ -233,6 +233,7 @@ fn qos(control: &Control, wanted: Option<&str>) -> Value {
             let limit = |rate: BitRate| Some(rate.as_bps()).filter(|bps| *bps != u64::MAX);
             json!({
                 "rates": rates,
+                "shared": shared_rates(control),
                 "guaranteed_bps": { "uplink": sum.uplink.as_bps(), "downlink": sum.downlink.as_bps() },
                 "guaranteed_max_bps": {
                     "uplink": limit(capacity.uplink),
@@ -240,6 +241,45 @@ fn qos(control: &Control, wanted: Option<&str>) -> Value {
                 },
             })
         }
+    }
+}
+
+/// One row for each rate that sessions share, and direction.
+fn shared_rates(control: &Control) -> Vec<Value> {
+    let aggregates = control.parts.publisher.aggregates();
+    let mut rows = Vec::new();
+    let policy = &control.parts.node.store().provisioning().qos;
+    let all = (SliceId(0), policy.total, None);
+    let slices = (1..).zip(&policy.slices);
+    let slices = slices.map(|(id, slice)| (SliceId(id), slice.rates, Some(slice)));
+    for (id, rates, slice) in core::iter::once(all).chain(slices) {
+        for direction in [Direction::Uplink, Direction::Downlink] {
+            let Some(aggregate) = aggregates.get(id, direction) else { continue };
+            rows.push(json!({
+                "s_nssai": slice.and_then(|slice| slice.s_nssai).map(|s_nssai| s_nssai.to_string()),
+                "network_instance": slice.and_then(|slice| slice.network_instance.as_deref()),
+                "direction": format!("{direction:?}").to_lowercase(),
+                "mbr_bps": of_direction(rates, direction),
+                "excess": excess_word(aggregate.limit()),
+                "passed_bytes": aggregate.taken_bytes(),
+            }));
+        }
+    }
+    rows
+}
+
+fn of_direction(rates: adit_session::Rates, direction: Direction) -> u64 {
+    match direction {
+        Direction::Uplink => rates.uplink.as_bps(),
+        Direction::Downlink => rates.downlink.as_bps(),
+    }
+}
+
+/// What becomes of packets beyond a limit, as the configuration says it.
+const fn excess_word(limit: RateLimit) -> &'static str {
+    match limit.excess() {
+        Excess::Drops => "drop",
+        Excess::Waits => "wait",
     }
 }
 
@@ -252,15 +292,8 @@ fn session_rates(control: &Control, session: &Session, ues: &[String]) -> Vec<Va
         let found = compiled.iter().find(|entry| entry.id == qer.id);
         let Some((mbr, meter)) = qer.mbr.zip(found.and_then(|entry| entry.meter)) else { continue };
         for direction in [Direction::Uplink, Direction::Downlink] {
-            let of = |rates: adit_session::Rates| match direction {
-                Direction::Uplink => rates.uplink.as_bps(),
-                Direction::Downlink => rates.downlink.as_bps(),
-            };
+            let of = |rates| of_direction(rates, direction);
             let traffic = publisher.meter_traffic(session.index(), direction, &meter);
-            let excess = match meter.limit(direction).excess() {
-                Excess::Drops => "drop",
-                Excess::Waits => "wait",
-            };
             rows.push(json!({
                 "up_seid": session.up_seid().to_string(),
                 "ue": ues,
@@ -270,7 +303,7 @@ fn session_rates(control: &Control, session: &Session, ues: &[String]) -> Vec<Va
                 "direction": format!("{direction:?}").to_lowercase(),
                 "mbr_bps": of(mbr),
                 "gbr_bps": qer.gbr.map(of),
-                "excess": excess,
+                "excess": excess_word(meter.limit(direction)),
                 "offered_bytes": traffic.passed_bytes + traffic.dropped_bytes,
                 "passed_bytes": traffic.passed_bytes,
                 "dropped_pkts": traffic.dropped_pkts,

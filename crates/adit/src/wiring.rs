@@ -76,7 +76,7 @@ fn provisioning(config: &Config) -> Provisioning {
         applications: config.applications.iter().map(application).collect(),
         policies: config.forwarding_policies.iter().map(policy).collect(),
         predefined_rules: config.predefined_rules.clone(),
-        qos: config.qos,
+        qos: config.qos.clone(),
     }
 }
 
@@ -104,6 +104,7 @@ pub fn tables(config: &Config, macs: &[MacAddr], teid_slot_bits: u8, seed: u64) 
         seed,
         interfaces: (0..).zip(&config.interfaces).map(interface).collect(),
         routes: config.routes.iter().filter_map(route).collect(),
+        aggregates: config.qos.aggregates(),
         ue_pools_v4: config.ue_pools.iter().filter_map(|pool| v4(prefix(pool.prefix)?)).collect(),
     }
 }

@@ -451,7 +451,8 @@ fn treat<'v, Io: PacketIo, S: Side>(
             *verdict = Verdict::Drop(DropReason::BufferDiscarded);
         }
     }
-    s4_enforce(env, lane, &out.shaping, &mut out.events, &mut out.tally);
+    let Outbound { shaping, leases, events, tally, .. } = out;
+    s4_enforce(env, lane, (shaping, leases), events, tally);
     s5_account(env, lane, &mut out.events, &mut out.tally);
     for ((verdict, session), ip) in lane.verdicts.iter_mut().zip(&lane.sessions).zip(&lane.ips) {
         match verdict {

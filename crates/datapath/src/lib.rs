@@ -14,6 +14,7 @@
 //! Spec: TS 29.244 §5.2.1; TS 29.281; TS 38.415; RFC 791, 792, 826, 1812, 4443, 4861, 8200.
 #![forbid(unsafe_code)]
 
+mod aggregates;
 mod buffering;
 mod columns;
 mod handoff;

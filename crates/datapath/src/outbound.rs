@@ -2,6 +2,7 @@
 
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::{WorkerCommand, WorkerEvent};
+use adit_tables::Leases;
 use adit_types::Nanos;
 use rtrb::{Consumer, Producer};
 
@@ -46,6 +47,8 @@ pub(crate) struct Outbound<B> {
     pub buffering: Buffering<B>,
     /// Packets that wait for their rates.
     pub shaping: Shaping<B>,
+    /// What was taken of shared rates.
+    pub leases: Leases,
     /// Changes of rates that were looked at.
     pub rate_changes_seen: u64,
     /// The ways to and from other workers.
@@ -75,6 +78,7 @@ impl<B: PacketBuf> Outbound<B> {
             pending: Pending::new(),
             buffering,
             shaping,
+            leases: Leases::default(),
             rate_changes_seen: 0,
             handoff: Handoff::alone(),
             slow: SlowQueue::new(),

@@ -6,12 +6,13 @@
 //! session's PDRs lead no packets into any more.
 
 use adit_pktio::{PacketBuf, PacketIo};
-use adit_rules::{DropReason, EXPRESS_METERS_MAX, PublishedPdr, PublishedRules, RateLimit};
-use adit_shaper::{FlowKey, Held, Pace, Queues, QueuesConfig, Review, SLOT};
-use adit_tables::{Meter, NextChange, View};
+use adit_rules::{DropReason, EXPRESS_METERS_MAX, Excess, PublishedPdr, PublishedRules, RateLimit};
+use adit_shaper::{FlowKey, Held, Pace, Queues, QueuesConfig, Review, SLOT, Standing};
+use adit_tables::{Leases, Meter, NextChange, View};
 use adit_types::limits::{BURST_MAX, SHAPED_PKTS_MAX, SHAPED_PKTS_PER_FLOW_MAX};
 use adit_types::{Direction, InterfaceId, Nanos, PortId, SessionIndex};
 
+use crate::aggregates::{Closed, Guarantee, SHARED_RATES, Sharing, arriving};
 use crate::columns::Matched;
 use crate::outbound::{Origin, Outbound};
 use crate::stage::egress::Env;
@@ -40,7 +41,8 @@ pub(crate) type Shaping<B> = Queues<Ready<B>>;
 /// Room for `pkts_max` packets of `sessions_max` sessions.
 pub(crate) fn shaping<B>(pkts_max: usize, sessions_max: usize) -> Shaping<B> {
     let pkts_max = pkts_max.min(SHAPED_PKTS_MAX);
-    Queues::new(QueuesConfig { pkts_max, flow_pkts_max: SHAPED_PKTS_PER_FLOW_MAX, sessions_max })
+    let (flow_pkts_max, shared_rates) = (SHAPED_PKTS_PER_FLOW_MAX, SHARED_RATES);
+    Queues::new(QueuesConfig { pkts_max, flow_pkts_max, sessions_max, shared_rates })
 }
 
 /// The buckets that a packet has to pass, with their limits by its rules.
@@ -60,20 +62,27 @@ fn limits_of<'m>(
     limits.filter(|(limit, _)| *limit != RateLimit::UNLIMITED)
 }
 
-/// The set of some buckets, as of [`FlowKey::buckets`].
-fn buckets(limits: impl Iterator<Item = (RateLimit, u8)>) -> u64 {
-    limits.fold(0, |set, (_, bucket)| set | 1 << (bucket % 64))
-}
-
 /// The flow that a packet waits in.
 pub(crate) fn flow_of(session: SessionIndex, matched: &Matched<'_>) -> FlowKey {
-    FlowKey { session, direction: matched.direction, buckets: buckets(limits(matched)) }
+    flow_of_pdr(session, matched.rules, matched.pdr, matched.direction)
+}
+
+/// The flow that packets of a PDR wait in.
+fn flow_of_pdr(
+    session: SessionIndex,
+    rules: &PublishedRules,
+    pdr: &PublishedPdr,
+    direction: Direction,
+) -> FlowKey {
+    let buckets =
+        limits_of(rules, pdr, direction).fold(0, |set, (_, bucket)| set | 1 << (bucket % 64));
+    FlowKey { session, direction, buckets, tag: Sharing::of(rules, pdr, direction).tag() }
 }
 
 /// The buckets of a flow; those that no rules have any more are left out.
 #[inline]
 fn meters<'v>(view: &View<'v>, key: FlowKey) -> impl Iterator<Item = Meter<'v>> {
-    let FlowKey { session, direction, mut buckets } = key;
+    let FlowKey { session, direction, mut buckets, tag: _ } = key;
     core::iter::from_fn(move || {
         while buckets != 0 {
             let number = u8::try_from(buckets.trailing_zeros()).unwrap_or_default();
@@ -89,29 +98,23 @@ fn meters<'v>(view: &View<'v>, key: FlowKey) -> impl Iterator<Item = Meter<'v>> 
 /// Lets a frame wait whose rates do not let it pass yet. `bytes` are those of the user's packet.
 pub(crate) fn hold<B: PacketBuf>(
     env: &Env<'_>,
-    (shaping, tally): (&mut Shaping<B>, &mut Tally),
+    (shaping, leases, tally): (&mut Shaping<B>, &mut Leases, &mut Tally),
     key: FlowKey,
     packet: Ready<B>,
     bytes: u16,
 ) {
-    let at = match pace(env, key) {
-        Pace::At(at) => at,
-        Pace::Now | Pace::Never => env.now,
-    };
-    let Some(meter) = meters(&env.view, key).next() else {
-        tally.drop(DropReason::ShapingQueueFull);
-        return;
-    };
-    if shaping.push(key, at, Held { packet, bytes, since: env.now }).is_ok() {
-        meter.queue();
+    let pace = pace(env, leases, key, arriving(shaping.crowded()));
+    let meter = meters(&env.view, key).next();
+    if shaping.push(key, pace, Held { packet, bytes, since: env.now }).is_ok() {
+        meter.inspect(Meter::queue);
     } else {
-        meter.count_dropped(bytes);
+        meter.inspect(|meter| meter.count_dropped(bytes));
         tally.drop(DropReason::ShapingQueueFull);
     }
 }
 
 /// When the next packet of a flow may leave, by the limits of now.
-fn pace(env: &Env<'_>, key: FlowKey) -> Pace {
+fn pace(env: &Env<'_>, leases: &mut Leases, key: FlowKey, standing: Standing) -> Pace {
     let mut pace = Pace::Now;
     for meter in meters(&env.view, key) {
         let limit = meter.limit();
@@ -121,15 +124,98 @@ fn pace(env: &Env<'_>, key: FlowKey) -> Pace {
         let Some(at) = meter.opens_at(limit, env.now) else { return Pace::Never };
         pace = match pace {
             Pace::At(other) => Pace::At(other.max(at)),
-            Pace::Now | Pace::Never => Pace::At(at),
+            _ => Pace::At(at),
         };
     }
-    pace
+    if pace != Pace::Now || env.view.aggregates().is_empty() {
+        return pace;
+    }
+    let sharing = Sharing::of_tag(key.tag);
+    let guarantee = guarantee(env, key, sharing);
+    if guarantee.is_some_and(|at| at <= env.now) {
+        return Pace::Now;
+    }
+    match (sharing.open(env, leases, key.direction, standing), guarantee) {
+        (Ok(()), _) => Pace::Now,
+        // What exceeds its guarantee has no turn.
+        (Err(_), Some(at)) => Pace::At(at),
+        (Err(Closed { home, rate, at, .. }), None) => {
+            Pace::InTurn { home, rate, at, quantum: quantum(env, key) }
+        }
+    }
 }
 
-/// The same; a packet of `bytes` octets that may leave has passed its buckets.
-fn pass(env: &Env<'_>, key: FlowKey, bytes: u16) -> Pace {
+/// When a flow may send what is guaranteed; `None` where nothing is.
+fn guarantee(env: &Env<'_>, key: FlowKey, sharing: Sharing) -> Option<Nanos> {
+    match sharing.guarantee {
+        Guarantee::Nothing => None,
+        Guarantee::Whole => Some(env.now),
+        Guarantee::Bucket(bucket) => {
+            let meter = env.view.meter(key.session, key.direction, bucket)?;
+            let limit = meter.limit();
+            if meter.is_open(limit, env.now) {
+                Some(env.now)
+            } else {
+                meter.opens_at(limit, env.now)
+            }
+        }
+    }
+}
+
+/// A flow's part of a round: what its rate lets pass in a millisecond, and for flows without a rate
+/// what 100 Mb/s do. Unit: octets.
+fn quantum(env: &Env<'_>, key: FlowKey) -> u32 {
+    const WITHOUT: u64 = 12_500;
+    const MOST: u64 = 1 << 17;
+    let parts =
+        meters(&env.view, key).map(|meter| meter.limit().bytes_within(Nanos::from_millis(1)));
+    let part = parts.min().unwrap_or(WITHOUT).min(MOST);
+    u32::try_from(part).unwrap_or(u32::MAX)
+}
+
+/// Charges the buckets and shared rates of a packet that leaves.
+fn charge(env: &Env<'_>, leases: &mut Leases, key: FlowKey, bytes: u16) {
+    meters(&env.view, key).for_each(|meter| meter.pass(meter.limit(), env.now, bytes));
+    if env.view.aggregates().is_empty() {
+        return;
+    }
+    charge_shared(env, leases, key, bytes);
+}
+
+/// Charges the shared rates of a packet that leaves, and its guarantee if that lets it leave.
+pub(crate) fn charge_shared(env: &Env<'_>, leases: &mut Leases, key: FlowKey, bytes: u16) {
+    let sharing = Sharing::of_tag(key.tag);
+    if let Guarantee::Bucket(bucket) = sharing.guarantee
+        && let Some(meter) = env.view.meter(key.session, key.direction, bucket)
+        && meter.is_open(meter.limit(), env.now)
+    {
+        meter.pass(meter.limit(), env.now, bytes);
+    }
+    sharing.charge(env, leases, key.direction, bytes);
+}
+
+/// Tells whether the shared rates let a packet of a flow pass that does not wait.
+///
+/// # Errors
+/// What becomes of it otherwise.
+pub(crate) fn shares_open<B>(
+    env: &Env<'_>,
+    shaping: &Shaping<B>,
+    leases: &mut Leases,
+    key: FlowKey,
+) -> Result<(), Excess> {
+    let sharing = Sharing::of_tag(key.tag);
+    if guarantee(env, key, sharing).is_some_and(|at| at <= env.now) {
+        return Ok(());
+    }
+    let opened = sharing.open(env, leases, key.direction, arriving(shaping.crowded()));
+    opened.map_err(|closed| closed.excess)
+}
+
+/// As of [`pace`]; a packet of `bytes` octets that may leave is charged to its rates.
+fn pass(env: &Env<'_>, leases: &mut Leases, key: FlowKey, bytes: u16, standing: Standing) -> Pace {
     if key.buckets < 1 << EXPRESS_METERS_MAX
+        && env.view.aggregates().is_empty()
         && !(env.view.any_shared_rate() && sharers(env, key) > 0)
         && let Some(pair) = env.view.meter_pair(key.session, key.direction)
         && !pair.is_closed(key.buckets)
@@ -137,9 +223,9 @@ fn pass(env: &Env<'_>, key: FlowKey, bytes: u16) -> Pace {
     {
         return Pace::Now;
     }
-    let pace = pace(env, key);
+    let pace = pace(env, leases, key, standing);
     if pace == Pace::Now {
-        meters(&env.view, key).for_each(|meter| meter.pass(meter.limit(), env.now, bytes));
+        charge(env, leases, key, bytes);
     }
     pace
 }
@@ -161,12 +247,12 @@ fn behind_sharers(env: &Env<'_>, key: FlowKey, at: Nanos) -> Nanos {
 /// Sends what may leave by now.
 #[inline(never)]
 pub(crate) fn release<Io: PacketIo>(env: &Env<'_>, io: &mut Io, out: &mut Outbound<Io::Buf>) {
-    let Outbound { shaping, queues, tally, .. } = out;
+    let Outbound { shaping, leases, queues, tally, .. } = out;
     let mut sent = None;
     shaping.release(
         env.now,
         RELEASES_PER_STEP_MAX,
-        |key, bytes| match pass(env, *key, bytes) {
+        |key, bytes, standing| match pass(env, leases, *key, bytes, standing) {
             Pace::Now => {
                 sent = Some(*key);
                 Pace::Now
@@ -196,9 +282,9 @@ pub(crate) fn release_session<Io: PacketIo>(
     out: &mut Outbound<Io::Buf>,
     session: SessionIndex,
 ) {
-    let Outbound { shaping, queues, tally, .. } = out;
+    let Outbound { shaping, leases, queues, tally, .. } = out;
     shaping.take_all(session, Direction::Downlink, |key, held| {
-        leave_unasked(env, io, (queues, tally), *key, held);
+        leave_unasked(env, io, (queues, leases, tally), *key, held);
     });
 }
 
@@ -221,7 +307,7 @@ pub(crate) fn catch_up<Io: PacketIo>(env: &Env<'_>, io: &mut Io, out: &mut Outbo
 
 #[cold]
 fn catch_up_from<Io: PacketIo>(env: &Env<'_>, io: &mut Io, out: &mut Outbound<Io::Buf>) {
-    let Outbound { shaping, queues, tally, rate_changes_seen: seen, .. } = out;
+    let Outbound { shaping, leases, queues, tally, rate_changes_seen: seen, .. } = out;
     let review = |key: &FlowKey| {
         let rules = env.view.rules(key.session);
         match rules.is_some_and(|rules| leads_into(rules, *key)) {
@@ -236,7 +322,7 @@ fn catch_up_from<Io: PacketIo>(env: &Env<'_>, io: &mut Io, out: &mut Outbound<Io
             NextChange::Lost => {
                 *seen = env.view.rate_changes();
                 shaping.review_all(review, |key, held| {
-                    leave_unasked(env, io, (queues, tally), *key, held);
+                    leave_unasked(env, io, (queues, leases, tally), *key, held);
                 });
                 return;
             }
@@ -251,29 +337,29 @@ fn catch_up_from<Io: PacketIo>(env: &Env<'_>, io: &mut Io, out: &mut Outbound<Io
                 return;
             }
             shaping.review(change.session, direction, review, |key, held| {
-                leave_unasked(env, io, (queues, tally), *key, held);
+                leave_unasked(env, io, (queues, leases, tally), *key, held);
             });
         }
         *seen = seen.wrapping_add(1);
     }
 }
 
-/// True when packets of a PDR pass the buckets of a flow.
+/// True when packets of a PDR wait in a flow.
 fn leads_into(rules: &PublishedRules, key: FlowKey) -> bool {
-    let buckets = |pdr: &PublishedPdr| buckets(limits_of(rules, pdr, key.direction));
-    rules.pdrs(key.direction).iter().any(|pdr| buckets(pdr) == key.buckets)
+    let mut pdrs = rules.pdrs(key.direction).iter();
+    pdrs.any(|pdr| flow_of_pdr(key.session, rules, pdr, key.direction) == key)
 }
 
 /// Sends a packet that waited, whatever its rates say; they are charged.
 fn leave_unasked<Io: PacketIo>(
     env: &Env<'_>,
     io: &mut Io,
-    to: (&mut TxQueues<Io::Buf>, &mut Tally),
+    (queues, leases, tally): (&mut TxQueues<Io::Buf>, &mut Leases, &mut Tally),
     key: FlowKey,
     held: Held<Ready<Io::Buf>>,
 ) {
-    meters(&env.view, key).for_each(|meter| meter.pass(meter.limit(), env.now, held.bytes));
-    leave(env, io, to, key, held);
+    charge(env, leases, key, held.bytes);
+    leave(env, io, (queues, tally), key, held);
 }
 
 /// Sends a packet that waited and has passed its buckets.

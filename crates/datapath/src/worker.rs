@@ -257,7 +257,8 @@ fn forward<'v, Io: PacketIo, S: Side>(
     s3_classify(&env.view, lane);
     shaping::catch_up(env, io, out);
     buffering::catch_up(env, io, lane, out);
-    s4_enforce(env, lane, &out.shaping, &mut out.events, &mut out.tally);
+    let Outbound { shaping, leases, events, tally, .. } = out;
+    s4_enforce(env, lane, (shaping, leases), events, tally);
     s5_account(env, lane, &mut out.events, &mut out.tally);
     s6_apply(env, io, lane, out);
 }

@@ -87,7 +87,7 @@ const IES: &[(IeType, Acts)] = &[
     (IeType::PFCPSEREQ_FLAGS, Acts::Partly("RESTI; SUMPC is refused")),
     (IeType::USER_ID, Acts::Partly("information: shown, masked")),
     (IeType::APN_DNN, Acts::Partly("information: shown")),
-    (IeType::S_NSSAI, Acts::Partly("of sessions shown; of pools told")),
+    (IeType::S_NSSAI, Acts::Partly("of sessions: rates of a slice, shown; of pools told")),
     (IeType::RAT_TYPE, Acts::Partly("information: shown")),
     (IeType::NF_INSTANCE_ID, Acts::Partly("of the CP function: shown; not sent")),
     (IeType::CAUSE, Acts::Yes),

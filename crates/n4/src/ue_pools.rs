@@ -53,6 +53,12 @@ fn slice(pool: &UePool) -> Option<SNssai> {
     pool.s_nssai.map(|slice| SNssai { sst: slice.sst, sd: slice.sd.unwrap_or(SNssai::NO_SD) })
 }
 
+/// The slice as sessions know it.
+pub(crate) fn slice_told(told: SNssai) -> adit_session::SNssai {
+    let sd = Some(told.sd).filter(|sd| *sd != SNssai::NO_SD);
+    adit_session::SNssai { sst: told.sst, sd }
+}
+
 /// Parts of the groups of a message, which borrow from it.
 pub(crate) struct Announcement<'a> {
     pools: Vec<(&'a UePool, [UeIpAddressPoolIdentity<'a>; 1], Vec<SNssai>)>,

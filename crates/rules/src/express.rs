@@ -9,14 +9,16 @@
 use core::net::{IpAddr, Ipv4Addr};
 
 use adit_types::{
-    Direction, InterfaceSet, Ipv6Prefix, NextHopIndex, Qfi, Teid, UsageSlot, is_forwardable,
+    Direction, InterfaceSet, Ipv6Prefix, NextHopIndex, Qfi, SliceId, Teid, UsageSlot,
+    is_forwardable,
 };
 use arrayvec::ArrayVec;
 
 use crate::rate::RateLimit;
 use crate::rule::{
-    ApplyAction, DestinationInterface, FarEntry, Gate, OuterHeaderCreation, OuterHeaderRemoval,
-    PdrEntry, QerEntry, SessionRules, SourceInterface, UE_IPV6_KEY_BITS, UeAddresses, ue_ipv6_key,
+    ApplyAction, DestinationInterface, FarEntry, Gate, Guaranteed, OuterHeaderCreation,
+    OuterHeaderRemoval, PdrEntry, QerEntry, SessionRules, SourceInterface, UE_IPV6_KEY_BITS,
+    UeAddresses, ue_ipv6_key,
 };
 use crate::usage::UrrEntry;
 
@@ -64,6 +66,10 @@ pub struct Express {
     pub way: ExpressWay,
     /// Which of the session's first buckets the packet has to pass.
     pub meters: [bool; EXPRESS_METERS_MAX],
+    /// The slice whose rates the packet shares.
+    pub slice: SliceId,
+    /// The rate of its buckets is guaranteed: no aggregate holds it up.
+    pub guaranteed: bool,
     /// URRs that count the packet.
     pub urrs: ArrayVec<ExpressUrr, EXPRESS_URRS_MAX>,
 }
@@ -96,8 +102,8 @@ pub enum ExpressWay {
     },
 }
 
-/// Which of a session's first buckets a packet has to pass.
-type Meters = [bool; EXPRESS_METERS_MAX];
+/// Which of a session's first buckets a packet has to pass, and whether their rate is guaranteed.
+type Meters = ([bool; EXPRESS_METERS_MAX], bool);
 
 /// UE addresses of both families.
 type Ues = (ExpressUe<Ipv4Addr>, ExpressUe<u64>);
@@ -115,13 +121,14 @@ impl Express {
     #[must_use]
     pub fn of_pdr(rules: &SessionRules, pdr: &PdrEntry, direction: Direction) -> Option<Self> {
         let far = rules.fars.get(usize::from(pdr.far))?;
-        let (marking, meters) = qers(rules, pdr, direction)?;
+        let (marking, (meters, guaranteed)) = qers(rules, pdr, direction)?;
         let ((ue_v4, ue_v6), way) = match direction {
             Direction::Uplink => uplink(rules, pdr, far)?,
             Direction::Downlink => downlink(rules, pdr, far, marking)?,
         };
         let arrival = pdr.interfaces;
-        Some(Self { arrival, ue_v4, ue_v6, way, meters, urrs: urrs(rules, pdr)? })
+        let (slice, urrs) = (rules.slice, urrs(rules, pdr)?);
+        Some(Self { arrival, ue_v4, ue_v6, way, meters, slice, guaranteed, urrs })
     }
 }
 
@@ -134,6 +141,7 @@ fn qers(
 ) -> Option<(Option<(Qfi, bool)>, Meters)> {
     let mut marking = None;
     let mut meters = [false; EXPRESS_METERS_MAX];
+    let mut guaranteed = false;
     for at in &pdr.qers {
         let qer = rules.qers.get(usize::from(*at))?;
         // Named one by one, so that what a QER learns to do is decided upon here, too.
@@ -143,6 +151,11 @@ fn qers(
         }
         marking = marking.or(qfi.map(|qfi| (qfi, *rqi)));
         let Some(meter) = meter else { continue };
+        match meter.guaranteed(direction) {
+            Guaranteed::Nothing => {}
+            Guaranteed::Whole => guaranteed = true,
+            Guaranteed::Within(_) => return None,
+        }
         match meter.limit(direction) {
             RateLimit::UNLIMITED => {}
             RateLimit::CLOSED => return None,
@@ -151,7 +164,7 @@ fn qers(
             _ => *meters.get_mut(usize::from(meter.bucket))? = true,
         }
     }
-    Some((marking, meters))
+    Some((marking, (meters, guaranteed)))
 }
 
 fn uplink(rules: &SessionRules, pdr: &PdrEntry, far: &FarEntry) -> Option<(Ues, ExpressWay)> {

@@ -32,7 +32,7 @@ pub use published::{
 };
 pub use rate::{Bucket, Excess, RateLimit, SharedBucket};
 pub use rule::{
-    ApplyAction, DestinationInterface, FarEntry, Gate, GtpuTunnel, OuterHeaderCreation,
+    ApplyAction, DestinationInterface, FarEntry, Gate, GtpuTunnel, Guaranteed, OuterHeaderCreation,
     OuterHeaderRemoval, PdrEntry, QerEntry, QerMeter, SessionRules, SharedRateId, SourceInterface,
     UeAddresses,
 };

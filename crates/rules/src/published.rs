@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use adit_types::limits::{DUPLICATES_PER_FAR_MAX, QERS_PER_PDR_MAX, URRS_PER_PDR_MAX};
 use adit_types::{
-    Direction, FarId, InterfaceSet, IpPrefix, NextHopIndex, PdrId, Precedence, Qfi, Seid, Teid,
-    UrrId, UsageSlot,
+    Direction, FarId, InterfaceSet, IpPrefix, NextHopIndex, PdrId, Precedence, Qfi, Seid, SliceId,
+    Teid, UrrId, UsageSlot,
 };
 use arrayvec::ArrayVec;
 
@@ -65,13 +65,13 @@ struct Rare {
     tunnel_sides: Vec<(Teid, SourceInterface)>,
 }
 
-/// The QERs of a session.
+/// The QERs of a session, and its slice.
 ///
 /// PERF: shapes begin at a cache line, away from the count of their users, which changes whenever a
 /// session comes or goes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[repr(align(64))]
-pub(crate) struct QerList(pub Vec<QerEntry>);
+pub(crate) struct QerList(pub Vec<QerEntry>, pub SliceId);
 
 /// A PDR of one session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -198,6 +198,7 @@ impl PublishedRules {
         let SessionRules {
             up_seid,
             generation,
+            slice,
             buffer_epoch,
             ue: mut ues,
             ue_networks,
@@ -232,7 +233,7 @@ impl PublishedRules {
             pdrs,
             fars: fars.into_iter().map(|far| published_far(far, shapes)).collect(),
             urrs: urrs.into_iter().map(|urr| published_urr(urr, shapes)).collect(),
-            qers: shapes.qers.share(QerList(qers)),
+            qers: shapes.qers.share(QerList(qers, slice)),
             matchers,
             rare: (!is_usual).then(|| Box::new(rare)),
         }
@@ -268,6 +269,13 @@ impl PublishedRules {
     #[must_use]
     pub fn qers(&self) -> &[QerEntry] {
         &self.qers.0
+    }
+
+    /// As of [`SessionRules::slice`].
+    #[inline]
+    #[must_use]
+    pub fn slice(&self) -> SliceId {
+        self.qers.1
     }
 
     /// As of [`SessionRules::tunnel_side`].

@@ -107,6 +107,19 @@ impl RateLimit {
         if self.0 & WAITS != 0 && self.0 != Self::CLOSED.0 { Excess::Waits } else { Excess::Drops }
     }
 
+    /// Octets that pass within `time`, rounded down. Saturates; without a limit all there can be.
+    #[must_use]
+    pub const fn bytes_within(self, time: Nanos) -> u64 {
+        let price = self.price() as u128;
+        if price == 0 {
+            return u64::MAX;
+        }
+        let bytes = ((time.0 as u128) << PRICE_FRACTION_BITS) / price;
+        #[allow(clippy::cast_possible_truncation, reason = "compared with the maximum first")]
+        let bytes = if bytes > u64::MAX as u128 { u64::MAX } else { bytes as u64 };
+        bytes
+    }
+
     /// Time that `bytes` octets take, rounded down. Saturates.
     #[must_use]
     pub const fn time_of(self, bytes: u64) -> Nanos {

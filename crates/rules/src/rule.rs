@@ -8,7 +8,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use adit_types::limits::{DUPLICATES_PER_FAR_MAX, QERS_PER_PDR_MAX, URRS_PER_PDR_MAX};
 use adit_types::{
     Direction, FarId, InterfaceSet, IpPrefix, Ipv6Prefix, NextHopIndex, PdrId, Precedence, QerId,
-    Qfi, Seid, Teid,
+    Qfi, Seid, SliceId, Teid,
 };
 use arrayvec::ArrayVec;
 use bitflags::bitflags;
@@ -328,6 +328,22 @@ pub struct QerMeter {
     pub bucket: u8,
     /// The rate is shared with other sessions. Spec: TS 29.244 §8.2.10 (QER Correlation ID).
     pub shared: Option<SharedRateId>,
+    /// What of its rates is guaranteed, uplink and downlink.
+    pub guaranteed: [Guaranteed; 2],
+    /// Which bucket measures a guarantee below the rate, as of `bucket`.
+    pub guaranteed_bucket: Option<u8>,
+}
+
+/// What of a rate is guaranteed: what no aggregate holds up. Spec: TS 29.244 §8.2.9.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Guaranteed {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// All of it.
+    Whole,
+    /// This rate.
+    Within(RateLimit),
 }
 
 /// Names a rate that PFCP sessions share, one bucket for each direction.
@@ -347,6 +363,17 @@ impl QerMeter {
         match direction {
             Direction::Uplink => self.uplink,
             Direction::Downlink => self.downlink,
+        }
+    }
+
+    /// What is guaranteed in `direction`.
+    #[inline]
+    #[must_use]
+    pub const fn guaranteed(&self, direction: Direction) -> Guaranteed {
+        let [uplink, downlink] = self.guaranteed;
+        match direction {
+            Direction::Uplink => uplink,
+            Direction::Downlink => downlink,
         }
     }
 }
@@ -372,6 +399,8 @@ pub struct SessionRules {
     /// The publication that these rules came with, so that a worker sees that rules changed.
     /// Written by the publisher; zero until then.
     pub generation: DeltaId,
+    /// The slice whose rates the session shares.
+    pub slice: SliceId,
     /// Packets that were buffered under another value are discarded. Spec: TS 29.244 §8.2.31
     /// (DROBU).
     pub buffer_epoch: u32,

@@ -67,7 +67,8 @@ reasons! {
         PdrUnmatched, "pdr_unmatched", "No PDR of the PFCP session matches the packet.";
         GateClosed, "gate_closed", "A QER of the matched PDR has its gate closed.";
         RateExceeded, "rate_exceeded", "A QER of the matched PDR has a maximum bit rate, and the packet is beyond it.";
-        ShapingQueueFull, "shaping_queue_full", "A QER lets packets beyond its rate wait, and no more may: of the flow, or in all.";
+        AggregateExceeded, "aggregate_exceeded", "The rate that the packet's slice or all sessions share is exceeded.";
+        ShapingQueueFull, "shaping_queue_full", "Packets beyond a rate wait, and no more may: of the flow, or in all.";
         QuotaExhausted, "quota_exhausted", "A URR of the matched PDR has used up its quota.";
         FarDrop, "far_drop", "The FAR of the matched PDR drops.";
         BufferFull, "buffer_full", "The FAR buffers, but as many packets are held as its BAR or our limits allow.";

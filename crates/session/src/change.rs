@@ -12,6 +12,7 @@ use adit_rules::{
 };
 use adit_types::{BarId, FarId, IpPrefix, Nanos, PdrId, Precedence, QerId, Qfi, Teid, UrrId};
 
+use crate::provisioning::SNssai;
 use crate::record::{
     Bar, Far, GateStatus, InterfaceType, PdrTimes, Qer, Rates, TrafficEndpointId, UeMatch, UeSide,
     Urr, UrrUpdate,
@@ -67,6 +68,8 @@ pub struct Change {
     pub query_reference: Option<u32>,
     /// The user plane inactivity timer; zero ends it.
     pub inactivity_timer: Option<Nanos>,
+    /// The network slice that the session belongs to.
+    pub s_nssai: Option<SNssai>,
     /// When the request came: measurements and timers begin here.
     pub at: Nanos,
     /// The control plane's new endpoint; ignored by an establishment, which names it separately.

@@ -2,77 +2,112 @@
 
 use std::collections::HashMap;
 
-use adit_types::{BitRate, SessionIndex};
+use adit_types::{BitRate, SessionIndex, SliceId};
 
+use crate::provisioning::QosPolicy;
 use crate::record::{Qer, Rates};
 use crate::refusal::Refusal;
 
 /// What sessions were guaranteed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Guaranteed {
+    /// Of all sessions together, and of each slice.
+    levels: Vec<Level>,
+    /// Sessions with a guarantee.
+    by_session: HashMap<SessionIndex, (SliceId, Rates)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Level {
     capacity: Rates,
     sum: Rates,
-    /// Sessions with a guarantee.
-    by_session: HashMap<SessionIndex, Rates>,
 }
 
 impl Guaranteed {
-    /// Nothing guaranteed of `capacity` yet.
-    pub fn new(capacity: Rates) -> Self {
-        Self { capacity, sum: Rates::default(), by_session: HashMap::new() }
+    /// Nothing guaranteed yet of what `policy` has for it: no guarantee goes beyond a rate that
+    /// sessions share.
+    pub fn new(policy: &QosPolicy) -> Self {
+        let least = |one: BitRate, other: BitRate| one.min(other);
+        let all = Rates {
+            uplink: least(policy.gbr_max.uplink, policy.total.uplink),
+            downlink: least(policy.gbr_max.downlink, policy.total.downlink),
+        };
+        let slices = policy.slices.iter().map(|slice| slice.rates);
+        let level = |capacity| Level { capacity, sum: Rates::default() };
+        let levels = core::iter::once(all).chain(slices).map(level).collect();
+        Self { levels, by_session: HashMap::new() }
     }
 
-    /// What all sessions are guaranteed.
-    pub const fn sum(&self) -> Rates {
-        self.sum
+    /// What all sessions are guaranteed, and what they may be.
+    pub fn all(&self) -> (Rates, Rates) {
+        self.levels.first().map(|level| (level.sum, level.capacity)).unwrap_or_default()
     }
 
-    /// What may be guaranteed.
-    pub const fn capacity(&self) -> Rates {
-        self.capacity
-    }
-
-    /// Tells whether a session may have these QERs. One that asks for no more than it has may, even
-    /// where the capacity was cut.
+    /// Tells whether a session of `slice` may have these QERs. One that asks for no more than it has
+    /// may, even where the capacity was cut.
     ///
     /// # Errors
     /// [`Refusal::GuaranteedRatesExhausted`]. Spec: TS 29.244 §8.2.9; TS 23.501 §5.7.2.5.
-    pub fn check(&self, session: SessionIndex, qers: &[Qer]) -> Result<(), Refusal> {
-        let before = self.of(session);
+    pub fn check(
+        &self,
+        session: SessionIndex,
+        slice: SliceId,
+        qers: &[Qer],
+    ) -> Result<(), Refusal> {
         let after = sum_of(qers);
-        let is_over = |rate: fn(Rates) -> BitRate| {
+        let is_over = |at: usize, rate: fn(Rates) -> BitRate| {
+            let Some(Level { capacity, sum }) = self.levels.get(at) else { return false };
+            let before = self.of(session, at);
             let [sum, capacity, before, after] =
-                [self.sum, self.capacity, before, after].map(|rates| rate(rates).as_bps());
+                [*sum, *capacity, before, after].map(|rates| rate(rates).as_bps());
             after > before && sum.saturating_sub(before).saturating_add(after) > capacity
         };
-        match is_over(|rates| rates.uplink) || is_over(|rates| rates.downlink) {
+        let is_over = |at| is_over(at, |rates| rates.uplink) || is_over(at, |rates| rates.downlink);
+        match levels_of(slice).any(is_over) {
             true => Err(Refusal::GuaranteedRatesExhausted),
             false => Ok(()),
         }
     }
 
-    /// A session has these QERs from now on, none when it ends.
-    pub fn set(&mut self, session: SessionIndex, qers: &[Qer]) {
-        let (before, after) = (self.of(session), sum_of(qers));
-        let moved = |sum: BitRate, before: BitRate, after: BitRate| {
-            BitRate::from_bps(
-                sum.as_bps().saturating_sub(before.as_bps()).saturating_add(after.as_bps()),
-            )
-        };
-        self.sum = Rates {
-            uplink: moved(self.sum.uplink, before.uplink, after.uplink),
-            downlink: moved(self.sum.downlink, before.downlink, after.downlink),
-        };
+    /// A session of `slice` has these QERs from now on, none when it ends.
+    pub fn set(&mut self, session: SessionIndex, slice: SliceId, qers: &[Qer]) {
+        let after = sum_of(qers);
+        let nothing = (slice, Rates::default());
+        let before = self.by_session.get(&session).copied().unwrap_or(nothing);
+        self.count(before, |sum, rate| sum.saturating_sub(rate));
+        self.count((slice, after), u64::saturating_add);
         if after == Rates::default() {
             self.by_session.remove(&session);
         } else {
-            self.by_session.insert(session, after);
+            self.by_session.insert(session, (slice, after));
         }
     }
 
-    fn of(&self, session: SessionIndex) -> Rates {
-        self.by_session.get(&session).copied().unwrap_or_default()
+    fn count(&mut self, (slice, rates): (SliceId, Rates), add: fn(u64, u64) -> u64) {
+        let add = |sum: &mut BitRate, rate: BitRate| {
+            *sum = BitRate::from_bps(add(sum.as_bps(), rate.as_bps()));
+        };
+        for at in levels_of(slice) {
+            let Some(Level { sum, .. }) = self.levels.get_mut(at) else { continue };
+            add(&mut sum.uplink, rates.uplink);
+            add(&mut sum.downlink, rates.downlink);
+        }
     }
+
+    /// What a session has of one level.
+    fn of(&self, session: SessionIndex, level: usize) -> Rates {
+        let (slice, rates) = self.by_session.get(&session).copied().unwrap_or_default();
+        match levels_of(slice).any(|at| at == level) {
+            true => rates,
+            false => Rates::default(),
+        }
+    }
+}
+
+/// That of all sessions, and that of the slice.
+fn levels_of(slice: SliceId) -> impl Iterator<Item = usize> {
+    let own = Some(usize::from(slice.0)).filter(|own| *own != 0);
+    core::iter::once(0).chain(own)
 }
 
 /// The guarantees of one session's QERs.
@@ -88,6 +123,7 @@ fn sum_of(qers: &[Qer]) -> Rates {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::provisioning::Slice;
 
     fn rates(uplink: u64, downlink: u64) -> Rates {
         Rates { uplink: BitRate::from_kbps(uplink), downlink: BitRate::from_kbps(downlink) }
@@ -98,29 +134,58 @@ mod tests {
         vec![qer(Some(rates(uplink, downlink))), qer(None)]
     }
 
+    const NONE: SliceId = SliceId(0);
+
+    fn capacity(uplink: u64, downlink: u64) -> Guaranteed {
+        Guaranteed::new(&QosPolicy { gbr_max: rates(uplink, downlink), ..QosPolicy::default() })
+    }
+
     #[test]
     fn guarantees_are_given_until_the_capacity_of_a_direction_is_used_up() {
-        let mut guaranteed = Guaranteed::new(rates(10, 20));
+        let mut guaranteed = capacity(10, 20);
         let (one, two) = (SessionIndex(1), SessionIndex(2));
-        guaranteed.check(one, &qers(6, 15)).unwrap();
-        guaranteed.set(one, &qers(6, 15));
-        guaranteed.check(two, &qers(4, 5)).unwrap();
+        guaranteed.check(one, NONE, &qers(6, 15)).unwrap();
+        guaranteed.set(one, NONE, &qers(6, 15));
+        guaranteed.check(two, NONE, &qers(4, 5)).unwrap();
         let refused = Err(Refusal::GuaranteedRatesExhausted);
-        assert_eq!(guaranteed.check(two, &qers(5, 0)), refused);
-        assert_eq!(guaranteed.check(two, &qers(0, 6)), refused);
-        assert_eq!(guaranteed.check(one, &qers(11, 0)), refused);
-        guaranteed.check(one, &qers(10, 20)).unwrap();
-        guaranteed.set(one, &[]);
-        assert_eq!(guaranteed, Guaranteed::new(rates(10, 20)));
+        assert_eq!(guaranteed.check(two, NONE, &qers(5, 0)), refused);
+        assert_eq!(guaranteed.check(two, NONE, &qers(0, 6)), refused);
+        assert_eq!(guaranteed.check(one, NONE, &qers(11, 0)), refused);
+        guaranteed.check(one, NONE, &qers(10, 20)).unwrap();
+        guaranteed.set(one, NONE, &[]);
+        assert_eq!(guaranteed, capacity(10, 20));
     }
 
     #[test]
     fn session_keeps_what_it_has_when_the_capacity_is_too_small() {
-        let mut guaranteed = Guaranteed::new(rates(10, 10));
-        guaranteed.set(SessionIndex(1), &qers(15, 15));
-        guaranteed.check(SessionIndex(1), &qers(15, 14)).unwrap();
-        guaranteed.check(SessionIndex(2), &qers(0, 0)).unwrap();
-        let more = guaranteed.check(SessionIndex(1), &qers(16, 1));
+        let mut guaranteed = capacity(10, 10);
+        guaranteed.set(SessionIndex(1), NONE, &qers(15, 15));
+        guaranteed.check(SessionIndex(1), NONE, &qers(15, 14)).unwrap();
+        guaranteed.check(SessionIndex(2), NONE, &qers(0, 0)).unwrap();
+        let more = guaranteed.check(SessionIndex(1), NONE, &qers(16, 1));
         assert_eq!(more, Err(Refusal::GuaranteedRatesExhausted));
+    }
+
+    #[test]
+    fn slice_guarantees_no_more_than_its_rate() {
+        let slice = Slice { s_nssai: None, network_instance: None, rates: rates(5, 5) };
+        let total = rates(12, 12);
+        let policy = QosPolicy { total, slices: vec![slice], ..QosPolicy::default() };
+        let mut guaranteed = Guaranteed::new(&policy);
+        let (one, two, slice) = (SessionIndex(1), SessionIndex(2), SliceId(1));
+        let refused = Err(Refusal::GuaranteedRatesExhausted);
+        assert_eq!(guaranteed.check(one, slice, &qers(6, 1)), refused);
+        guaranteed.check(one, slice, &qers(5, 1)).unwrap();
+        guaranteed.set(one, slice, &qers(5, 1));
+        assert_eq!(guaranteed.check(two, NONE, &qers(8, 1)), refused, "beyond the total");
+        guaranteed.check(two, NONE, &qers(7, 1)).unwrap();
+        guaranteed.set(two, NONE, &qers(7, 1));
+        // Into the slice: of what the session has, the slice has given it nothing.
+        assert_eq!(guaranteed.check(two, slice, &qers(7, 1)), refused);
+        guaranteed.set(one, NONE, &qers(5, 1));
+        guaranteed.check(two, slice, &qers(5, 1)).unwrap();
+        guaranteed.set(one, NONE, &[]);
+        guaranteed.set(two, slice, &[]);
+        assert_eq!(guaranteed, Guaranteed::new(&policy));
     }
 }

@@ -42,7 +42,7 @@ pub use framed_route::{
 pub use pfd::{PfdApplication, PfdProvision, PfdRefusal, ProvidedApplication};
 pub use provisioning::{
     Application, Enforcement, ForwardingPolicy, LocalInterface, PredefinedAction,
-    PredefinedDetection, PredefinedRule, Provisioning, QosPolicy, SNssai, UePool,
+    PredefinedDetection, PredefinedRule, Provisioning, QosPolicy, SNssai, Slice, UePool,
 };
 pub use record::{
     Aggregated, Bar, DroppedThreshold, Exempted, FTeid, Far, Forwarding, GateStatus, InterfaceType,

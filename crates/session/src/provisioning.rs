@@ -1,11 +1,18 @@
 //! What the operator configured for rules to refer to by name.
 
+use core::fmt;
+
 use adit_rules::sdf::AddrMatch;
-use adit_rules::{Excess, QerMeter, RateLimit, SdfSet, Steering};
-use adit_types::{BitRate, InterfaceId, InterfaceRole, InterfaceSet, Nanos, Precedence, Qfi};
+use adit_rules::{
+    DestinationInterface, Excess, Guaranteed, QerMeter, RateLimit, SdfSet, SourceInterface,
+    Steering,
+};
+use adit_types::{
+    BitRate, Direction, InterfaceId, InterfaceRole, InterfaceSet, Nanos, Precedence, Qfi, SliceId,
+};
 
 use crate::pfd::Pfds;
-use crate::record::{Qer, Rates};
+use crate::record::{Qer, Rates, Records};
 
 /// Everything that rules may name and that the control plane does not provide.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -26,7 +33,7 @@ pub struct Provisioning {
 }
 
 /// How the rates of QERs are enforced, as far as the QERs leave it open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QosPolicy {
     /// Towards the data network.
     pub uplink: Enforcement,
@@ -39,6 +46,22 @@ pub struct QosPolicy {
     pub shaping_burst: Nanos,
     /// Guaranteed bit rates of all sessions together; what is beyond is refused.
     pub gbr_max: Rates,
+    /// What all sessions together may send: the rate of the links behind, or of what was bought.
+    pub total: Rates,
+    /// Slices with rates of their own, at most `limits::SLICES_MAX`.
+    pub slices: Vec<Slice>,
+}
+
+/// Sessions that share a rate: those of a network slice, of a data network, or of one in the other.
+/// What it does not say, any session has. A session belongs to the first slice that fits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slice {
+    /// S-NSSAI that the control plane gave the session. Spec: TS 29.244 §8.2.176.
+    pub s_nssai: Option<SNssai>,
+    /// Network instance towards the data network that the session's rules name.
+    pub network_instance: Option<Box<str>>,
+    /// What its sessions may send together.
+    pub rates: Rates,
 }
 
 /// What becomes of the excess of one direction.
@@ -50,6 +73,8 @@ pub struct Enforcement {
     pub flow: Excess,
     /// Of QERs without one: the rate of a session.
     pub session: Excess,
+    /// Of rates that sessions share.
+    pub shared: Excess,
 }
 
 impl Default for QosPolicy {
@@ -58,9 +83,9 @@ impl Default for QosPolicy {
     fn default() -> Self {
         let (uplink, downlink) = (Enforcement::default(), Enforcement::default());
         let (burst, shaping_burst) = (Nanos::from_millis(20), Nanos::from_millis(2));
-        let unlimited = BitRate::from_bps(u64::MAX);
-        let gbr_max = Rates { uplink: unlimited, downlink: unlimited };
-        Self { uplink, downlink, burst, shaping_burst, gbr_max }
+        let gbr_max = Rates { uplink: UNLIMITED, downlink: UNLIMITED };
+        let (total, slices) = (gbr_max, Vec::new());
+        Self { uplink, downlink, burst, shaping_burst, gbr_max, total, slices }
     }
 }
 
@@ -73,9 +98,44 @@ impl QosPolicy {
     /// at its rate loses no time while it has just sent. Unit: octets.
     const DEPTH_BYTES_MIN: u64 = 3000;
 
-    /// The maximum bit rates of a QER as workers enforce them; `None` without.
+    /// The rates that sessions share, uplink and downlink: first those of all sessions, then by slice.
+    #[must_use]
+    pub fn aggregates(&self) -> Vec<[RateLimit; 2]> {
+        let limit = |rate: BitRate, excess| match rate == UNLIMITED {
+            true => RateLimit::UNLIMITED,
+            false => RateLimit::new(rate, self.shaping_burst, excess),
+        };
+        let limits = |rates: Rates| {
+            [limit(rates.uplink, self.uplink.shared), limit(rates.downlink, self.downlink.shared)]
+        };
+        let slices = self.slices.iter().map(|slice| slice.rates);
+        core::iter::once(self.total).chain(slices).map(limits).collect()
+    }
+
+    /// True when sessions share some rate.
+    fn shares(&self) -> bool {
+        let is_limited = |rates: Rates| rates != Rates { uplink: UNLIMITED, downlink: UNLIMITED };
+        is_limited(self.total) || !self.slices.is_empty()
+    }
+
+    /// The slice that a session of these records belongs to.
+    pub(crate) fn slice_of(&self, records: &Records) -> SliceId {
+        let fits = |slice: &Slice| {
+            let is_named =
+                |name: &str| networks(records).any(|network| network.eq_ignore_ascii_case(name));
+            slice.s_nssai.is_none_or(|s_nssai| records.s_nssai == Some(s_nssai))
+                && slice.network_instance.as_deref().is_none_or(is_named)
+        };
+        let found = (1..).zip(&self.slices).find(|(_, slice)| fits(slice));
+        found.map_or_else(SliceId::default, |(id, _)| SliceId(id))
+    }
+
+    /// The rates of a QER as workers enforce them; `None` without.
     pub(crate) fn meter(&self, qer: &Qer) -> Option<QerMeter> {
-        let mbr = qer.mbr?;
+        let gbr = qer.gbr.filter(|_| self.shares());
+        if qer.mbr.is_none() && gbr.is_none() {
+            return None;
+        }
         let limit = |rate, of: Enforcement| {
             let excess = match (qer.gbr, qer.qfi) {
                 (Some(_), _) => of.gbr,
@@ -91,10 +151,46 @@ impl QosPolicy {
             };
             RateLimit::new(rate, depth, excess)
         };
-        let (uplink, downlink) =
-            (limit(mbr.uplink, self.uplink), limit(mbr.downlink, self.downlink));
-        Some(QerMeter { uplink, downlink, bucket: 0, shared: None })
+        let (uplink, downlink) = match qer.mbr {
+            Some(mbr) => (limit(mbr.uplink, self.uplink), limit(mbr.downlink, self.downlink)),
+            None => (RateLimit::UNLIMITED, RateLimit::UNLIMITED),
+        };
+        let guaranteed = |rate: fn(Rates) -> BitRate, of| match (gbr.map(rate), qer.mbr.map(rate)) {
+            (None, _) => Guaranteed::Nothing,
+            (Some(gbr), _) if gbr.as_bps() == 0 => Guaranteed::Nothing,
+            (Some(gbr), Some(mbr)) if gbr >= mbr => Guaranteed::Whole,
+            (Some(gbr), _) => Guaranteed::Within(limit(gbr, of)),
+        };
+        let guaranteed = [
+            guaranteed(|rates| rates.uplink, self.uplink),
+            guaranteed(|rates| rates.downlink, self.downlink),
+        ];
+        Some(QerMeter {
+            uplink,
+            downlink,
+            bucket: 0,
+            shared: None,
+            guaranteed,
+            guaranteed_bucket: None,
+        })
     }
+}
+
+/// No limit.
+pub(crate) const UNLIMITED: BitRate = BitRate::from_bps(u64::MAX);
+
+/// The network instances towards data networks that a session's rules name.
+fn networks(records: &Records) -> impl Iterator<Item = &str> {
+    let is_network = |source: SourceInterface| source.direction() == Direction::Downlink;
+    let pdis = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each());
+    let of_pdis = pdis.filter(move |pdi| is_network(pdi.source));
+    let of_pdis = of_pdis.filter_map(|pdi| pdi.network_instance.as_deref());
+    let leads_out = |to: DestinationInterface| {
+        matches!(to, DestinationInterface::Core | DestinationInterface::SgiLanN6Lan)
+    };
+    let forwardings = records.fars.iter().filter_map(|far| far.forwarding.as_ref());
+    let of_fars = forwardings.filter(move |parts| leads_out(parts.destination));
+    of_pdis.chain(of_fars.filter_map(|parts| parts.network_instance.as_deref()))
 }
 
 /// A forwarding policy. Spec: TS 29.244 §5.4.8, §8.2.23.
@@ -193,13 +289,23 @@ impl UePool {
     }
 }
 
-/// A network slice. Spec: TS 23.003 §28.4.2.
+/// Single Network Slice Selection Assistance Information. Spec: TS 23.003 §28.4.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SNssai {
     /// Slice/Service Type.
     pub sst: u8,
     /// Slice Differentiator, 24 bits.
     pub sd: Option<u32>,
+}
+
+impl fmt::Display for SNssai {
+    /// SST, and SD of six hexadecimal digits: `1-00a1b2`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.sd {
+            Some(sd) => write!(f, "{}-{sd:06x}", self.sst),
+            None => write!(f, "{}", self.sst),
+        }
+    }
 }
 
 /// A logical interface as rules see it.

@@ -5,7 +5,7 @@
 //! [`SessionStore::recover`] before any other method.
 
 use adit_rules::{KeyChange, RuleDelta, SessionKey, SharedRateId};
-use adit_types::{Seid, SessionIndex, Teid, UsageSlot};
+use adit_types::{Seid, SessionIndex, SliceId, Teid, UsageSlot};
 
 use crate::alloc::Holder;
 use crate::store::{Retired, SessionStore};
@@ -56,7 +56,7 @@ impl SessionStore {
         let OpenCommit { index, keys, usage_slots, shared_rates } = self.open_commit.take()?;
         drop(self.take(index));
         self.far_ends.forget(index);
-        self.guaranteed.set(index, &[]);
+        self.guaranteed.set(index, SliceId::default(), &[]);
         self.deadlines.set(index, None);
         let mut waiting = Vec::new();
         for &key in &keys {

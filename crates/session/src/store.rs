@@ -191,7 +191,7 @@ impl SessionStore {
         Self {
             local: config.n3_addresses,
             ue_pools: UeIpAllocator::new(&config.provisioning.ue_pools),
-            guaranteed: Guaranteed::new(config.provisioning.qos.gbr_max),
+            guaranteed: Guaranteed::new(&config.provisioning.qos),
             shared_rates: SharedRates::new(shared_rates_max(sessions_max)),
             provisioning: config.provisioning,
             pfds: Pfds::default(),
@@ -414,10 +414,16 @@ impl SessionStore {
         }
     }
 
+    /// What the operator configured for rules to refer to.
+    #[must_use]
+    pub const fn provisioning(&self) -> &Provisioning {
+        &self.provisioning
+    }
+
     /// Guaranteed bit rates of all sessions together, and what may be guaranteed.
     #[must_use]
-    pub const fn guaranteed(&self) -> (Rates, Rates) {
-        (self.guaranteed.sum(), self.guaranteed.capacity())
+    pub fn guaranteed(&self) -> (Rates, Rates) {
+        self.guaranteed.all()
     }
 
     /// Sessions at most.

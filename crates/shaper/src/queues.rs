@@ -11,6 +11,9 @@ const NONE: u32 = u32::MAX;
 /// Packets of one flow that leave in a row before others have their turn.
 const TURN_PKTS: u32 = 16;
 
+/// Least part of a round that a flow has, so that rounds are few. Unit: octets.
+const QUANTUM_MIN: u32 = 512;
+
 /// Most that waits, but for a burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueuesConfig {
@@ -20,6 +23,33 @@ pub struct QueuesConfig {
     pub flow_pkts_max: u32,
     /// Sessions; every index is below.
     pub sessions_max: usize,
+    /// Rates that flows share, at most 64; every number is below.
+    pub shared_rates: u8,
+}
+
+/// A set of rates that flows share, by their numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RateSet(u64);
+
+impl RateSet {
+    /// True when rate `number` is in the set.
+    #[inline]
+    #[must_use]
+    pub const fn contains(self, number: u8) -> bool {
+        self.0 >> (number % 64) & 1 != 0
+    }
+
+    /// True for the empty set.
+    #[inline]
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    fn set(&mut self, number: u8, is_in: bool) {
+        let bit = 1 << (number % 64);
+        self.0 = if is_in { self.0 | bit } else { self.0 & !bit };
+    }
 }
 
 /// What shares a queue: packets of one direction of a session that pass the same buckets.
@@ -31,6 +61,8 @@ pub struct FlowKey {
     pub direction: Direction,
     /// The session's buckets: bit n is bucket n.
     pub buckets: u64,
+    /// What else tells its rates; nothing here looks at it.
+    pub tag: u16,
 }
 
 /// A packet that waits.
@@ -55,8 +87,28 @@ pub enum Pace {
     Now,
     /// Not before.
     At(Nanos),
+    /// When its turn has come at the rates that it shares.
+    InTurn {
+        /// The number of the first rate that it shares, where it waits for its turn.
+        home: u8,
+        /// The rate that is closed: that one, or one that all flows of it share with others.
+        rate: u8,
+        /// When that rate lets packets pass again.
+        at: Nanos,
+        /// The flow's part of a round, to which shares are proportional. Unit: octets.
+        quantum: u32,
+    },
     /// Never: all packets of the flow are to go.
     Never,
+}
+
+/// Where a flow stands that is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standing {
+    /// At the turn of its part of this shared rate; at none, its own time has come.
+    pub rate: Option<u8>,
+    /// The shared rates that other flows wait for.
+    pub crowded: RateSet,
 }
 
 /// What becomes of a flow that is looked at out of its time.
@@ -82,12 +134,88 @@ struct Flow {
     count: u32,
     /// The next flow of the same direction and session.
     sibling: u32,
+    /// The shared rate in whose ring it stands, if it has a quantum there.
+    home: u8,
+    turn: Turn,
+}
+
+/// How a flow, or the flows of a rate together, stand in the rounds of a shared rate.
+#[derive(Debug, Clone, Copy)]
+struct Turn {
+    /// Part of a round. Unit: octets.
+    quantum: u32,
+    /// What is left of it. Unit: octets.
+    credit: u32,
+    /// It has its part of this round.
+    began: bool,
+}
+
+impl Turn {
+    const NONE: Self = Self { quantum: 0, credit: 0, began: false };
+
+    /// Gives it its part of this round, once.
+    fn begin(&mut self) {
+        if !core::mem::replace(&mut self.began, true) {
+            self.credit = self.credit.saturating_add(self.quantum);
+        }
+    }
+}
+
+/// The flows that wait for a rate that they share, in rounds. Its members stand in the wheel's list of
+/// its number: flows, and rings whose flows wait for this rate, too.
+#[derive(Debug, Clone, Copy)]
+struct Ring {
+    place: Place,
+    /// Its quantum is the sum of those of its flows.
+    turn: Turn,
+}
+
+/// Where a ring is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Nowhere: nobody waits.
+    Asleep,
+    /// In the wheel, until its rate lets packets pass; or it is looked at.
+    Awake,
+    /// In another ring, for whose rate it waits.
+    Inside,
+}
+
+impl Ring {
+    /// A flow of the ring has this quantum from now on.
+    fn set_quantum(&mut self, flow: &mut Turn, quantum: u32) {
+        let others = self.turn.quantum.saturating_sub(flow.quantum);
+        self.turn.quantum = others.saturating_add(quantum);
+        flow.quantum = quantum;
+    }
+}
+
+/// What became of a member that had its turn.
+enum Served {
+    /// It is no member any more.
+    Gone,
+    /// Its part of the round is used up.
+    Over,
+    /// It may go on with its turn when this is over.
+    Stopped(RingEnd),
+}
+
+/// Why no more packets of a ring leave.
+enum RingEnd {
+    /// None is left.
+    Empty,
+    /// This rate is closed until then.
+    Closed(u8, Nanos),
+    /// The ring's part of a round is used up.
+    Exhausted,
+    /// As many went as may in one step.
+    Limit,
 }
 
 /// The packets of one worker that wait for their rates.
 ///
 /// Packets of a flow leave in the order in which they came. Flows that are due at once take turns of
-/// a few packets.
+/// a few packets; those that wait for a shared rate take rounds by their quanta.
 #[derive(Debug)]
 pub struct Queues<P> {
     config: QueuesConfig,
@@ -97,7 +225,11 @@ pub struct Queues<P> {
     free_flows: Vec<u32>,
     /// The first flow of each session and direction.
     by_line: Vec<u32>,
+    /// Numbers of flows, and behind them of rings.
     wheel: Wheel,
+    rings: Vec<Ring>,
+    /// The rings with flows.
+    crowded: RateSet,
 }
 
 impl<P> Queues<P> {
@@ -117,7 +249,12 @@ impl<P> Queues<P> {
             flows: core::iter::repeat_with(|| None).take(pkts_max).collect(),
             free_flows: numbers(),
             by_line: vec![NONE; if pkts_max == 0 { 0 } else { lines }],
-            wheel: Wheel::new(pkts_max),
+            wheel: Wheel::new(pkts_max + usize::from(config.shared_rates), config.shared_rates),
+            rings: vec![
+                Ring { place: Place::Asleep, turn: Turn::NONE };
+                config.shared_rates.into()
+            ],
+            crowded: RateSet::default(),
         }
     }
 
@@ -150,12 +287,21 @@ impl<P> Queues<P> {
         flow.map_or(0, |flow| flow.count)
     }
 
-    /// True when a packet of a flow may wait of which `flow_len` do. Whoever asks for a burst before
-    /// he pushes it finds room for all of it: that much there is beyond the limits.
+    /// True when a packet of a flow may wait of which `flow_len` do: a flow never takes more than is
+    /// left for others. Whoever asks for a burst before he pushes it finds room for all of it: that
+    /// much there is beyond the limits.
     #[inline]
     #[must_use]
     pub fn has_room(&self, flow_len: u32) -> bool {
-        self.len() < self.config.pkts_max && flow_len < self.config.flow_pkts_max
+        let left = self.config.pkts_max.saturating_sub(self.len());
+        flow_len < self.config.flow_pkts_max && (flow_len as usize) < left
+    }
+
+    /// The shared rates that flows wait for.
+    #[inline]
+    #[must_use]
+    pub const fn crowded(&self) -> RateSet {
+        self.crowded
     }
 
     fn find(&self, key: &FlowKey) -> Option<u32> {
@@ -166,7 +312,7 @@ impl<P> Queues<P> {
     fn find_from(&self, head: u32, key: &FlowKey) -> Option<u32> {
         let mut at = head;
         while let Some(Some(flow)) = self.flows.get(at as usize) {
-            if flow.key.buckets == key.buckets {
+            if (flow.key.buckets, flow.key.tag) == (key.buckets, key.tag) {
                 return Some(at);
             }
             at = flow.sibling;
@@ -174,12 +320,12 @@ impl<P> Queues<P> {
         None
     }
 
-    /// Appends a packet to its flow. A flow that did not wait is looked at when `at` has come.
+    /// Appends a packet to its flow. A flow that did not wait is looked at as `pace` says.
     ///
     /// # Errors
     /// [`Full`] where [`Queues::has_room`] had said so, or for a session out of range; the packet is
     /// gone.
-    pub fn push(&mut self, key: FlowKey, at: Nanos, held: Held<P>) -> Result<(), Full> {
+    pub fn push(&mut self, key: FlowKey, pace: Pace, held: Held<P>) -> Result<(), Full> {
         let line = line_at(key.session, key.direction);
         let Some(head) = self.by_line.get(line).copied() else { return Err(Full) };
         let Some(node) = self.free_nodes.last().copied() else { return Err(Full) };
@@ -202,27 +348,80 @@ impl<P> Queues<P> {
         self.free_nodes.pop();
         self.nodes[node as usize] = Some(Node { held, next: NONE });
         let sibling = core::mem::replace(&mut self.by_line[line], flow);
-        self.flows[flow as usize] = Some(Flow { key, first: node, last: node, count: 1, sibling });
-        self.wheel.insert(flow, at);
+        let mut new =
+            Flow { key, first: node, last: node, count: 1, sibling, home: 0, turn: Turn::NONE };
+        self.stand(flow, &mut new, pace);
+        self.flows[flow as usize] = Some(new);
         Ok(())
+    }
+
+    /// Lets a flow, which stands nowhere, stand where its first packet waits.
+    fn stand(&mut self, number: u32, flow: &mut Flow, pace: Pace) {
+        flow.turn = Turn::NONE;
+        match pace {
+            Pace::Now | Pace::Never => self.wheel.insert(number, Nanos(0)),
+            Pace::At(at) => self.wheel.insert(number, at),
+            Pace::InTurn { home, rate, at, quantum } => {
+                let Some(ring) = self.rings.get_mut(usize::from(home)) else {
+                    self.wheel.insert(number, at);
+                    return;
+                };
+                self.wheel.append_to(home, number);
+                flow.home = home;
+                ring.set_quantum(&mut flow.turn, quantum.max(QUANTUM_MIN));
+                self.crowded.set(home, true);
+                if ring.place == Place::Asleep {
+                    self.place_ring(home, rate, at);
+                }
+            }
+        }
+    }
+
+    /// Lets a ring with members, which stands nowhere, wait for a closed rate: its own, or another
+    /// one in whose rounds it takes part.
+    fn place_ring(&mut self, own: u8, closed: u8, at: Nanos) {
+        let number = self.number_of_ring(own);
+        let other = usize::from(closed);
+        if own == closed || other >= self.rings.len() {
+            self.rings[usize::from(own)].place = Place::Awake;
+            self.wheel.insert(number, at);
+            return;
+        }
+        self.rings[usize::from(own)].place = Place::Inside;
+        self.wheel.append_to(closed, number);
+        self.crowded.set(closed, true);
+        if self.rings[other].place == Place::Asleep {
+            self.place_ring(closed, closed, at);
+        }
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "flows have numbers of 32 bits")]
+    fn number_of_ring(&self, rate: u8) -> u32 {
+        self.flows.len() as u32 + u32::from(rate)
     }
 
     /// Releases what may leave by `now`, until `limit` packets went and the turn of a flow ended;
     /// tells how many packets went.
     ///
-    /// `pace` says of a flow whether its next packet, of so many octets, may leave; `release` takes
-    /// it, with true, and the packets of a flow that never may, with false.
+    /// `pace` says of a flow whether its next packet, of so many octets, may leave, from where
+    /// the flow stands; `release` takes it, with true, and the packets of
+    /// a flow that never may, with false.
     pub fn release(
         &mut self,
         now: Nanos,
         limit: usize,
-        mut pace: impl FnMut(&FlowKey, u16) -> Pace,
+        mut pace: impl FnMut(&FlowKey, u16, Standing) -> Pace,
         mut release: impl FnMut(&FlowKey, bool, Held<P>),
     ) -> usize {
         self.wheel.advance(now);
         let mut gone = 0;
         while gone < limit {
             let Some(number) = self.wheel.take() else { break };
+            if let Some(rate) = (number as usize).checked_sub(self.flows.len()) {
+                let rate = u8::try_from(rate).unwrap_or_default();
+                gone += self.release_ring(rate, limit - gone, &mut pace, &mut release);
+                continue;
+            }
             let Some(mut flow) = self.flows.get_mut(number as usize).and_then(Option::take) else {
                 continue;
             };
@@ -231,10 +430,11 @@ impl<P> Queues<P> {
                 if flow.count == 0 || turn == TURN_PKTS {
                     break None;
                 }
-                let may_leave = match pace(&flow.key, self.bytes_of(flow.first)) {
-                    Pace::At(at) => break Some(at),
+                let at = Standing { rate: None, crowded: self.crowded };
+                let may_leave = match pace(&flow.key, self.bytes_of(flow.first), at) {
                     Pace::Now => true,
                     Pace::Never => false,
+                    later => break Some(later),
                 };
                 if let Some(held) = self.take_first(&mut flow) {
                     release(&flow.key, may_leave, held);
@@ -247,7 +447,7 @@ impl<P> Queues<P> {
                 continue;
             }
             match again {
-                Some(at) => self.wheel.insert(number, at),
+                Some(pace) => self.stand(number, &mut flow, pace),
                 None => self.wheel.insert_due(number),
             }
             self.flows[number as usize] = Some(flow);
@@ -255,9 +455,167 @@ impl<P> Queues<P> {
         gone
     }
 
+    /// The same for the flows that wait for a shared rate, which lets packets pass again.
+    fn release_ring(
+        &mut self,
+        rate: u8,
+        limit: usize,
+        pace: &mut impl FnMut(&FlowKey, u16, Standing) -> Pace,
+        release: &mut impl FnMut(&FlowKey, bool, Held<P>),
+    ) -> usize {
+        let (mut left, mut credit) = (limit, u32::MAX);
+        match self.serve(rate, (rate, &mut credit), &mut left, pace, release) {
+            RingEnd::Empty => self.rings[usize::from(rate)].place = Place::Asleep,
+            RingEnd::Closed(closed, at) => self.place_ring(rate, closed, at),
+            RingEnd::Exhausted | RingEnd::Limit => {
+                self.wheel.insert_due(self.number_of_ring(rate));
+            }
+        }
+        limit - left
+    }
+
+    /// Gives the members of a ring their turns, as far as `credit` octets and `left` packets allow,
+    /// when the turn of rate `served` has come.
+    fn serve(
+        &mut self,
+        rate: u8,
+        (served, credit): (u8, &mut u32),
+        left: &mut usize,
+        pace: &mut impl FnMut(&FlowKey, u16, Standing) -> Pace,
+        release: &mut impl FnMut(&FlowKey, bool, Held<P>),
+    ) -> RingEnd {
+        while let Some(number) = self.wheel.first_of(rate) {
+            let inner = (number as usize).checked_sub(self.flows.len());
+            let end = match inner.and_then(|inner| u8::try_from(inner).ok()) {
+                Some(inner) => self.serve_inner(inner, served, left, pace, release),
+                None => self.serve_flow((number, rate), (served, credit), left, pace, release),
+            };
+            match end {
+                Served::Gone => {}
+                Served::Over => {
+                    self.wheel.remove(number);
+                    self.wheel.append_to(rate, number);
+                }
+                Served::Stopped(end) => return end,
+            }
+        }
+        self.crowded.set(rate, false);
+        RingEnd::Empty
+    }
+
+    /// Takes a flow out of where it stands.
+    fn leave(&mut self, number: u32, flow: &mut Flow) {
+        self.wheel.remove(number);
+        if flow.turn.quantum > 0
+            && let Some(ring) = self.rings.get_mut(usize::from(flow.home))
+        {
+            ring.set_quantum(&mut flow.turn, 0);
+        }
+    }
+
+    /// Gives the flows of a ring their turn at the rate `served`, in whose ring it is the first.
+    fn serve_inner(
+        &mut self,
+        inner: u8,
+        served: u8,
+        left: &mut usize,
+        pace: &mut impl FnMut(&FlowKey, u16, Standing) -> Pace,
+        release: &mut impl FnMut(&FlowKey, bool, Held<P>),
+    ) -> Served {
+        let at = usize::from(inner);
+        self.rings[at].turn.begin();
+        let mut credit = self.rings[at].turn.credit;
+        let end = match inner == served {
+            true => RingEnd::Empty,
+            false => self.serve(inner, (served, &mut credit), left, pace, release),
+        };
+        let turn = &mut self.rings[at].turn;
+        turn.credit = credit;
+        match end {
+            RingEnd::Exhausted => {
+                turn.began = false;
+                return Served::Over;
+            }
+            RingEnd::Limit => return Served::Stopped(end),
+            RingEnd::Closed(closed, _) if closed != inner => return Served::Stopped(end),
+            RingEnd::Empty | RingEnd::Closed(..) => {}
+        }
+        (turn.began, turn.credit) = (false, 0);
+        self.wheel.remove(self.number_of_ring(inner));
+        match end {
+            RingEnd::Closed(_, at) => self.place_ring(inner, inner, at),
+            _ => self.rings[at].place = Place::Asleep,
+        }
+        Served::Gone
+    }
+
+    /// Gives a flow, the first of the ring of `rate`, its turn.
+    fn serve_flow(
+        &mut self,
+        (number, rate): (u32, u8),
+        (served, credit): (u8, &mut u32),
+        left: &mut usize,
+        pace: &mut impl FnMut(&FlowKey, u16, Standing) -> Pace,
+        release: &mut impl FnMut(&FlowKey, bool, Held<P>),
+    ) -> Served {
+        let found = self.flows.get_mut(number as usize).and_then(Option::take);
+        let Some(mut flow) = found else {
+            self.wheel.remove(number);
+            return Served::Gone;
+        };
+        flow.turn.begin();
+        let end = loop {
+            let bytes = self.bytes_of(flow.first);
+            if flow.count == 0 || flow.turn.credit < bytes.into() {
+                break Err(None);
+            }
+            if *left == 0 {
+                break Ok(RingEnd::Limit);
+            }
+            if *credit < bytes.into() {
+                break Ok(RingEnd::Exhausted);
+            }
+            let at = Standing { rate: Some(served), crowded: self.crowded };
+            let may_leave = match pace(&flow.key, bytes, at) {
+                Pace::Now => true,
+                Pace::Never => false,
+                Pace::At(at) => break Err(Some(at)),
+                Pace::InTurn { rate: closed, at, quantum, .. } => {
+                    let ring = &mut self.rings[usize::from(rate)];
+                    ring.set_quantum(&mut flow.turn, quantum.max(QUANTUM_MIN));
+                    break Ok(RingEnd::Closed(closed, at));
+                }
+            };
+            if let Some(held) = self.take_first(&mut flow) {
+                release(&flow.key, may_leave, held);
+            }
+            flow.turn.credit -= u32::from(bytes);
+            *credit -= u32::from(bytes);
+            *left -= 1;
+        };
+        let end = match end {
+            Ok(end) => Served::Stopped(end),
+            Err(None) if flow.count > 0 => {
+                flow.turn.began = false;
+                Served::Over
+            }
+            Err(at) => {
+                self.leave(number, &mut flow);
+                if flow.count == 0 {
+                    self.forget(&flow, number);
+                    return Served::Gone;
+                }
+                self.stand(number, &mut flow, at.map_or(Pace::Now, Pace::At));
+                Served::Gone
+            }
+        };
+        self.flows[number as usize] = Some(flow);
+        end
+    }
+
     /// Takes everything that waits. What is pushed later waits forever.
     pub fn drain(&mut self, mut take: impl FnMut(Held<P>)) {
-        self.release(Nanos::NEVER, usize::MAX, |_, _| Pace::Never, |_, _, held| take(held));
+        self.release(Nanos::NEVER, usize::MAX, |_, _, _| Pace::Never, |_, _, held| take(held));
     }
 
     /// Takes everything of one direction of a session that waits.
@@ -283,8 +641,9 @@ impl<P> Queues<P> {
         let mut at = head.copied().unwrap_or(NONE);
         while let Some(mut flow) = self.flows.get_mut(at as usize).and_then(Option::take) {
             let number = core::mem::replace(&mut at, flow.sibling);
-            self.wheel.remove(number);
+            self.leave(number, &mut flow);
             if review(&flow.key) == Review::Hasten {
+                flow.turn = Turn::NONE;
                 self.wheel.insert_due(number);
                 self.flows[number as usize] = Some(flow);
                 continue;

@@ -27,7 +27,7 @@ struct Link {
 ///       all of them where there are more. An empty wheel passes any time at once.
 #[derive(Debug)]
 pub struct Wheel {
-    /// Of each number; behind them of each slot's list, and of what is due.
+    /// Of each number; behind them of each slot's list, of what is due, and of further lists.
     links: Box<[Link]>,
     capacity: u32,
     /// The first slot that did not pass, counted from the beginning of time.
@@ -37,13 +37,13 @@ pub struct Wheel {
 }
 
 impl Wheel {
-    /// An empty wheel for numbers below `capacity`.
+    /// An empty wheel for numbers below `capacity`, and so many further lists of them.
     #[must_use]
-    pub fn new(capacity: usize) -> Self {
+    pub fn new(capacity: usize, further: u8) -> Self {
         let capacity = u32::try_from(capacity).unwrap_or(NONE >> 1);
         let number = |_| Link { next: NONE, last: NONE };
         #[allow(clippy::cast_possible_truncation, reason = "a few thousand slots")]
-        let lists = capacity..=capacity + SLOTS as u32;
+        let lists = capacity..=capacity + SLOTS as u32 + u32::from(further);
         let list = |at| Link { next: at, last: at };
         let links = (0..capacity).map(number).chain(lists.map(list)).collect();
         Self { links, capacity, cursor: 0, len: 0 }
@@ -60,6 +60,24 @@ impl Wheel {
     /// Inserts `number`, which is in no list, behind those that are due already.
     pub fn insert_due(&mut self, number: u32) {
         self.append(self.due(), number);
+    }
+
+    /// Appends `number`, which is in no list, to a further list.
+    pub fn append_to(&mut self, further: u8, number: u32) {
+        self.append(self.further(further), number);
+    }
+
+    /// The number that has been longest in a further list.
+    #[must_use]
+    pub fn first_of(&self, further: u8) -> Option<u32> {
+        let list = self.further(further);
+        let first = self.links.get(list as usize)?.next;
+        (first != list).then_some(first)
+    }
+
+    /// A further list.
+    fn further(&self, number: u8) -> u32 {
+        self.due() + 1 + u32::from(number)
     }
 
     /// Takes `number` out of its list, if it is in one.
@@ -116,7 +134,7 @@ impl Wheel {
 
     /// Appends a number to a list.
     fn append(&mut self, list: u32, number: u32) {
-        if number >= self.capacity {
+        if number >= self.capacity || list as usize >= self.links.len() {
             return;
         }
         let last = core::mem::replace(&mut self.links[list as usize].last, number);
@@ -151,7 +169,7 @@ mod tests {
 
     #[test]
     fn numbers_are_due_by_slot_and_in_order_of_insertion() {
-        let mut wheel = Wheel::new(8);
+        let mut wheel = Wheel::new(8, 0);
         let slot = 1 << SLOT_BITS;
         wheel.insert(3, Nanos(2 * slot));
         wheel.insert(1, Nanos(slot));
@@ -164,7 +182,7 @@ mod tests {
 
     #[test]
     fn what_is_past_is_due_with_the_next_slot_and_what_is_far_at_the_end() {
-        let mut wheel = Wheel::new(8);
+        let mut wheel = Wheel::new(8, 0);
         let slot = 1 << SLOT_BITS;
         assert_eq!(taken(&mut wheel, Nanos::from_secs(1)), []);
         wheel.insert(0, Nanos(0));
@@ -178,6 +196,8 @@ mod tests {
         wheel.remove(5);
         wheel.remove(5);
         assert_eq!((wheel.take(), wheel.take()), (Some(6), None));
+        wheel.append_to(0, 5);
+        assert_eq!(wheel.first_of(0), None, "there is no further list");
         wheel.insert(8, Nanos(0));
         assert_eq!(taken(&mut wheel, Nanos::from_secs(9)), [], "out of range");
     }

@@ -105,7 +105,7 @@ proptest! {
     #[test]
     fn wheel_agrees_with_lists_by_slot(ops in vec(wheel_op(), 1..300), start in 0_u64..1 << 50) {
         let capacity = 32;
-        let (mut wheel, mut naive) = (Wheel::new(capacity), NaiveWheel::default());
+        let (mut wheel, mut naive) = (Wheel::new(capacity, 0), NaiveWheel::default());
         let mut now = Nanos(start);
         wheel.advance(now);
         for op in ops {
@@ -176,7 +176,8 @@ const FLOWS: usize = (SESSIONS as usize + 1) * DIRECTIONS.len() * BUCKETS.len();
 
 fn key(flow: usize) -> FlowKey {
     let (line, buckets) = (flow / BUCKETS.len(), BUCKETS[flow % BUCKETS.len()]);
-    FlowKey { session: SessionIndex((line / 2) as u32), direction: DIRECTIONS[line % 2], buckets }
+    let (session, direction) = (SessionIndex((line / 2) as u32), DIRECTIONS[line % 2]);
+    FlowKey { session, direction, buckets, tag: 0 }
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -265,11 +266,12 @@ fn push(queues: &mut Queues<u32>, naive: &mut Naive, flow: usize) -> Result<(), 
     let at = naive.at(now);
     let has_room = queues.has_room(queues.flow_len(&key));
     let cap = config.flow_pkts_max as usize;
-    prop_assert_eq!(has_room, len < config.pkts_max && naive.pkts.len() < cap);
+    let left = config.pkts_max.saturating_sub(len);
+    prop_assert_eq!(has_room, naive.pkts.len() < cap.min(left));
     if !has_room {
         return Ok(());
     }
-    let pushed = queues.push(key, at, held(number, now));
+    let pushed = queues.push(key, Pace::At(at), held(number, now));
     let is_known = key.session.0 < SESSIONS;
     prop_assert_eq!(pushed, if is_known { Ok(()) } else { Err(Full) });
     if is_known {
@@ -289,7 +291,7 @@ fn release(queues: &mut Queues<u32>, naive: &mut Naive, limit: usize) -> Result<
     let gone = queues.release(
         now,
         limit,
-        |key, bytes| {
+        |key, bytes, _| {
             let mut model = model.borrow_mut();
             let flow = model.of(key);
             sizes_differ |= flow.pkts.front().is_none_or(|first| first % 1500 != u32::from(bytes));
@@ -337,7 +339,7 @@ proptest! {
         pkts_max in prop::sample::select(vec![0_usize, 8, 96]),
     ) {
         let sessions_max = SESSIONS as usize;
-        let config = QueuesConfig { pkts_max, flow_pkts_max: 40, sessions_max };
+        let config = QueuesConfig { pkts_max, flow_pkts_max: 40, sessions_max, shared_rates: 0 };
         let mut queues = Queues::new(config);
         let mut naive = Naive::new(config, Nanos(start));
         release(&mut queues, &mut naive, usize::MAX)?;
@@ -406,16 +408,19 @@ proptest! {
         lens in vec(1_usize..100, 2..8), limits in vec(1_usize..70, 1..10),
     ) {
         let (pkts_max, now) = (lens.iter().sum(), Nanos::from_secs(1));
-        let mut queues = Queues::new(QueuesConfig { pkts_max, flow_pkts_max: 100, sessions_max: 8 });
+        let config =
+            QueuesConfig { pkts_max, flow_pkts_max: 100, sessions_max: 8, shared_rates: 0 };
+        let mut queues = Queues::new(config);
         let flow = |session: usize| FlowKey {
             session: SessionIndex(session as u32),
             direction: Direction::Downlink,
             buckets: 1,
+            tag: 0,
         };
-        queues.release(now, 1, |_, _| Pace::Now, |_, _, _| ());
+        queues.release(now, 1, |_, _, _| Pace::Now, |_, _, _| ());
         for (session, len) in lens.iter().enumerate() {
             for number in 0..*len {
-                queues.push(flow(session), now, held(number as u32, now)).unwrap();
+                queues.push(flow(session), Pace::At(now), held(number as u32, now)).unwrap();
             }
         }
         let now = now + Nanos(SLOT_NS);
@@ -423,7 +428,7 @@ proptest! {
         while !queues.is_empty() {
             let limit = limits.next().unwrap();
             let mut far_ahead = None;
-            let count = queues.release(now, limit, |_, _| Pace::Now, |key, may_leave, _| {
+            let count = queues.release(now, limit, |_, _, _| Pace::Now, |key, may_leave, _| {
                 gone[key.session.0 as usize] += usize::from(may_leave);
                 let behind = gone.iter().zip(&lens).filter(|(gone, len)| gone < len);
                 let least = behind.map(|(gone, _)| *gone).min();

@@ -2,7 +2,10 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use adit_types::limits::{INTERFACES_MAX, NEXT_HOPS_MAX, ROUTES_MAX, SESSIONS_MAX, WORKERS_MAX};
+use adit_rules::RateLimit;
+use adit_types::limits::{
+    INTERFACES_MAX, NEXT_HOPS_MAX, ROUTES_MAX, SESSIONS_MAX, SLICES_MAX, WORKERS_MAX,
+};
 use adit_types::{
     InterfaceId, InterfaceRole, IpPrefix, Ipv4Prefix, Ipv6Prefix, MacAddr, PortId, VlanId,
 };
@@ -29,6 +32,9 @@ pub struct TablesConfig {
     pub interfaces: Vec<Interface>,
     /// Routes beyond the connected prefixes.
     pub routes: Vec<Route>,
+    /// Rates that sessions share, uplink and downlink: first of all sessions together, then by slice;
+    /// what is absent is unlimited.
+    pub aggregates: Vec<[RateLimit; 2]>,
     /// Pools that most UE addresses come from: inside them a UE is found without a hash.
     pub ue_pools_v4: Vec<Ipv4Prefix>,
 }
@@ -168,6 +174,7 @@ pub(crate) fn check(config: &TablesConfig) -> Result<(), TablesError> {
         ("next_hops_max", config.next_hops_max, 1, NEXT_HOPS_MAX),
         ("interfaces", config.interfaces.len(), 0, INTERFACES_MAX),
         ("routes", config.routes.len(), 0, ROUTES_MAX),
+        ("aggregates", config.aggregates.len(), 0, SLICES_MAX + 1),
     ];
     for (name, value, min, max) in ranges {
         if !(min..=max).contains(&value) {

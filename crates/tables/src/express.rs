@@ -16,7 +16,10 @@ use adit_rules::{
     EXPRESS_QFIS_MAX, EXPRESS_URRS_MAX, Express, ExpressUe, ExpressUrr, ExpressWay,
     Line as ChoiceLine,
 };
-use adit_types::{Direction, InterfaceSet, NextHopIndex, Qfi, SessionIndex, Teid, UsageSlot};
+use adit_types::limits::SLICES_MAX;
+use adit_types::{
+    Direction, InterfaceSet, NextHopIndex, Qfi, SessionIndex, SliceId, Teid, UsageSlot,
+};
 
 use crate::counters::{Counter, SessionTraffic};
 use crate::large::Large;
@@ -30,9 +33,15 @@ pub(crate) const WORDS: usize = 5;
 const URRS: usize = 3;
 
 const _: () = assert!(URRS + EXPRESS_URRS_MAX == WORDS && EXPRESS_QFIS_MAX == 4);
+const _: () = assert!(SLICES_MAX < 1 << 4);
 
-/// Bits of the head below are the sequence number.
-const SEQUENCE: u64 = (1 << 21) - 1;
+/// Bits of the head below are the sequence number: no reader pauses for half as many writes of a line
+/// between two loads.
+const SEQUENCE: u64 = (1 << 16) - 1;
+/// The rate of the buckets is guaranteed.
+const GUARANTEED: u64 = 1 << 16;
+const SLICE_SHIFT: u32 = 17;
+const SLICE: u64 = 0xf << SLICE_SHIFT;
 /// Which of the first two buckets the packet has to pass.
 const METERS_SHIFT: u32 = 21;
 const METERS: u64 = 0b11 << METERS_SHIFT;
@@ -412,6 +421,21 @@ impl ExpressLine<'_> {
         qfi.map(|qfi| (qfi, self.head & REFLECTIVE != 0))
     }
 
+    /// The slice whose rates the packet shares.
+    #[inline]
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation, reason = "four bits")]
+    pub const fn slice(&self) -> SliceId {
+        SliceId(((self.head & SLICE) >> SLICE_SHIFT) as u8)
+    }
+
+    /// True when the rate of its buckets is guaranteed.
+    #[inline]
+    #[must_use]
+    pub const fn is_guaranteed(&self) -> bool {
+        self.head & GUARANTEED != 0
+    }
+
     /// Which of the first two buckets of the session and direction the packet has to pass, by bits.
     #[inline]
     #[must_use]
@@ -459,10 +483,12 @@ fn pack_ue<A>(ue: ExpressUe<A>, usual: u64, any: u64, value: impl FnOnce(A) -> u
 }
 
 fn pack(express: &Express) -> (u64, [u64; WORDS]) {
-    let Express { arrival, ue_v4, ue_v6, way, meters, urrs } = express;
+    let Express { arrival, ue_v4, ue_v6, way, meters, slice, guaranteed, urrs } = express;
     let (v4_flags, ue_v4) = pack_ue(*ue_v4, V4, V4_ANY, |addr| addr.to_bits().into());
     let (v6_flags, ue_v6) = pack_ue(*ue_v6, V6, V6_ANY, |key| key);
     let mut flags = USABLE | v4_flags | v6_flags;
+    flags |= u64::from(slice.0) << SLICE_SHIFT & SLICE;
+    flags |= if *guaranteed { GUARANTEED } else { 0 };
     for (at, is_metered) in meters.iter().enumerate() {
         flags |= u64::from(*is_metered) << at << METERS_SHIFT;
     }
@@ -532,6 +558,8 @@ mod tests {
                 marking,
             },
             meters: [false, true],
+            slice: SliceId(15),
+            guaranteed: true,
             urrs: urrs(2),
         }
     }
@@ -545,6 +573,8 @@ mod tests {
             ue_v6,
             way,
             meters: [true, false],
+            slice: SliceId(0),
+            guaranteed: false,
             urrs: urrs(1),
         }
     }

@@ -10,6 +10,7 @@
 //! Does not live here: which sessions exist (`session`), what happens to packets (`datapath`).
 #![deny(unsafe_code)]
 
+mod aggregates;
 #[allow(unsafe_code, reason = "lines of what readers may still see")]
 mod choice;
 mod config;
@@ -38,6 +39,7 @@ mod ue_pools;
 mod usage;
 
 pub use adit_types::IpPrefix;
+pub use aggregates::{Aggregate, Aggregates, Leases};
 pub use choice::{Choice, Chosen};
 pub use config::{Interface, Route, TablesConfig, TablesError};
 pub use counters::{

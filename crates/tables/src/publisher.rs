@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 
 use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{
-    DeltaId, Express, ExpressUe, Gate, KeyChange, PublishedRules, QerEntry, QerMeter, RateLimit,
-    RuleDelta, SessionKey, SessionRules, Shapes, SharedRateId,
+    DeltaId, Express, ExpressUe, Gate, Guaranteed, KeyChange, PublishedRules, QerEntry, QerMeter,
+    RateLimit, RuleDelta, SessionKey, SessionRules, Shapes, SharedRateId,
 };
 use adit_types::limits::{framed_routes_max, usage_slots_max};
 use adit_types::{
@@ -18,6 +18,7 @@ use adit_types::{
     WorkerId,
 };
 
+use crate::aggregates::Aggregates;
 use crate::choice::ChoicePlan;
 use crate::config::{Interface, TablesConfig, TablesError, check};
 use crate::counters::{SessionTraffic, Snapshot, WorkerCounters};
@@ -82,6 +83,7 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
         expresses: ExpressTable::new(sessions_max),
         meters: MeterTable::new(sessions_max),
         rate_changes: RateChangeRing::new(),
+        aggregates: Aggregates::new(&config.aggregates),
         routes,
         interfaces: config.interfaces.into_boxed_slice(),
     });
@@ -347,6 +349,12 @@ impl Publisher {
         found.map_or_else(MeterTraffic::default, |meter| meter.traffic())
     }
 
+    /// The rates that sessions share.
+    #[must_use]
+    pub fn aggregates(&self) -> &Aggregates {
+        &self.tables.aggregates
+    }
+
     /// Where the usage of URRs is read.
     #[must_use]
     pub fn usage(&self) -> std::sync::Arc<UsageTable> {
@@ -429,31 +437,41 @@ impl Publisher {
         };
     }
 
-    /// Gives every QER with a rate the bucket that it had, or one that no other QER has had last.
+    /// Gives every QER with a rate the buckets that it had, or some that no other QER has had last.
     fn assign_buckets(&self, session: SessionIndex, rules: &mut SessionRules) {
         let before = self.rules.get(session.0 as usize).map_or(&[][..], PublishedRules::qers);
         let had = |id| before.iter().find(|qer| qer.id == id).and_then(|qer| qer.meter);
-        let set = |meters: &mut dyn Iterator<Item = QerMeter>| {
-            meters.fold(0_u64, |set, meter| set | 1 << (u32::from(meter.bucket) % u64::BITS))
-        };
-        let mut kept = set(&mut rules.qers.iter().filter_map(|qer| had(qer.id)));
-        let left = set(&mut before.iter().filter_map(|qer| qer.meter)) & !kept;
-        for qer in &mut rules.qers {
-            let Some(meter) = &mut qer.meter else { continue };
-            if let Some(known) = had(qer.id) {
-                meter.bucket = known.bucket;
-                continue;
-            }
-            // There are as many buckets as a session may have QERs. What the last rules left is
-            // taken last: a worker may run these still.
+        let mut kept = rules.qers.iter().filter_map(|qer| had(qer.id)).fold(0, with_buckets);
+        let left = before.iter().filter_map(|qer| qer.meter).fold(0, with_buckets) & !kept;
+        // There are as many buckets as a session may have QERs. What the last rules left is taken
+        // last: a worker may run these still.
+        let mut fresh = || {
             let free = match kept | left {
                 u64::MAX => kept.trailing_ones(),
                 taken => taken.trailing_ones(),
             };
-            meter.bucket = u8::try_from(free % u64::BITS).unwrap_or_default();
-            kept |= 1 << (free % u64::BITS);
-            self.tables.meters.make_room(meter.bucket);
-            self.tables.meters.reset(session, meter.bucket);
+            if free == u64::BITS {
+                return None;
+            }
+            let bucket = u8::try_from(free).unwrap_or_default();
+            kept |= 1 << free;
+            self.tables.meters.make_room(bucket);
+            self.tables.meters.reset(session, bucket);
+            Some(bucket)
+        };
+        // Each QER first has one: only guarantees find none.
+        for qer in &mut rules.qers {
+            let Some(meter) = &mut qer.meter else { continue };
+            let known = had(qer.id);
+            meter.bucket = known.map(|known| known.bucket).or_else(&mut fresh).unwrap_or_default();
+        }
+        for qer in &mut rules.qers {
+            let Some(meter) = &mut qer.meter else { continue };
+            let has_part = |of: &Guaranteed| matches!(of, Guaranteed::Within(_));
+            if meter.guaranteed.iter().any(has_part) {
+                let known = had(qer.id).and_then(|known| known.guaranteed_bucket);
+                meter.guaranteed_bucket = known.or_else(&mut fresh);
+            }
         }
     }
 
@@ -469,7 +487,7 @@ impl Publisher {
     }
 
     /// Tells the buckets of new rules their limits and what they stand for, while no express is read.
-    /// True where rules had or have rates.
+    /// True where rules had or have rates, of their own or shared.
     fn set_limits(&self, session: SessionIndex, rules: Option<&SessionRules>) -> bool {
         let before = self.rules.get(session.0 as usize).map_or(&[][..], PublishedRules::qers);
         let meters = &self.tables.meters;
@@ -489,9 +507,15 @@ impl Publisher {
                     Gate::Closed => RateLimit::CLOSED,
                 };
                 meters.set_limit(session, direction, meter.bucket, limit);
+                if let (Guaranteed::Within(limit), Some(bucket)) =
+                    (meter.guaranteed(direction), meter.guaranteed_bucket)
+                {
+                    meters.set_limit(session, direction, bucket, limit);
+                }
             }
         }
-        before.iter().chain(qers).any(|qer| qer.meter.is_some())
+        let mut all = before.iter().chain(qers);
+        !self.tables.aggregates.is_empty() || all.any(|qer| qer.meter.is_some())
     }
 
     /// Gives every FAR with a GTP-U peer the next hop towards it. Spec: TS 29.244 §8.2.56.
@@ -535,6 +559,12 @@ impl Publisher {
 /// The shared rates that QERs name.
 fn shared_rates(qers: &[QerEntry]) -> impl Iterator<Item = SharedRateId> {
     qers.iter().filter_map(|qer| qer.meter?.shared)
+}
+
+/// A set of buckets, and those of one more QER.
+fn with_buckets(set: u64, meter: QerMeter) -> u64 {
+    let bit = |bucket: u8| 1 << (u32::from(bucket) % u64::BITS);
+    set | bit(meter.bucket) | meter.guaranteed_bucket.map_or(0, bit)
 }
 
 /// What the usual packets of one direction need.

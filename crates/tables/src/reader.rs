@@ -8,6 +8,7 @@ use adit_types::{
     WorkerId,
 };
 
+use crate::aggregates::Aggregates;
 use crate::choice::{Choice, Chosen};
 use crate::config::Interface;
 use crate::counters::WorkerCounters;
@@ -36,6 +37,7 @@ pub(crate) struct Tables {
     pub(crate) next_hops: Arc<NextHopTable>,
     pub(crate) expresses: ExpressTable,
     pub(crate) meters: MeterTable,
+    pub(crate) aggregates: Aggregates,
     pub(crate) rate_changes: RateChangeRing,
     pub(crate) routes: Routes,
     pub(crate) interfaces: Box<[Interface]>,
@@ -382,6 +384,13 @@ impl<'a> View<'a> {
         bucket: u8,
     ) -> Option<Meter<'a>> {
         self.tables.meters.meter(session, direction, bucket)
+    }
+
+    /// The rates that sessions share.
+    #[inline]
+    #[must_use]
+    pub const fn aggregates(&self) -> &'a Aggregates {
+        &self.tables.aggregates
     }
 
     /// Asks for the cache line of a next hop.

@@ -759,6 +759,7 @@ pub fn control(layout: &Layout) -> (SessionStore, Publisher, Vec<Reader>) {
         seed: layout.seed,
         interfaces: (0..).zip(&layout.interfaces).map(interface).collect(),
         routes: layout.routes.iter().map(route).collect(),
+        aggregates: layout.qos.aggregates(),
         ue_pools_v4: UE_POOLS.iter().filter_map(|prefix| prefix.parse().ok()).collect(),
     })
     .unwrap();
@@ -798,7 +799,7 @@ fn provisioning(layout: &Layout) -> Provisioning {
         applications: APPLICATIONS.iter().map(application).collect(),
         policies: oracle::POLICIES.iter().map(policy).collect(),
         predefined_rules: RULES.iter().map(predefined_rule).collect(),
-        qos: layout.qos,
+        qos: layout.qos.clone(),
     }
 }
 

@@ -197,8 +197,10 @@ fn add(sums: &mut Vec<u64>, counts: &[u64]) {
 fn check(coverage: &Coverage) {
     use adit_rules::{DropReason, PuntReason};
     // What these worlds cannot cause: buffers in parts, short headroom, full queues and rings, too
-    // many requests to redirect; nothing waits for its rate (`shaping.rs` compares what does).
+    // many requests to redirect; nothing waits for its rate (`shaping.rs` compares what does), and
+    // sessions share none.
     let absent = [
+        DropReason::AggregateExceeded,
         DropReason::HandoffFull,
         DropReason::RedirectLimited,
         DropReason::ShapingQueueFull,

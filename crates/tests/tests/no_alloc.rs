@@ -191,32 +191,40 @@ fn step_over_user_traffic_allocates_nothing() {
 
 #[test]
 fn step_that_polices_and_shapes_allocates_nothing() {
-    let policing = (Excess::Drops, DropReason::RateExceeded);
-    let shaping = (Excess::Waits, DropReason::ShapingQueueFull);
-    let cases = [(policing, None), (shaping, None), (policing, Some(7)), (shaping, Some(7))];
-    for ((excess, reason), correlation) in cases {
-        let all = Enforcement { gbr: excess, flow: excess, session: excess };
-        let qos = QosPolicy { uplink: all, downlink: all, ..QosPolicy::default() };
+    let full = DropReason::ShapingQueueFull;
+    for (excess, reason, shared_reason) in [
+        (Excess::Drops, DropReason::RateExceeded, DropReason::AggregateExceeded),
+        (Excess::Waits, full, full),
+    ] {
+        let all = Enforcement { gbr: excess, flow: excess, session: excess, shared: excess };
         // An inner packet of 36 octets takes 36 ms.
         let rate = BitRate::from_kbps(8);
-        let mut bench = Bench::with(qos, Some(Rates { uplink: rate, downlink: rate }), correlation);
-        bench.resolve_all();
-        let up = bench.uplink().ipv4("10.45.0.1", "8.8.8.8").udp(4000, 53).payload(b"question");
-        let down = downlink().ipv4("8.8.8.8", "10.45.0.1").udp(53, 4000).payload(b"response");
-        let (up, down) = (up.build(), down.build());
-        let mut all_sent = 0;
-        // 512 packets wait at most; the last steps have none to receive.
-        for at in 0..40 {
-            let frames: [&[u8]; 2] = if at < 20 { [&up, &down] } else { [&[], &[]] };
-            let (allocations, sent) = bench.step(frames);
-            assert_eq!(allocations, 0, "{excess:?}");
-            all_sent += sent;
-        }
-        let counts = bench.publisher.snapshot();
-        let waiting = usize::try_from(counts.shaped_pkts).unwrap();
-        assert_eq!(waiting > 0, excess == Excess::Waits);
-        assert!(counts.drops[reason.index()] > 0 && all_sent > 20, "{excess:?}: {all_sent}");
+        let rates = Rates { uplink: rate, downlink: rate };
+        let policy = QosPolicy { uplink: all, downlink: all, ..QosPolicy::default() };
+        exceed(Bench::with(policy.clone(), Some(rates), None), excess, reason);
+        exceed(Bench::with(policy.clone(), Some(rates), Some(7)), excess, reason);
+        let total = QosPolicy { total: rates, ..policy };
+        exceed(Bench::with(total, None, None), excess, shared_reason);
     }
+}
+
+fn exceed(mut bench: Bench, excess: Excess, reason: DropReason) {
+    bench.resolve_all();
+    let up = bench.uplink().ipv4("10.45.0.1", "8.8.8.8").udp(4000, 53).payload(b"question");
+    let down = downlink().ipv4("8.8.8.8", "10.45.0.1").udp(53, 4000).payload(b"response");
+    let (up, down) = (up.build(), down.build());
+    let mut all_sent = 0;
+    // 512 packets wait at most; the last steps have none to receive.
+    for at in 0..40 {
+        let frames: [&[u8]; 2] = if at < 20 { [&up, &down] } else { [&[], &[]] };
+        let (allocations, sent) = bench.step(frames);
+        assert_eq!(allocations, 0, "{excess:?}");
+        all_sent += sent;
+    }
+    let counts = bench.publisher.snapshot();
+    let waiting = usize::try_from(counts.shaped_pkts).unwrap();
+    assert_eq!(waiting > 0, excess == Excess::Waits);
+    assert!(counts.drops[reason.index()] > 0 && all_sent > 20, "{excess:?}: {all_sent}");
 }
 
 /// Two workers, of which the first receives all uplink and the second all downlink; four sessions,

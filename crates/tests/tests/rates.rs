@@ -3,6 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rates of a test")]
 
+#[path = "rates/shared.rs"]
+mod shared;
+
 use core::net::{IpAddr, Ipv4Addr};
 
 use adit_datapath::{Worker, WorkerConfig, connect};
@@ -90,14 +93,18 @@ struct Stage {
 }
 
 fn policy(excess: Excess) -> QosPolicy {
-    let all = Enforcement { gbr: excess, flow: excess, session: excess };
+    let all = Enforcement { gbr: excess, flow: excess, session: excess, shared: excess };
     QosPolicy { uplink: all, downlink: all, ..QosPolicy::default() }
 }
 
 impl Stage {
     fn new(excess: Excess, workers: usize, sessions_max: usize) -> Self {
+        Self::with(policy(excess), workers, sessions_max)
+    }
+
+    fn with(qos: QosPolicy, workers: usize, sessions_max: usize) -> Self {
         let plain = scenario::plain_layout(0);
-        let layout = Layout { workers, sessions_max, qos: policy(excess), ..plain };
+        let layout = Layout { workers, sessions_max, qos, ..plain };
         let (store, mut publisher, readers) = control(&layout);
         for (interface, station) in [(0, "10.0.3.1"), (1, "10.0.6.1")] {
             let addr: IpAddr = station.parse().unwrap();
@@ -146,15 +153,20 @@ impl Stage {
     /// Establishes a session with maximum bit rates uplink and downlink, or without any. Unit: bits
     /// per second.
     fn session(&mut self, mbr: (u64, u64)) -> usize {
-        self.correlated(OwnerId(1), mbr, None)
+        self.session_of(OwnerId(1), mbr, |_| {})
     }
 
     /// The same for a CP function, with a QER Correlation ID.
-    fn correlated(
+    fn correlated(&mut self, cp: OwnerId, mbr: (u64, u64), correlation: Option<u32>) -> usize {
+        self.session_of(cp, mbr, |change| change.create_qers[0].correlation = correlation)
+    }
+
+    /// The same for a CP function, with what `refine` makes of it.
+    fn session_of(
         &mut self,
         cp: OwnerId,
         (uplink, downlink): (u64, u64),
-        correlation: Option<u32>,
+        refine: impl FnOnce(&mut Change),
     ) -> usize {
         let number = u16::try_from(self.sessions.len() + 1).unwrap();
         let [high, low] = number.to_be_bytes();
@@ -172,7 +184,7 @@ impl Stage {
         if uplink != UNLIMITED {
             change.create_qers[0].mbr = Some(rates(uplink, downlink));
         }
-        change.create_qers[0].correlation = correlation;
+        refine(&mut change);
         let made = self.store.establish(cp, CpFSeid::default(), change).unwrap();
         let teid = made.created[0].f_teid.teid;
         self.deltas += 1;

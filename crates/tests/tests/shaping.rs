@@ -233,7 +233,7 @@ fn rates(octet_ns: u64) -> Rates {
 impl Stage {
     fn new(seed: u64, mistake: Mistake) -> Self {
         let waits = Excess::Waits;
-        let all = Enforcement { gbr: waits, flow: waits, session: waits };
+        let all = Enforcement { gbr: waits, flow: waits, session: waits, shared: waits };
         let shaping_burst = Nanos(DEPTH_NS);
         let qos = QosPolicy { uplink: all, downlink: all, shaping_burst, ..QosPolicy::default() };
         let layout = Layout { qos, ..scenario::plain_layout(0) };

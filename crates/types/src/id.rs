@@ -50,6 +50,9 @@ ids! {
     PortId(u16), "{}";
     /// Dense local index of a worker.
     WorkerId(u8), "{}";
+    /// A configured network slice, counted from one, at most `limits::SLICES_MAX`; zero is none of
+    /// them.
+    SliceId(u8), "{}";
 }
 
 impl SessionIndex {

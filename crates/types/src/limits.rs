@@ -104,6 +104,9 @@ pub const SHAPED_PKTS_MAX: usize = 1 << 18;
 /// Packets of one flow among them: at 500 Mb/s, 12 ms of the longest ones.
 pub const SHAPED_PKTS_PER_FLOW_MAX: u32 = 512;
 
+/// Network slices with rates of their own: an express has four bits for its session's.
+pub const SLICES_MAX: usize = 15;
+
 /// PFCP associations at most.
 pub const ASSOCIATIONS_MAX: usize = 256;
 

@@ -87,6 +87,7 @@ fn tables(
             interface(1, InterfaceRole::N6, N6_ADDR),
         ],
         routes: vec![route("0.0.0.0/0", DN_ADDR.into())?, route("::/0", DN6_ADDR.into())?],
+        aggregates: Vec::new(),
         ue_pools_v4: pool.into_iter().collect(),
     })?;
     let neighbors: [(u8, IpAddr, MacAddr); 3] =
@@ -231,7 +232,7 @@ impl Rates {
             Self::None | Self::Police | Self::Exceed => Excess::Drops,
             Self::Shape | Self::Wait => Excess::Waits,
         };
-        let of = Enforcement { gbr: excess, flow: excess, session: excess };
+        let of = Enforcement { gbr: excess, flow: excess, session: excess, shared: excess };
         let shaping_burst = match self {
             Self::Wait => Nanos(0),
             _ => Nanos::from_millis(2),

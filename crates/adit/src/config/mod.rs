@@ -5,6 +5,7 @@
 
 mod predefined;
 mod provisioning;
+mod qos;
 mod read;
 mod section;
 #[cfg(test)]

@@ -39,9 +39,7 @@ pub fn read_ue_pools(root: &mut Section<'_, '_>, interfaces: &[Interface]) -> Ve
         if identity.as_ref().is_some_and(|name| name.is_empty() || name.len() > NAME_BYTES_MAX) {
             section.problem("identity", format!("takes 1 to {NAME_BYTES_MAX} octets"));
         }
-        let expects =
-            "a slice such as \"1\" or \"1-00a1b2\": SST, and SD of six hexadecimal digits";
-        let slice: Option<Slice> = section.parsed_optional("s_nssai", expects);
+        let slice: Option<SliceText> = section.parsed_optional("s_nssai", SliceText::EXPECTS);
         let expects = "a prefix such as \"10.45.0.0/16\" or \"2001:db8:45::/48\"";
         let prefix: Option<IpNet> = section.parsed("prefix", expects);
         if let Some(prefix) = prefix {
@@ -58,9 +56,15 @@ pub fn read_ue_pools(root: &mut Section<'_, '_>, interfaces: &[Interface]) -> Ve
 }
 
 /// A network slice in text.
-struct Slice(SNssai);
+pub struct SliceText(pub SNssai);
 
-impl FromStr for Slice {
+impl SliceText {
+    /// What it looks like.
+    pub const EXPECTS: &str =
+        "a slice such as \"1\" or \"1-00a1b2\": SST, and SD of six hexadecimal digits";
+}
+
+impl FromStr for SliceText {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {

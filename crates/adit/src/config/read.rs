@@ -5,29 +5,22 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use adit_dpdk::{Device, HugepageMode};
-use adit_rules::Excess;
-use adit_session::{Enforcement, Rates};
 use adit_types::limits::{
     BUFFER_PKTS_MAX, BURST_DEFAULT, BURST_MAX, INTERFACES_MAX, PORTS_MAX, ROUTES_MAX, SESSIONS_MAX,
-    SHAPED_PKTS_MAX, WORKERS_MAX,
+    WORKERS_MAX,
 };
-use adit_types::{BitRate, InterfaceRole, Ipv4Prefix, Ipv6Prefix, Nanos, PortId, VlanId};
+use adit_types::{InterfaceRole, Ipv4Prefix, Ipv6Prefix, Nanos, PortId, VlanId};
 use toml::de::DeTable;
 
 use super::section::{Document, Section};
 use super::{
-    Config, Datapath, Dpdk, Gtpu, Interface, IpNet, N4, NodeId, Poll, Port, Problem, QosPolicy,
-    Route,
+    Config, Datapath, Dpdk, Gtpu, Interface, IpNet, N4, NodeId, Poll, Port, Problem, Route,
 };
-use super::{predefined, provisioning};
+use super::{predefined, provisioning, qos};
 
 /// Packets that wait in FARs that buffer, unless the file says otherwise; never more than half of
 /// the packet buffers.
 const BUFFER_PKTS_DEFAULT: usize = 4096;
-
-/// Packets that wait for their rates, unless the file says otherwise; never more than half of the
-/// packet buffers.
-const QUEUE_PKTS_DEFAULT: usize = 4096;
 
 pub fn parse(text: &str) -> Result<Config, Vec<Problem>> {
     let document = Document::new(text);
@@ -68,7 +61,7 @@ fn read(document: &Document<'_>, table: &DeTable<'_>) -> Config {
     let applications = provisioning::read_applications(&mut root);
     let forwarding_policies = provisioning::read_forwarding_policies(&mut root, &interfaces);
     let predefined_rules = predefined::read(&mut root, &applications);
-    let (qos, shaped_pkts_max) = read_qos(root.table("qos"), half);
+    let (qos, shaped_pkts_max) = qos::read(root.table("qos"), half, &interfaces);
     let mut admin = root.table("admin");
     let admin_socket = admin
         .parsed_optional("socket", "a path such as \"/run/adit/admin.sock\"")
@@ -129,39 +122,6 @@ fn is_fqdn(text: &str) -> bool {
     text.len() <= 253
         && text.bytes().any(|byte| byte.is_ascii_alphabetic())
         && text.split('.').all(label)
-}
-
-/// `half` of the packet buffers is the most that may wait.
-fn read_qos(mut qos: Section<'_, '_>, half: usize) -> (QosPolicy, usize) {
-    let queue_default = QUEUE_PKTS_DEFAULT.min(half);
-    let queue_pkts_max = qos.integer("queue_pkts_max", 0..=SHAPED_PKTS_MAX, Some(queue_default));
-    if queue_pkts_max > half {
-        let what =
-            format!("takes at most {half}, half of dpdk.mempool_mbufs: traffic needs the rest");
-        qos.problem("queue_pkts_max", what);
-    }
-    let burst = Nanos::from_millis(qos.integer("burst_ms", 1..=2000u64, Some(20)));
-    let shaping_burst =
-        Nanos::from_micros(qos.integer("shaping_burst_us", 100..=100_000u64, Some(10_000)));
-    let (uplink, uplink_gbr_max) = read_enforcement(qos.table("uplink"));
-    let (downlink, downlink_gbr_max) = read_enforcement(qos.table("downlink"));
-    let gbr_max = Rates { uplink: uplink_gbr_max, downlink: downlink_gbr_max };
-    qos.finish();
-    (QosPolicy { uplink, downlink, burst, shaping_burst, gbr_max }, queue_pkts_max)
-}
-
-fn read_enforcement(mut direction: Section<'_, '_>) -> (Enforcement, BitRate) {
-    const CHOICES: [(&str, Excess); 2] = [("drop", Excess::Drops), ("wait", Excess::Waits)];
-    let mut excess =
-        |key, default| direction.choice(key, &CHOICES, Some(default)).unwrap_or_default();
-    // Guaranteed flows are real-time; the others are TCP, most of all, which waits better than it loses.
-    let gbr = excess("gbr", Excess::Drops);
-    let (flow, session) = (excess("flow", Excess::Waits), excess("session", Excess::Waits));
-    let gbr_max = direction.integer_optional("gbr_mbps_max", 0..=100_000_000u64);
-    let gbr_max =
-        gbr_max.map_or(BitRate::from_bps(u64::MAX), |mbps| BitRate::from_kbps(mbps * 1000));
-    direction.finish();
-    (Enforcement { gbr, flow, session }, gbr_max)
 }
 
 fn read_n4(mut n4: Section<'_, '_>) -> N4 {

@@ -77,6 +77,11 @@ impl<'d, 'i> Section<'d, 'i> {
         }
     }
 
+    /// True when the file has `key` here.
+    pub fn has(&self, key: &str) -> bool {
+        self.table.is_some_and(|table| table.contains_key(key))
+    }
+
     /// The table at `key`; an absent one reads as empty.
     pub fn table(&mut self, key: &'static str) -> Section<'d, 'i> {
         let path = self.path_of(key);

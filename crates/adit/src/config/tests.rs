@@ -106,6 +106,32 @@ fn gtpu_path_management_is_read_and_has_limits() {
 }
 
 #[test]
+fn rates_that_sessions_share_are_read() {
+    assert!(Config::parse(EXAMPLE).unwrap().qos.slices.is_empty());
+    let slice = "[[qos.slice]]\ns_nssai = \"1-00a1b2\"\nuplink_mbps_max = 1000\n\n[datapath]\n";
+    let with = EXAMPLE.replacen("# mbps_max = 9500\n", "mbps_max = 9500\n", 1).replacen(
+        "[datapath]\n",
+        slice,
+        1,
+    );
+    let qos = Config::parse(&with).unwrap().qos;
+    assert_eq!(qos.total.uplink.as_bps(), 9_500_000_000);
+    assert_eq!(qos.total.downlink.as_bps(), u64::MAX);
+    assert_eq!(qos.slices[0].s_nssai.map(|slice| slice.to_string()).as_deref(), Some("1-00a1b2"));
+    assert_eq!(qos.slices[0].rates.uplink.as_bps(), 1_000_000_000);
+    let twice = format!("{slice}{}", slice.replacen("1000", "7", 1));
+    for (from, to, path) in [
+        ("[datapath]\n", &*slice.replacen("1-00a1b2", "1-b2", 1), "qos.slice[0].s_nssai"),
+        ("[datapath]\n", "[[qos.slice]]\n\n[datapath]\n", "qos.slice[0].s_nssai"),
+        ("[datapath]\n", &*twice.replacen("[datapath]\n", "", 1), "qos.slice[1].s_nssai"),
+        ("# mbps_max = 9500\n", "mbps_max = 0\n", "qos.uplink.mbps_max"),
+        ("shared = \"wait\"", "shared = \"hold\"", "qos.uplink.shared"),
+    ] {
+        assert_eq!(paths(&changed(from, to)), [path], "{to}");
+    }
+}
+
+#[test]
 fn buffered_packets_leave_half_of_the_mbufs_to_traffic() {
     assert_eq!(Config::parse(EXAMPLE).unwrap().buffer_pkts_max, 4096);
     let few = EXAMPLE

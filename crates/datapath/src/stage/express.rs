@@ -6,14 +6,15 @@
 //! left one packet to the stages follow it there, so that order within a burst is kept.
 
 mod choice;
+mod rates;
 
 use core::mem;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_pktio::{Burst, PacketBuf, PacketIo, RxChecksum};
 use adit_rules::{DropReason, EXPRESS_URRS_MAX, ExpressUe};
-use adit_shaper::FlowKey;
-use adit_tables::{ClearUsage, ExpressLine, View};
+use adit_shaper::RateSet;
+use adit_tables::{ClearUsage, ExpressLine, Leases, View};
 use adit_types::limits::BURST_MAX;
 use adit_types::{
     Direction, InterfaceId, InterfaceSet, MacAddr, NextHopIndex, PortId, Qfi, SessionIndex, Teid,
@@ -24,6 +25,7 @@ use adit_wire::{
 };
 
 use self::choice::choose;
+use self::rates::{flow, may_wait, pass_rates};
 use crate::columns::Column;
 use crate::handoff::Handoff;
 use crate::interfaces::{Door, UsualLink};
@@ -60,7 +62,7 @@ struct Row {
     key: u64,
     /// The interface that it leaves through; written once it is forwarded.
     door: InterfaceId,
-    /// The buckets that it waits for before it leaves, by bits; written once it is forwarded.
+    /// What it waits for before it leaves ([`rates`]); written once it is forwarded.
     waits_for: u64,
     /// Source of the user's packet in uplink, as a key.
     src: u64,
@@ -89,7 +91,7 @@ trait Course {
         env: &Env<'v>,
         line: &ExpressLine<'v>,
         row: &Row,
-        at: &mut At<'v>,
+        at: &mut At<'v, '_>,
         buf: &mut B,
     ) -> Option<Left<'v>>;
 }
@@ -110,7 +112,7 @@ struct Left<'v> {
     door: &'v Door,
     /// Unit: octets.
     frame_len: usize,
-    /// The buckets that it waits for first, by bits.
+    /// As of [`Row::waits_for`].
     waits_for: u64,
 }
 
@@ -118,13 +120,16 @@ struct Left<'v> {
 const NO_BLOCK: (u8, InterfaceSet) = (0, InterfaceSet::NONE);
 
 /// What packets of one direction of a burst share.
-struct At<'v> {
+struct At<'v, 'l> {
     /// The interface that they arrived on.
     arrival: InterfaceSet,
     /// The last exit that was looked up: most packets share it.
     exit: Option<Exit<'v>>,
     /// The routes that led there: a block of destinations, and the interfaces that were looked at.
     block: (u8, InterfaceSet),
+    /// What was taken of shared rates, and those that flows wait for.
+    leases: &'l mut Leases,
+    crowded: RateSet,
 }
 
 /// Forwards the usual packets of a burst; the others are left in `rx`, in the order of their
@@ -331,7 +336,7 @@ fn run<Io: PacketIo, C: Course>(
 ) {
     let Some(arrival) = C::arrival(link) else { return };
     let view = &env.view;
-    let Outbound { buffering, shaping, handoff, tally, .. } = out;
+    let Outbound { buffering, shaping, leases, handoff, tally, .. } = out;
     let is_alone = handoff.is_alone();
     for row in rows.iter_mut() {
         row.session = C::session(view, row);
@@ -351,7 +356,9 @@ fn run<Io: PacketIo, C: Course>(
     if choices {
         choose(C::DIRECTION, view, rx, rows, &mut chosen);
     }
-    let mut at = At { arrival: InterfaceSet::only(arrival), exit: None, block: NO_BLOCK };
+    let (arrivals, crowded) = (InterfaceSet::only(arrival), shaping.crowded());
+    let mut at = At { arrival: arrivals, exit: None, block: NO_BLOCK, leases, crowded };
+    let is_shared = !view.aggregates().is_empty();
     let is_buffering = !buffering.is_empty();
     let mut left = Column::<SessionIndex>::new();
     let mut way = Way { door: None, is_one: true };
@@ -365,7 +372,9 @@ fn run<Io: PacketIo, C: Course>(
             Some(chosen) => Some(chosen.express()),
         };
         let line = line.filter(|_| may_leave);
-        let line = line.filter(|line| line.meters() == 0 || may_wait::<_, C>(shaping, line, row));
+        let line = line.filter(|line| {
+            line.meters() == 0 && !is_shared || may_wait::<_, C>(shaping, line, row)
+        });
         let ready = match (line, row.is_v6) {
             (None, _) => None,
             (Some(line), false) => C::forward::<_, false>(env, &line, row, &mut at, buf),
@@ -388,27 +397,8 @@ fn run<Io: PacketIo, C: Course>(
         Some(door) if way.is_one && left.is_empty() => {
             transmit::<Io, C>(io, door, rx, bytes_out, tally);
         }
-        _ => part::<Io, C>(env, io, rows, rx, (shaping, tally)),
+        _ => part::<Io, C>(env, io, rows, rx, (shaping, leases, tally)),
     }
-}
-
-/// True unless a packet finds its flow's queue full, which the stages count. Where packets of its flow
-/// wait, so does it: this is written down in its row.
-#[inline]
-fn may_wait<B: PacketBuf, C: Course>(
-    shaping: &Shaping<B>,
-    line: &ExpressLine<'_>,
-    row: &mut Row,
-) -> bool {
-    if shaping.is_empty() {
-        return true;
-    }
-    let (session, direction) = (row.session, C::DIRECTION);
-    let flow_len = shaping.flow_len(&FlowKey { session, direction, buckets: line.meters() });
-    if flow_len > 0 {
-        row.waits_for = line.meters();
-    }
-    shaping.has_room(flow_len)
 }
 
 /// Hands over the packets whose sessions another worker owns, before anything of these is looked at.
@@ -443,7 +433,7 @@ fn part<Io: PacketIo, C: Course>(
     io: &mut Io,
     rows: &Column<Row>,
     rx: &mut Burst<Io::Buf>,
-    (shaping, tally): (&mut Shaping<Io::Buf>, &mut Tally),
+    (shaping, leases, tally): (&mut Shaping<Io::Buf>, &mut Leases, &mut Tally),
 ) {
     let [mut staying, mut leaving] = [Burst::<Io::Buf>::new(), Burst::new()];
     let mut last: Option<&Door> = None;
@@ -455,10 +445,9 @@ fn part<Io: PacketIo, C: Course>(
             continue;
         };
         if row.waits_for != 0 {
-            let key =
-                FlowKey { session: row.session, direction: C::DIRECTION, buckets: row.waits_for };
+            let key = flow(row.session, C::DIRECTION, row.waits_for);
             let packet = Ready { buf, exit: (door.port, door.id) };
-            shaping::hold(env, (shaping, tally), key, packet, row.len);
+            shaping::hold(env, (shaping, leases, tally), key, packet, row.len);
             continue;
         }
         if let Some(last) = last.filter(|last| last.id != door.id) {
@@ -530,7 +519,7 @@ impl Course for Uplink {
         env: &Env<'v>,
         line: &ExpressLine<'v>,
         row: &Row,
-        at: &mut At<'v>,
+        at: &mut At<'v, '_>,
         buf: &mut B,
     ) -> Option<Left<'v>> {
         let is_ue = match V6 {
@@ -548,7 +537,7 @@ impl Course for Uplink {
         if row.len > exit.door.mtu_bytes {
             return None;
         }
-        let waits_for = pass_meters(env, Self::DIRECTION, line, row)?;
+        let waits_for = pass_rates(env, Self::DIRECTION, line, row, at)?;
         let (cut, keep) = (usize::from(row.offset), usize::from(row.len));
         let frame = buf.replace_front(cut, usize::from(ETHERNET_LEN), keep)?;
         let frame_len = frame.len();
@@ -586,7 +575,7 @@ impl Course for Downlink {
         env: &Env<'v>,
         line: &ExpressLine<'v>,
         row: &Row,
-        at: &mut At<'v>,
+        at: &mut At<'v, '_>,
         buf: &mut B,
     ) -> Option<Left<'v>> {
         let is_fit = match V6 {
@@ -605,7 +594,7 @@ impl Course for Downlink {
         if tunnel.ip_len(row.len)? > exit.door.mtu_bytes {
             return None;
         }
-        let waits_for = pass_meters(env, Self::DIRECTION, line, row)?;
+        let waits_for = pass_rates(env, Self::DIRECTION, line, row, at)?;
         let headers_len = tunnel.headers_len();
         let frame =
             buf.replace_front(usize::from(row.offset), headers_len, usize::from(row.len))?;
@@ -649,27 +638,6 @@ fn clear_usage<'v>(
     Some(clear)
 }
 
-/// Lets the packet pass the buckets of its rates; tells which ones it has to wait for, by bits.
-/// `None` where the rules tell. What follows stops a packet only where its buffer is not as it
-/// should be.
-#[inline(always)]
-fn pass_meters(
-    env: &Env<'_>,
-    direction: Direction,
-    line: &ExpressLine<'_>,
-    row: &Row,
-) -> Option<u64> {
-    let which = line.meters();
-    if which == 0 {
-        return Some(0);
-    }
-    let pair = env.view.meter_pair(row.session, direction)?;
-    if row.waits_for == 0 && pair.pass(which, env.now, row.len) {
-        return Some(0);
-    }
-    pair.waits(which, env.now).then_some(which)
-}
-
 /// Counts a packet for its URRs and its session.
 #[inline(always)]
 fn count(
@@ -696,7 +664,7 @@ fn age<const V6: bool>(packet: &mut [u8]) {
     };
 }
 
-impl<'v> At<'v> {
+impl<'v> At<'v, '_> {
     /// Finds the way towards an IPv4 address by the routes of data networks.
     // PERF: once per packet.
     #[inline(always)]

@@ -1,11 +1,12 @@
 //! Fourth stage: may the packet pass, by gates, rates and FAR?
 
 use adit_rules::{ApplyAction, DropReason, Excess, Gate, PublishedFar};
+use adit_tables::Leases;
 use adit_types::{Direction, SessionIndex};
 
 use crate::columns::{Lane, Matched, Side, Verdict};
 use crate::outbound::Events;
-use crate::shaping::{Shaping, flow_of, limits};
+use crate::shaping::{Shaping, charge_shared, flow_of, limits, shares_open};
 use crate::stage::egress::Env;
 use crate::stage::s5_account::Meter;
 use crate::tally::Tally;
@@ -24,7 +25,7 @@ use crate::tally::Tally;
 pub(crate) fn s4_enforce<B, S: Side>(
     env: &Env<'_>,
     lane: &mut Lane<'_, B, S>,
-    shaping: &Shaping<B>,
+    (shaping, leases): (&Shaping<B>, &mut Leases),
     events: &mut Events,
     tally: &mut Tally,
 ) {
@@ -33,7 +34,7 @@ pub(crate) fn s4_enforce<B, S: Side>(
     for ((verdict, ip), session) in verdicts.iter_mut().zip(&*ips).zip(&*sessions) {
         let Verdict::Pass(matched) = *verdict else { continue };
         let admitted = admit(&matched, matched.direction)
-            .and_then(|()| pass_rates(env, shaping, &matched, *session, ip.total_len));
+            .and_then(|()| pass_rates(env, (shaping, leases), &matched, *session, ip.total_len));
         match admitted {
             Ok(waits) => {
                 if waits {
@@ -60,11 +61,11 @@ pub(crate) fn s4_enforce<B, S: Side>(
 /// has to wait for them instead.
 ///
 /// # Errors
-/// `RateExceeded`; `ShapingQueueFull` for what may not wait.
+/// `RateExceeded`; `AggregateExceeded` for what it shares; `ShapingQueueFull` for what may not wait.
 #[inline]
 fn pass_rates<B>(
     env: &Env<'_>,
-    shaping: &Shaping<B>,
+    (shaping, leases): (&Shaping<B>, &mut Leases),
     matched: &Matched<'_>,
     session: SessionIndex,
     bytes: u16,
@@ -83,13 +84,22 @@ fn pass_rates<B>(
         }
         is_open = false;
     }
-    if !is_metered {
+    let is_shared = !env.view.aggregates().is_empty();
+    if !is_metered && !is_shared {
         return Ok(false);
     }
     let flow_len = match shaping.waits(session, matched.direction) {
         true => shaping.flow_len(&flow_of(session, matched)),
         false => 0,
     };
+    if is_shared && is_open && flow_len == 0 {
+        let flow = flow_of(session, matched);
+        match shares_open(env, shaping, leases, flow) {
+            Ok(()) => charge_shared(env, leases, flow, bytes),
+            Err(Excess::Drops) => return Err(DropReason::AggregateExceeded),
+            Err(Excess::Waits) => is_open = false,
+        }
+    }
     if is_open && flow_len == 0 {
         for (limit, bucket) in limits(matched) {
             meter(bucket).inspect(|meter| meter.pass(limit, env.now, bytes));
@@ -127,7 +137,10 @@ fn measure(
 ) {
     let (meter, direction) = (Meter::new(env, matched), matched.direction);
     match reason {
-        DropReason::GateClosed | DropReason::RateExceeded | DropReason::ShapingQueueFull => {
+        DropReason::GateClosed
+        | DropReason::RateExceeded
+        | DropReason::AggregateExceeded
+        | DropReason::ShapingQueueFull => {
             meter.gated(matched, direction, bytes, events, tally);
         }
         _ if matched.far.buffers() => {}

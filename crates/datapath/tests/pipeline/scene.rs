@@ -109,6 +109,7 @@ pub fn config() -> TablesConfig {
             route(IF_N6, "::/0", "2001:db8:6::254"),
             route(IF_N6_VLAN, "172.16.0.0/12", "10.7.0.254"),
         ],
+        aggregates: Vec::new(),
         ue_pools_v4: Vec::new(),
     }
 }
@@ -183,6 +184,7 @@ pub fn rules() -> SessionRules {
     };
     SessionRules {
         generation: DeltaId::default(),
+        slice: adit_types::SliceId(0),
         buffer_epoch: 0,
         up_seid: Seid(1),
         ue: vec![ue],

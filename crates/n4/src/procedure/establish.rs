@@ -16,6 +16,7 @@ use crate::procedure::urr_decode::When;
 use crate::procedure::{demand, endpoint_decode, rule_decode, urr_decode};
 use crate::refusal::Rejected;
 use crate::session_set;
+use crate::ue_pools::slice_told;
 
 impl Node {
     /// Establishes a session; the response follows when its rules run.
@@ -80,6 +81,7 @@ impl Node {
         for group in message.create_urrs {
             change.create_urrs.push(urr_decode::create_urr(&group, when)?);
         }
+        change.s_nssai = message.s_nssai.map(slice_told);
         change.inactivity_timer =
             message.user_plane_inactivity_timer.map(|timer| Nanos::from_secs(timer.0.into()));
         for group in message.create_qers {

@@ -17,6 +17,7 @@ use crate::procedure::usage::{additional, event_time_stamps, usage_report};
 use crate::procedure::{Refused, demand, endpoint_decode, rule_decode, urr_decode};
 use crate::refusal::Rejected;
 use crate::session_set;
+use crate::ue_pools::slice_told;
 
 impl Node {
     /// Modifies a session; the response follows when its new rules run, or at once if nothing
@@ -147,6 +148,7 @@ impl Node {
         let flags = message.pfcp_sm_req_flags.unwrap_or_default();
         change.query_all_urrs = flags.contains(PfcpSmReqFlags::QAURR);
         change.query_reference = message.query_urr_reference.map(|reference| reference.0);
+        change.s_nssai = message.s_nssai.map(slice_told);
         change.inactivity_timer =
             message.user_plane_inactivity_timer.map(|timer| Nanos::from_secs(timer.0.into()));
         Ok(())

@@ -27,6 +27,8 @@ pub use urr::{
 
 use adit_types::Nanos;
 
+use crate::provisioning::SNssai;
+
 /// All rules of one session, each kind in the order of creation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Records {
@@ -44,4 +46,6 @@ pub struct Records {
     pub urrs: Vec<Urr>,
     /// Time without packets after which the control plane is told.
     pub inactivity_timer: Option<Nanos>,
+    /// The network slice, if the control plane told it.
+    pub s_nssai: Option<SNssai>,
 }

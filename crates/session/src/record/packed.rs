@@ -14,8 +14,10 @@ use super::{
 };
 use crate::change::SdfSpec;
 use crate::pack::{Pack, packed, packed_enum};
+use crate::provisioning::SNssai;
 
-packed!(Records { pdrs, fars, qers, bars, traffic_endpoints, urrs, inactivity_timer });
+packed!(Records { pdrs, fars, qers, bars, traffic_endpoints, urrs, inactivity_timer, s_nssai });
+packed!(SNssai { sst, sd });
 
 packed!(Pdr {
     id,

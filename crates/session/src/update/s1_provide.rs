@@ -82,6 +82,7 @@ pub(super) fn provide(records: Records, change: Change) -> Result<Draft, Refusal
     )?;
     draft.usage.at = change.at;
     draft.usage.query_reference = change.query_reference;
+    draft.records.s_nssai = change.s_nssai.or(draft.records.s_nssai);
     if let Some(timer) = change.inactivity_timer {
         draft.records.inactivity_timer = Some(timer).filter(|timer| timer.0 != 0);
     }

@@ -47,9 +47,10 @@ pub(super) fn resolve(
     let Draft { mut records, wanted, wanted_ues, drop_buffered, usage } = draft;
     let (index, before) = (session.index, &session.records);
     check_counts(&records)?;
-    store.guaranteed.check(index, &records.qers)?;
     store.shared_rates.check(&shared_rates(session.origin, &records.qers))?;
     endpoints::link(&mut records)?;
+    let slice = store.provisioning.qos.slice_of(&records);
+    store.guaranteed.check(index, slice, &records.qers)?;
     for far in &records.fars {
         check::far(&store.local, far)?;
         provisioned::far(&store.provisioning, far)?;

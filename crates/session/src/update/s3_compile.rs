@@ -33,6 +33,7 @@ pub(crate) fn compile(
     SessionRules {
         up_seid,
         generation: DeltaId::default(),
+        slice: known.configured.qos.slice_of(records),
         buffer_epoch,
         ue: ue_addresses(records),
         ue_networks: ue_networks(records),

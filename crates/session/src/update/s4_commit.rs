@@ -140,7 +140,8 @@ pub(crate) fn commit(
     store.teids.commit(resolved.teids, index);
     session.buffer_epoch = epoch_after(&session, resolved.drop_buffered);
     store.far_ends.change(index, &before, &session.records);
-    store.guaranteed.set(index, &session.records.qers);
+    let slice = store.provisioning.qos.slice_of(&session.records);
+    store.guaranteed.set(index, slice, &session.records.qers);
     store.ue_pools.commit(&resolved.ues);
     let retired = move_claims(store, index, &claims_before, &claims_after);
     if store.fault_in_commit {

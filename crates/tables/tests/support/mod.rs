@@ -45,6 +45,7 @@ pub fn config(workers: usize) -> TablesConfig {
             route(1, "0.0.0.0/0", "198.51.100.254"),
             route(1, "::/0", "fe80::fe"),
         ],
+        aggregates: Vec::new(),
         ue_pools_v4: vec!["10.45.0.0/24".parse().unwrap()],
     }
 }
@@ -82,6 +83,7 @@ pub fn rules(seid: u64, peers: &[&str]) -> SessionRules {
     };
     SessionRules {
         generation: adit_rules::DeltaId::default(),
+        slice: adit_types::SliceId(0),
         buffer_epoch: 0,
         up_seid: Seid(seid),
         ue: Vec::new(),

@@ -1,0 +1,113 @@
+//! The `[qos]` section: how rates are enforced, and which ones sessions share.
+
+use adit_rules::Excess;
+use adit_session::{Enforcement, QosPolicy, Rates, Slice};
+use adit_types::limits::{SHAPED_PKTS_MAX, SLICES_MAX};
+use adit_types::{BitRate, InterfaceRole, Nanos};
+
+use super::Interface;
+use super::provisioning::SliceText;
+use super::read::read_network_instance;
+use super::section::Section;
+
+/// Packets that wait for their rates, unless the file says otherwise; never more than half of the
+/// packet buffers.
+const QUEUE_PKTS_DEFAULT: usize = 4096;
+
+/// The highest rate. Unit: Mb/s.
+const MBPS_MAX: u64 = 100_000_000;
+
+/// What is read of one direction.
+struct Direction {
+    enforcement: Enforcement,
+    gbr_max: BitRate,
+    total: BitRate,
+}
+
+/// The section, and how many packets may wait; `half` of the packet buffers is the most.
+pub fn read(mut qos: Section<'_, '_>, half: usize, interfaces: &[Interface]) -> (QosPolicy, usize) {
+    let queue_default = QUEUE_PKTS_DEFAULT.min(half);
+    let queue_pkts_max = qos.integer("queue_pkts_max", 0..=SHAPED_PKTS_MAX, Some(queue_default));
+    if queue_pkts_max > half {
+        let what =
+            format!("takes at most {half}, half of dpdk.mempool_mbufs: traffic needs the rest");
+        qos.problem("queue_pkts_max", what);
+    }
+    let burst = Nanos::from_millis(qos.integer("burst_ms", 1..=2000u64, Some(20)));
+    let shaping_burst =
+        Nanos::from_micros(qos.integer("shaping_burst_us", 100..=100_000u64, Some(10_000)));
+    let (uplink, downlink) = (direction(qos.table("uplink")), direction(qos.table("downlink")));
+    let slices = slices(&mut qos, interfaces);
+    qos.finish();
+    let policy = QosPolicy {
+        uplink: uplink.enforcement,
+        downlink: downlink.enforcement,
+        burst,
+        shaping_burst,
+        gbr_max: Rates { uplink: uplink.gbr_max, downlink: downlink.gbr_max },
+        total: Rates { uplink: uplink.total, downlink: downlink.total },
+        slices,
+    };
+    (policy, queue_pkts_max)
+}
+
+fn direction(mut section: Section<'_, '_>) -> Direction {
+    const CHOICES: [(&str, Excess); 2] = [("drop", Excess::Drops), ("wait", Excess::Waits)];
+    let mut excess =
+        |key, default| section.choice(key, &CHOICES, Some(default)).unwrap_or_default();
+    // Guaranteed flows are real-time; the others are TCP, most of all, which waits better than it
+    // loses.
+    let gbr = excess("gbr", Excess::Drops);
+    let (flow, session) = (excess("flow", Excess::Waits), excess("session", Excess::Waits));
+    let shared = excess("shared", Excess::Waits);
+    let gbr_max = mbps(section.integer_optional("gbr_mbps_max", 0..=MBPS_MAX));
+    let total = mbps(section.integer_optional("mbps_max", 1..=MBPS_MAX));
+    section.finish();
+    Direction { enforcement: Enforcement { gbr, flow, session, shared }, gbr_max, total }
+}
+
+/// A rate, without one no limit.
+fn mbps(rate: Option<u64>) -> BitRate {
+    rate.map_or(BitRate::from_bps(u64::MAX), |mbps| BitRate::from_kbps(mbps * 1000))
+}
+
+fn slices(qos: &mut Section<'_, '_>, interfaces: &[Interface]) -> Vec<Slice> {
+    let sections = qos.tables("slice");
+    if sections.len() > SLICES_MAX {
+        qos.problem("slice", format!("write at most {SLICES_MAX} slices"));
+    }
+    let mut slices: Vec<Slice> = Vec::new();
+    for mut section in sections {
+        let s_nssai: Option<SliceText> = section.parsed_optional("s_nssai", SliceText::EXPECTS);
+        let s_nssai = s_nssai.map(|slice| slice.0);
+        let network_instance = read_network_instance(&mut section);
+        let rates = Rates {
+            uplink: mbps(section.integer_optional("uplink_mbps_max", 1..=MBPS_MAX)),
+            downlink: mbps(section.integer_optional("downlink_mbps_max", 1..=MBPS_MAX)),
+        };
+        if !section.has("s_nssai") && !section.has("network_instance") {
+            let what = "is absent, as network_instance is; the rates of all sessions are qos.uplink.mbps_max and qos.downlink.mbps_max";
+            section.problem("s_nssai", what);
+        }
+        let serves = |name: &str| {
+            interfaces.iter().filter(|known| known.role == InterfaceRole::N6).any(|known| {
+                let own = known.network_instance.as_deref();
+                own.is_none_or(|own| own.eq_ignore_ascii_case(name))
+            })
+        };
+        if let Some(name) = network_instance.as_deref().filter(|name| !serves(name)) {
+            section.problem("network_instance", format!("no N6 interface serves \"{name}\""));
+        }
+        let is_known = |known: &Slice| {
+            known.s_nssai == s_nssai
+                && known.network_instance.as_deref() == network_instance.as_deref()
+        };
+        if slices.iter().any(is_known) {
+            section.problem("s_nssai", "names what an earlier slice does");
+        }
+        section.finish();
+        let network_instance = network_instance.as_deref().map(Box::from);
+        slices.push(Slice { s_nssai, network_instance, rates });
+    }
+    slices
+}

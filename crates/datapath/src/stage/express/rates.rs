@@ -1,0 +1,106 @@
+//! The rates of an express, its own and those that sessions share.
+
+use adit_pktio::PacketBuf;
+use adit_rules::{EXPRESS_METERS_MAX, Excess};
+use adit_shaper::FlowKey;
+use adit_tables::ExpressLine;
+use adit_types::{Direction, SessionIndex};
+
+use super::{At, Course, Row};
+use crate::aggregates::{Guarantee, Sharing, arriving};
+use crate::shaping::Shaping;
+use crate::stage::egress::Env;
+
+/// Of [`Row::waits_for`]: the packet waits, though perhaps for no bucket.
+const WAITS: u64 = 1 << 63;
+
+/// Of [`Row::waits_for`]: where the tag of its flow begins.
+const TAG_SHIFT: u32 = 16;
+
+/// What the packets of an express wait for, if they have to.
+#[inline]
+fn waits_for(line: &ExpressLine<'_>) -> u64 {
+    let guarantee = if line.is_guaranteed() { Guarantee::Whole } else { Guarantee::Nothing };
+    let tag = Sharing { slice: line.slice(), guarantee }.tag();
+    WAITS | u64::from(tag) << TAG_SHIFT | line.meters()
+}
+
+/// The flow of a packet by what it waits for.
+#[inline]
+#[allow(clippy::cast_possible_truncation, reason = "a tag has 16 bits")]
+pub(super) fn flow(session: SessionIndex, direction: Direction, waits_for: u64) -> FlowKey {
+    let buckets = waits_for & ((1 << EXPRESS_METERS_MAX) - 1);
+    FlowKey { session, direction, buckets, tag: (waits_for >> TAG_SHIFT) as u16 }
+}
+
+/// True unless a packet finds its flow's queue full, which the stages count. Where packets of its flow
+/// wait, so does it: this is written down in its row.
+#[inline]
+pub(super) fn may_wait<B: PacketBuf, C: Course>(
+    shaping: &Shaping<B>,
+    line: &ExpressLine<'_>,
+    row: &mut Row,
+) -> bool {
+    if shaping.is_empty() {
+        return true;
+    }
+    let waits_for = waits_for(line);
+    let flow_len = shaping.flow_len(&flow(row.session, C::DIRECTION, waits_for));
+    if flow_len > 0 {
+        row.waits_for = waits_for;
+    }
+    shaping.has_room(flow_len)
+}
+
+/// Lets the packet pass its rates; tells what it has to wait for ([`Row::waits_for`]), zero for
+/// nothing. `None` where the rules tell. What follows stops a packet only where its buffer is not as
+/// it should be.
+#[inline(always)]
+pub(super) fn pass_rates(
+    env: &Env<'_>,
+    direction: Direction,
+    line: &ExpressLine<'_>,
+    row: &Row,
+    at: &mut At<'_, '_>,
+) -> Option<u64> {
+    if !env.view.aggregates().is_empty() {
+        return pass_shared(env, direction, line, row, at);
+    }
+    let which = line.meters();
+    if which == 0 {
+        return Some(0);
+    }
+    let pair = env.view.meter_pair(row.session, direction)?;
+    if row.waits_for == 0 && pair.pass(which, env.now, row.len) {
+        return Some(0);
+    }
+    pair.waits(which, env.now).then(|| waits_for(line))
+}
+
+/// The same for a packet that shares rates with other sessions.
+#[inline(never)]
+fn pass_shared(
+    env: &Env<'_>,
+    direction: Direction,
+    line: &ExpressLine<'_>,
+    row: &Row,
+    at: &mut At<'_, '_>,
+) -> Option<u64> {
+    let (which, waits_for) = (line.meters(), waits_for(line));
+    let sharing = Sharing { slice: line.slice(), guarantee: Guarantee::Nothing };
+    let pair = env.view.meter_pair(row.session, direction)?;
+    let may_wait = || pair.waits(which, env.now).then_some(waits_for);
+    if row.waits_for != 0 {
+        return may_wait();
+    }
+    if !line.is_guaranteed()
+        && let Err(closed) = sharing.open(env, at.leases, direction, arriving(at.crowded))
+    {
+        return if closed.excess == Excess::Waits { may_wait() } else { None };
+    }
+    if !pair.pass(which, env.now, row.len) {
+        return may_wait();
+    }
+    sharing.charge(env, at.leases, direction, row.len);
+    Some(0)
+}

@@ -1,0 +1,242 @@
+//! Rates that many sessions share: of a slice, and of all sessions together.
+//!
+//! Sessions of one slice have several owners, so an aggregate is the one bucket that several workers
+//! write. They do so rarely: a worker takes a *lease*, what passes within [`LEASE_TIME`], and gives it
+//! out packet by packet from memory of its own ([`Leases`]). Leases are never given back, so that of
+//! each worker at most one lease and one packet pass beyond the rate, once.
+
+use core::fmt;
+
+use adit_rules::{Bucket, RateLimit};
+use adit_types::limits::SLICES_MAX;
+use adit_types::{Direction, Nanos, SliceId};
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// What a worker takes at once is what passes within this time.
+const LEASE_TIME: Nanos = Nanos::from_micros(50);
+
+/// Range of a lease: a packet, and what no rate needs in 20 µs. Unit: octets.
+const LEASE_BYTES: (u64, u64) = (1500, 1 << 18);
+
+/// One shared rate.
+#[repr(align(64))]
+pub struct Aggregate {
+    limit: RateLimit,
+    /// Unit: octets.
+    lease: i64,
+    /// As of [`Bucket::due`].
+    due: AtomicU64,
+    /// Octets that workers took.
+    taken: AtomicU64,
+}
+
+impl Aggregate {
+    fn new(limit: RateLimit) -> Self {
+        let (least, most) = LEASE_BYTES;
+        let lease = limit.bytes_within(LEASE_TIME).clamp(least, most);
+        let lease = i64::try_from(lease).unwrap_or_default();
+        let [due, taken] = [0, 0].map(AtomicU64::new);
+        Self { limit, lease, due, taken }
+    }
+
+    /// Its limit.
+    #[must_use]
+    pub const fn limit(&self) -> RateLimit {
+        self.limit
+    }
+
+    /// Octets that workers took, of which each has at most a lease left.
+    #[must_use]
+    pub fn taken_bytes(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// When it is open again.
+    fn opens_at(&self) -> Nanos {
+        let due = self.due.load(Ordering::Relaxed);
+        Bucket { due, fraction: 0 }.opens_at(self.limit).unwrap_or(Nanos::NEVER)
+    }
+
+    /// Takes `bytes` octets if the rate lets it, or `whatever` it says; tells whether it did.
+    ///
+    /// Threads: again only where another worker took a lease in between.
+    fn take(&self, now: Nanos, bytes: u64, whatever: bool) -> bool {
+        // Rounded up, to a nanosecond of a lease.
+        let cost = self.limit.time_of(bytes).0.saturating_add(1);
+        let taken = self.due.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |due| {
+            let is_open = Bucket { due, fraction: 0 }.is_open(self.limit, now);
+            (is_open || whatever).then(|| due.max(now.0).saturating_add(cost))
+        });
+        if taken.is_ok() {
+            self.taken.fetch_add(bytes, Ordering::Relaxed);
+        }
+        taken.is_ok()
+    }
+}
+
+impl fmt::Debug for Aggregate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Aggregate").field("limit", &self.limit).finish_non_exhaustive()
+    }
+}
+
+/// All shared rates, by slice; first what all sessions share.
+#[derive(Debug, Default)]
+pub struct Aggregates(Box<[[Option<Aggregate>; 2]]>);
+
+/// Slices, and what all sessions share.
+const LEVELS: usize = SLICES_MAX + 1;
+
+impl Aggregates {
+    /// Rates of uplink and downlink by slice, first those of all sessions together.
+    pub(crate) fn new(limits: &[[RateLimit; 2]]) -> Self {
+        let aggregate =
+            |limit: RateLimit| (limit != RateLimit::UNLIMITED).then(|| Aggregate::new(limit));
+        let rates: Box<[_]> =
+            limits.iter().take(LEVELS).map(|limits| limits.map(aggregate)).collect();
+        match rates.iter().flatten().all(Option::is_none) {
+            true => Self::default(),
+            false => Self(rates),
+        }
+    }
+
+    /// True where nothing is shared.
+    #[inline]
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The rate that a slice, or `SliceId(0)` for all sessions, shares in one direction.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, slice: SliceId, direction: Direction) -> Option<&Aggregate> {
+        self.0.get(usize::from(slice.0))?[direction_at(direction)].as_ref()
+    }
+}
+
+const fn direction_at(direction: Direction) -> usize {
+    matches!(direction, Direction::Downlink) as usize
+}
+
+/// What one worker took of shared rates and did not give out yet. Unit: octets; below zero it gave
+/// out more.
+#[derive(Debug)]
+pub struct Leases([[i64; 2]; LEVELS]);
+
+impl Default for Leases {
+    fn default() -> Self {
+        Self([[0; 2]; LEVELS])
+    }
+}
+
+impl Leases {
+    /// Tells whether a packet of any length may pass `aggregate`, which is the one of `slice` and
+    /// `direction`, at `now`; takes a lease where it needs one.
+    ///
+    /// # Errors
+    /// When it may.
+    #[inline]
+    pub fn open(
+        &mut self,
+        aggregate: &Aggregate,
+        (slice, direction): (SliceId, Direction),
+        now: Nanos,
+    ) -> Result<(), Nanos> {
+        let left = &mut self.0[usize::from(slice.0) % LEVELS][direction_at(direction)];
+        if *left > 0 {
+            return Ok(());
+        }
+        let wanted = aggregate.lease - *left;
+        if !aggregate.take(now, wanted.unsigned_abs(), false) {
+            return Err(aggregate.opens_at());
+        }
+        *left = aggregate.lease;
+        Ok(())
+    }
+
+    /// Gives out `bytes` octets, whether or not there are as many left: who goes beyond what there
+    /// is by more than a lease takes it from `aggregate`, whatever its rate says.
+    #[inline]
+    pub fn charge(
+        &mut self,
+        aggregate: &Aggregate,
+        (slice, direction): (SliceId, Direction),
+        now: Nanos,
+        bytes: u16,
+    ) {
+        let left = &mut self.0[usize::from(slice.0) % LEVELS][direction_at(direction)];
+        *left -= i64::from(bytes);
+        if *left < -aggregate.lease {
+            aggregate.take(now, left.unsigned_abs(), true);
+            *left = 0;
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use adit_rules::Excess;
+    use adit_types::BitRate;
+
+    use super::*;
+
+    const AT: (SliceId, Direction) = (SliceId(2), Direction::Uplink);
+
+    fn aggregates(kbps: u64) -> Aggregates {
+        let limit = RateLimit::new(BitRate::from_kbps(kbps), Nanos(0), Excess::Waits);
+        let none = [RateLimit::UNLIMITED; 2];
+        Aggregates::new(&[none, none, [limit, RateLimit::UNLIMITED]])
+    }
+
+    #[test]
+    fn rates_are_found_by_slice_and_direction() {
+        let shared = aggregates(1000);
+        assert!(shared.get(SliceId(2), Direction::Uplink).is_some());
+        for (slice, direction) in
+            [(0, Direction::Uplink), (2, Direction::Downlink), (3, Direction::Uplink)]
+        {
+            assert!(shared.get(SliceId(slice), direction).is_none());
+        }
+        assert!(Aggregates::new(&[[RateLimit::UNLIMITED; 2]]).is_empty());
+    }
+
+    #[test]
+    fn workers_together_get_the_rate_and_a_lease_each() {
+        let shared = aggregates(1_000_000);
+        let aggregate = shared.get(AT.0, AT.1).unwrap();
+        let mut workers = [Leases::default(), Leases::default(), Leases::default()];
+        let (mut bytes, mut now) = (0_u64, Nanos::from_secs(1));
+        let end = now + Nanos::from_millis(100);
+        while now < end {
+            for worker in &mut workers {
+                if worker.open(aggregate, AT, now).is_ok() {
+                    worker.charge(aggregate, AT, now, 1000);
+                    bytes += 1000;
+                }
+            }
+            now += Nanos::from_micros(3);
+        }
+        // 12.5 MB in 100 ms, and 6250 octets and a packet for each worker.
+        let most = 12_500_000 + 3 * (6250 + 1000);
+        assert!((12_500_000 - 6250..=most).contains(&bytes), "{bytes}");
+        assert!(aggregate.taken_bytes() >= bytes - 3 * 1000);
+    }
+
+    #[test]
+    fn what_is_charged_whatever_the_rate_says_is_owed_by_what_asks() {
+        let shared = aggregates(8000);
+        let aggregate = shared.get(AT.0, AT.1).unwrap();
+        let (mut one, mut other) = (Leases::default(), Leases::default());
+        let now = Nanos::from_secs(1);
+        // 1 MB/s: 100 packets of 1000 octets are a tenth of a second.
+        for _ in 0..100 {
+            one.charge(aggregate, AT, now, 1000);
+        }
+        let opens = other.open(aggregate, AT, now).unwrap_err();
+        let late = opens.since(now);
+        assert!((Nanos::from_millis(98)..=Nanos::from_millis(101)).contains(&late), "{late:?}");
+        assert!(other.open(aggregate, AT, opens).is_ok());
+    }
+}

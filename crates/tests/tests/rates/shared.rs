@@ -1,0 +1,157 @@
+//! Rates that sessions share: kept exactly, guarantees ahead of everything, the rest by weight.
+
+use adit_session::{SNssai, Slice};
+
+use super::*;
+
+/// The rate that all sessions share.
+const TOTAL: u64 = 100 * MBIT;
+
+/// Maximum bit rates of sessions without a guarantee, each of which offers 1.2 times as much.
+const OTHERS: [u64; 4] = [200 * MBIT, 100 * MBIT, 50 * MBIT, 25 * MBIT];
+
+fn sharing(excess: Excess, total: u64) -> QosPolicy {
+    let shared = Enforcement { shared: excess, ..policy(Excess::Waits).uplink };
+    let total = rates(total, total);
+    QosPolicy { uplink: shared, downlink: shared, total, ..policy(excess) }
+}
+
+/// A session with a guaranteed bit rate of both directions.
+fn guaranteed(stage: &mut Stage, gbr: u64, mbr: u64) -> usize {
+    stage.session_of(OwnerId(1), (mbr, mbr), |change| {
+        change.create_qers[0].gbr = Some(rates(gbr, gbr))
+    })
+}
+
+fn in_slice(stage: &mut Stage, sst: u8, mbr: u64) -> usize {
+    let s_nssai = Some(SNssai { sst, sd: None });
+    stage.session_of(OwnerId(1), (mbr, mbr), |change| change.s_nssai = s_nssai)
+}
+
+/// Octets of each flow in so many windows.
+fn windows(stage: &mut Stage, count: usize) -> Vec<Vec<u64>> {
+    (0..count).map(|_| stage.window(STEP)).collect()
+}
+
+fn sums(windows: &[Vec<u64>]) -> Vec<u64> {
+    windows.iter().map(|bytes| bytes.iter().sum()).collect()
+}
+
+fn of(windows: &[Vec<u64>], flow: usize) -> u64 {
+    windows.iter().map(|bytes| bytes[flow]).sum()
+}
+
+#[test]
+fn guaranteed_flow_loses_nothing_and_waits_for_nobody_while_others_offer_three_times_the_rate() {
+    for direction in [Direction::Uplink, Direction::Downlink] {
+        let mut stage = Stage::with(sharing(Excess::Waits, TOTAL), 1, 16);
+        let gbr = 20 * MBIT;
+        let session = guaranteed(&mut stage, gbr, gbr);
+        let flow = stage.flow(session, direction, 200, gbr / 10 * 8);
+        for mbr in OTHERS {
+            let session = stage.session((mbr, mbr));
+            stage.flow(session, direction, 1400, mbr / 10 * 12);
+        }
+        stage.settle();
+        let end = stage.now + Nanos::from_secs(1);
+        while stage.now < end {
+            stage.step(STEP, |_| {});
+            let Flow { offered, sent, .. } = stage.flows[flow];
+            assert_eq!(offered, sent, "it leaves in the step in which it comes");
+        }
+        let windows = windows(&mut stage, 10);
+        let errors = check(Excess::Waits, &sums(&windows), TOTAL, 1400);
+        println!("{direction:?}: all together {errors:+.6?}");
+        let Flow { offered, sent, .. } = stage.flows[flow];
+        assert_eq!(offered, sent);
+        // 84 Mb/s are left, by the maximum bit rates.
+        let all: u64 = OTHERS.iter().sum();
+        for (other, mbr) in (flow + 1..).zip(OTHERS) {
+            let share = (TOTAL - gbr / 10 * 8) as f64 * mbr as f64 / all as f64;
+            let error = error(of(&windows, other), share as u64, windows.len());
+            println!("  {} Mb/s: {:.3} Mb/s, {:+.3} %", mbr / MBIT, share / 1e6, error * 100.0);
+            assert!(error.abs() < 0.02, "{mbr}: {error}");
+        }
+        assert_eq!(stage.dropped(DropReason::ShapingQueueFull), stage.counts().dropped_pkts());
+    }
+}
+
+#[test]
+fn what_exceeds_a_guarantee_does_not_go_ahead() {
+    let mut stage = Stage::with(sharing(Excess::Waits, TOTAL), 1, 16);
+    let (gbr, mbr) = (20 * MBIT, 60 * MBIT);
+    let session = guaranteed(&mut stage, gbr, mbr);
+    let flow = stage.flow(session, Direction::Uplink, 1000, mbr);
+    for mbr in OTHERS {
+        let session = stage.session((mbr, mbr));
+        stage.flow(session, Direction::Uplink, 1400, mbr / 10 * 12);
+    }
+    stage.settle();
+    stage.pass(Nanos::from_secs(1), STEP);
+    let windows = windows(&mut stage, 10);
+    check(Excess::Waits, &sums(&windows), TOTAL, 1400);
+    let error = error(of(&windows, flow), gbr, windows.len());
+    println!("guaranteed 20 Mb/s of 60: {:+.4} %", error * 100.0);
+    assert!((0.0..0.02).contains(&(error + 0.005)), "{error}");
+    // Alone, it has its maximum.
+    (1..=OTHERS.len()).for_each(|other| stage.flows[other].offered_bps = 0);
+    stage.pass(Nanos::from_secs(2), STEP);
+    let windows = super::shared::windows(&mut stage, 5);
+    let alone: Vec<u64> = windows.iter().map(|bytes| bytes[flow]).collect();
+    check(Excess::Waits, &alone, mbr, 1000);
+}
+
+#[test]
+fn shared_rate_is_kept_by_several_workers_together() {
+    for excess in BOTH {
+        for workers in [1, 3] {
+            let mut stage = Stage::with(sharing(excess, 10 * TOTAL), workers, 64);
+            for _ in 0..12 {
+                let session = stage.session((UNLIMITED, UNLIMITED));
+                stage.flow(session, Direction::Downlink, 1400, 150 * MBIT);
+            }
+            stage.settle();
+            stage.pass(Nanos::from_secs(1), STEP);
+            let windows = windows(&mut stage, 5);
+            let errors = check(excess, &sums(&windows), 10 * TOTAL, 1400);
+            println!("{}, {workers} workers: {errors:+.6?}", name(excess));
+            let reason = match excess {
+                Excess::Drops => DropReason::AggregateExceeded,
+                Excess::Waits => DropReason::ShapingQueueFull,
+            };
+            assert_eq!(stage.dropped(reason), stage.counts().dropped_pkts());
+            assert!(stage.dropped(reason) > 0);
+        }
+    }
+}
+
+#[test]
+fn slice_keeps_its_rate_inside_that_of_all_and_disturbs_nobody() {
+    let slice = |sst, mbit: u64| Slice {
+        s_nssai: Some(SNssai { sst, sd: None }),
+        network_instance: None,
+        rates: rates(mbit * MBIT, mbit * MBIT),
+    };
+    let slices = vec![slice(1, 30), slice(2, 500)];
+    let qos = QosPolicy { slices, ..sharing(Excess::Waits, TOTAL) };
+    let mut stage = Stage::with(qos, 1, 16);
+    for (sst, mbit) in [(1, 40), (1, 20), (2, 60), (3, 30)] {
+        let session = in_slice(&mut stage, sst, mbit * MBIT);
+        stage.flow(session, Direction::Uplink, 1400, mbit * MBIT);
+    }
+    stage.settle();
+    stage.pass(Nanos::from_secs(1), STEP);
+    let all = windows(&mut stage, 10);
+    check(Excess::Waits, &sums(&all), TOTAL, 1400);
+    let shares: Vec<f64> = (0..4).map(|flow| of(&all, flow) as f64 * 8.0 / 1e6).collect();
+    println!("slice of 30 Mb/s, another, and none, in 100 Mb/s: {shares:.3?} Mb/s");
+    // The first slice weighs 60 Mb/s and has its 30; the others share what it leaves.
+    for (share, expected) in shares.iter().zip([20.0, 10.0, 70.0 / 1.5, 70.0 / 3.0]) {
+        assert!((share - expected).abs() < expected * 0.02, "{share} of {expected}");
+    }
+    // Without the others the slice still has no more than its rate.
+    (2..4).for_each(|flow| stage.flows[flow].offered_bps = 0);
+    stage.pass(Nanos::from_secs(1), STEP);
+    let alone = windows(&mut stage, 5);
+    check(Excess::Waits, &sums(&alone), 30 * MBIT, 1400);
+}
