@@ -184,15 +184,15 @@ mod tests {
 
     const AT: (SliceId, Direction) = (SliceId(2), Direction::Uplink);
 
-    fn aggregates(kbps: u64) -> Aggregates {
-        let limit = RateLimit::new(BitRate::from_kbps(kbps), Nanos(0), Excess::Waits);
+    fn aggregates(kbps: u64, depth: Nanos) -> Aggregates {
+        let limit = RateLimit::new(BitRate::from_kbps(kbps), depth, Excess::Waits);
         let none = [RateLimit::UNLIMITED; 2];
         Aggregates::new(&[none, none, [limit, RateLimit::UNLIMITED]])
     }
 
     #[test]
     fn rates_are_found_by_slice_and_direction() {
-        let shared = aggregates(1000);
+        let shared = aggregates(1000, Nanos(0));
         assert!(shared.get(SliceId(2), Direction::Uplink).is_some());
         for (slice, direction) in
             [(0, Direction::Uplink), (2, Direction::Downlink), (3, Direction::Uplink)]
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn workers_together_get_the_rate_and_a_lease_each() {
-        let shared = aggregates(1_000_000);
+        let shared = aggregates(1_000_000, Nanos::from_millis(1));
         let aggregate = shared.get(AT.0, AT.1).unwrap();
         let mut workers = [Leases::default(), Leases::default(), Leases::default()];
         let (mut bytes, mut now) = (0_u64, Nanos::from_secs(1));
@@ -218,15 +218,15 @@ mod tests {
             }
             now += Nanos::from_micros(3);
         }
-        // 12.5 MB in 100 ms, and 6250 octets and a packet for each worker.
-        let most = 12_500_000 + 3 * (6250 + 1000);
+        // 12.5 MB in 100 ms, the depth rounded up, and 6250 octets and a packet for each worker.
+        let most = 12_500_000 + 131_072 + 3 * (6250 + 1000);
         assert!((12_500_000 - 6250..=most).contains(&bytes), "{bytes}");
         assert!(aggregate.taken_bytes() >= bytes - 3 * 1000);
     }
 
     #[test]
     fn what_is_charged_whatever_the_rate_says_is_owed_by_what_asks() {
-        let shared = aggregates(8000);
+        let shared = aggregates(8000, Nanos(0));
         let aggregate = shared.get(AT.0, AT.1).unwrap();
         let (mut one, mut other) = (Leases::default(), Leases::default());
         let now = Nanos::from_secs(1);
