@@ -11,7 +11,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 const COUNT: u32 = 1 << 14;
 
 fn wheel(criterion: &mut Criterion) {
-    let mut wheel = Wheel::new(COUNT as usize);
+    let mut wheel = Wheel::new(COUNT as usize, 0);
     let mut now = Nanos(0);
     // Each is due a thousand slots after it was taken.
     let later = |now: Nanos, number: u32| now + Nanos(SLOT.0 * 1000 + u64::from(number % 64));
@@ -37,17 +37,19 @@ fn queues(criterion: &mut Criterion) {
         pkts_max: 2 * COUNT as usize,
         flow_pkts_max: 64,
         sessions_max: COUNT as usize,
+        shared_rates: 0,
     };
     let mut queues: Queues<u64> = Queues::new(config);
     let key = |session: u32| FlowKey {
         session: SessionIndex(session % COUNT),
         direction: Direction::Downlink,
         buckets: 1,
+        tag: 0,
     };
     let held = |now| Held { packet: 0, bytes: 64, since: now };
     let mut now = Nanos(0);
     (0..COUNT).for_each(|session| {
-        let _ = queues.push(key(session), Nanos(0), held(now));
+        let _ = queues.push(key(session), Pace::Now, held(now));
     });
     let mut session = 0_u32;
     // A flow that has a packet gets another, and one leaves.
@@ -55,11 +57,11 @@ fn queues(criterion: &mut Criterion) {
         bench.iter(|| {
             session = session.wrapping_add(40_503);
             now += Nanos(100);
-            let pushed = queues.push(black_box(key(session)), now, held(now));
+            let pushed = queues.push(black_box(key(session)), Pace::Now, held(now));
             let gone = queues.release(
                 now,
                 1,
-                |_, _| Pace::Now,
+                |_, _, _| Pace::Now,
                 |_, _, held| {
                     black_box(held);
                 },

@@ -36,6 +36,7 @@ fn tables() -> (Publisher, Reader) {
         seed: 7,
         interfaces: Vec::new(),
         routes: Vec::new(),
+        aggregates: Vec::new(),
         ue_pools_v4: vec!["10.0.0.0/8".parse().unwrap()],
     };
     let (mut publisher, readers) = adit_tables::build(config).unwrap();
