@@ -20,6 +20,8 @@ pub struct Qos {
     pub excess: Excess,
     /// Packets that wait at most; `None` is adit's default.
     pub queue_pkts: Option<u32>,
+    /// What all sessions share in each direction, if they do. Unit: Mb/s.
+    pub shared_mbps: Option<u32>,
 }
 
 impl Qos {
@@ -34,8 +36,11 @@ impl Qos {
         let mut text = format!("\n[qos]\n{}", queue.unwrap_or_default());
         for direction in ["uplink", "downlink"] {
             let _ = write!(text, "\n[qos.{direction}]\n");
-            for class in ["gbr", "flow", "session"] {
+            for class in ["gbr", "flow", "session", "shared"] {
                 let _ = writeln!(text, "{class} = \"{excess}\"");
+            }
+            if let Some(mbps) = self.shared_mbps {
+                let _ = writeln!(text, "mbps_max = {mbps}");
             }
         }
         text
@@ -200,11 +205,12 @@ mod tests {
         let read = |text: &str| toml::from_str::<toml::Table>(text).unwrap();
         let text = config(vec![1], None).text();
         assert!(!text.contains("qos") && !text.contains("rx_queues"), "{text}");
-        let qos = Qos { excess: Excess::Wait, queue_pkts: Some(100_000) };
+        let qos = Qos { excess: Excess::Wait, queue_pkts: Some(100_000), shared_mbps: Some(40) };
         let table = read(&config(vec![1, 2, 3], Some(qos)).text());
         assert_eq!(table["qos"]["queue_pkts_max"].as_integer(), Some(100_000));
         for direction in ["uplink", "downlink"] {
-            for class in ["gbr", "flow", "session"] {
+            assert_eq!(table["qos"][direction]["mbps_max"].as_integer(), Some(40));
+            for class in ["gbr", "flow", "session", "shared"] {
                 assert_eq!(table["qos"][direction][class].as_str(), Some("wait"));
             }
         }

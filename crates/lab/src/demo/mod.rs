@@ -28,7 +28,8 @@ use crate::stop::{Interrupted, Stop};
 pub fn run(arguments: &DemoArguments, stop: &Stop) -> Result<bool> {
     let output = if arguments.json { Output::Stderr } else { Output::Stdout };
     let mut live = Live::new(output);
-    let qos = arguments.excess.map(|excess| Qos { excess, queue_pkts: None }.text());
+    let qos =
+        arguments.excess.map(|excess| Qos { excess, queue_pkts: None, shared_mbps: None }.text());
     let sections = qos.unwrap_or_default();
     let mut network = Network::bring_up(arguments, &sections, &live, stop)?;
     live.watch(network.adit.admin().clone());

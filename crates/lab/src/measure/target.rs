@@ -132,6 +132,10 @@ pub struct TargetArguments {
     #[arg(long, value_name = "N", requires = "excess",
         value_parser = clap::value_parser!(u32).range(0..=262_144))]
     pub queue_pkts: Option<u32>,
+    /// What all sessions of that adit may send together in each direction, in Mb/s.
+    #[arg(long, value_name = "MBPS", requires = "excess",
+        value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    pub shared_mbps: Option<u32>,
     /// Let testpmd tell its own rates each second, to be compared with the tester's; it takes some
     /// 100 µs of the tester's core each time.
     #[arg(long)]
@@ -728,7 +732,10 @@ fn adit_configuration(
         sessions_max: sessions.saturating_add(16),
         main_core: usize::from(main_core),
         workers: cores.iter().copied().map(usize::from).collect(),
-        qos: arguments.excess.map(|excess| Qos { excess, queue_pkts: arguments.queue_pkts }),
+        qos: arguments.excess.map(|excess| {
+            let (queue_pkts, shared_mbps) = (arguments.queue_pkts, arguments.shared_mbps);
+            Qos { excess, queue_pkts, shared_mbps }
+        }),
         devices: [device(0, "n3"), device(1, "n6")],
         mtu_bytes: [1600, 1500],
         n3: match arguments.n3_family {
