@@ -1,12 +1,15 @@
 //! TEIDs: a dense position in the low bits, a random tag in the high bits.
 //!
 //! The position lets workers index a table; the tag keeps an outsider from guessing a live TEID and
-//! keeps packets of a tunnel's previous life out of its next one. Positions are taken afresh while
-//! there are any, then in the order of their release.
+//! keeps packets of a tunnel's previous life out of its next one.
+//!
+//! A position is of the same group of owners as its session ([`adit_types::Owners`]) while the group
+//! has any, so that a NIC finds the owner in a TEID's low bits. In a group, positions are taken
+//! afresh while there are any, then in the order of their release.
 
 use std::collections::{HashMap, VecDeque};
 
-use adit_types::{SessionIndex, Teid};
+use adit_types::{OWNER_GROUP_SHIFT, OWNER_GROUPS, SessionIndex, Teid};
 use rand::Rng;
 use rand::rngs::StdRng;
 
@@ -18,9 +21,20 @@ const TAG_BITS_MIN: u32 = 8;
 pub(crate) struct TeidAllocator {
     slot_bits: u32,
     slots: Vec<Slot>,
-    free: VecDeque<u32>,
+    groups: Vec<Group>,
+    /// Positions in use or retired.
+    reserved: usize,
     given: HashMap<Teid, SessionIndex>,
     rng: StdRng,
+}
+
+/// The positions of one group of owners, numbered from zero.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Group {
+    /// The first that was never taken.
+    fresh: u32,
+    /// Positions below that nobody has, longest free first.
+    free: VecDeque<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,10 +77,13 @@ impl TeidAllocator {
     /// An allocator with two TEIDs per session, as far as the tag leaves room.
     pub fn new(sessions_max: usize, seed: u64) -> Self {
         let slots = sessions_max.max(1).saturating_mul(2).next_power_of_two();
+        let slot_bits = slots.trailing_zeros().min(32 - TAG_BITS_MIN);
+        let groups = OWNER_GROUPS.min(1 << slot_bits >> OWNER_GROUP_SHIFT).max(1);
         Self {
-            slot_bits: slots.trailing_zeros().min(32 - TAG_BITS_MIN),
+            slot_bits,
             slots: Vec::new(),
-            free: VecDeque::new(),
+            groups: (0..groups).map(|_| Group::default()).collect(),
+            reserved: 0,
             given: HashMap::new(),
             rng: super::rng(seed, 0),
         }
@@ -77,7 +94,7 @@ impl TeidAllocator {
     }
 
     pub fn reserved_count(&self) -> usize {
-        self.slots.len() - self.free.len() + self.given.len()
+        self.reserved + self.given.len()
     }
 
     /// TEIDs in use that the control plane gave.
@@ -99,15 +116,22 @@ impl TeidAllocator {
         }
     }
 
-    /// Draws `count` TEIDs other than those to `avoid`; `None` when there are not enough.
-    pub fn plan(&self, count: usize, avoid: impl Fn(Teid) -> bool) -> Option<TeidPlan> {
+    /// Draws `count` TEIDs for `session` other than those to `avoid`; `None` when there are not
+    /// enough.
+    pub fn plan(
+        &self,
+        session: SessionIndex,
+        count: usize,
+        avoid: impl Fn(Teid) -> bool,
+    ) -> Option<TeidPlan> {
         if count == 0 {
             return Some(TeidPlan::default());
         }
         let mut rng = self.rng.clone();
-        let fresh = u32::try_from(self.slots.len()).unwrap_or(u32::MAX)..1 << self.slot_bits;
-        let teids: Vec<Teid> = fresh
-            .chain(self.free.iter().copied())
+        let own = self.group_of(session.0);
+        let groups = self.group_count();
+        let teids: Vec<Teid> = (0..groups)
+            .flat_map(|ahead| self.available(own.wrapping_add(ahead) % groups))
             .filter_map(|slot| self.tag(slot, &mut rng, &avoid))
             .take(count)
             .collect();
@@ -147,7 +171,43 @@ impl TeidAllocator {
     /// Makes a retired TEID's position available again, behind all others.
     pub fn reclaim(&mut self, teid: Teid) {
         self.set_user(teid, FREE);
-        self.free.push_back(self.slot_of(teid));
+        let slot = self.slot_of(teid);
+        self.group_mut(slot).free.push_back(slot);
+        self.reserved -= 1;
+    }
+
+    fn group_count(&self) -> u32 {
+        u32::try_from(self.groups.len()).unwrap_or(OWNER_GROUPS)
+    }
+
+    /// The group of a position, or of a session index.
+    fn group_of(&self, number: u32) -> u32 {
+        (number >> OWNER_GROUP_SHIFT) % self.group_count()
+    }
+
+    fn group_mut(&mut self, slot: u32) -> &mut Group {
+        let group = position(self.group_of(slot));
+        &mut self.groups[group]
+    }
+
+    /// The position of number `number` in `group`.
+    fn slot_at(&self, group: u32, number: u32) -> u32 {
+        let low = number & ((1 << OWNER_GROUP_SHIFT) - 1);
+        ((number >> OWNER_GROUP_SHIFT) * self.group_count() + group) << OWNER_GROUP_SHIFT | low
+    }
+
+    /// The number of a position in its group.
+    fn number_of(&self, slot: u32) -> u32 {
+        let low = slot & ((1 << OWNER_GROUP_SHIFT) - 1);
+        ((slot >> OWNER_GROUP_SHIFT) / self.group_count()) << OWNER_GROUP_SHIFT | low
+    }
+
+    /// The positions of a group that nobody has, in the order in which they are taken.
+    fn available(&self, group: u32) -> impl Iterator<Item = u32> + '_ {
+        let end = (1 << self.slot_bits) / self.group_count();
+        let Group { fresh, free } = &self.groups[position(group)];
+        let fresh = (*fresh..end).map(move |number| self.slot_at(group, number));
+        fresh.chain(free.iter().copied())
     }
 
     fn slot_of(&self, teid: Teid) -> u32 {
@@ -177,19 +237,24 @@ impl TeidAllocator {
 
     /// Removes `slot` from the free ones; those passed over go to the back.
     fn take_slot(&mut self, slot: u32) {
-        while position(slot) >= self.slots.len() {
-            let passed = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
-            self.slots.push(Slot { teid: Teid(0), user: FREE });
-            self.free.push_back(passed);
+        self.reserved += 1;
+        if position(slot) >= self.slots.len() {
+            self.slots.resize(position(slot) + 1, Slot { teid: Teid(0), user: FREE });
         }
-        if self.free.back() == Some(&slot) {
-            self.free.pop_back();
+        let (group, number) = (self.group_of(slot), self.number_of(slot));
+        let fresh = self.groups[position(group)].fresh;
+        if number >= fresh {
+            let passed: Vec<u32> = (fresh..number).map(|at| self.slot_at(group, at)).collect();
+            let group = self.group_mut(slot);
+            group.fresh = number + 1;
+            group.free.extend(passed);
             return;
         }
-        for _ in 0..self.free.len() {
-            match self.free.pop_front() {
+        let free = &mut self.group_mut(slot).free;
+        for _ in 0..free.len() {
+            match free.pop_front() {
                 Some(front) if front == slot => return,
-                Some(front) => self.free.push_back(front),
+                Some(front) => free.push_back(front),
                 None => return,
             }
         }
@@ -204,10 +269,10 @@ fn position(slot: u32) -> usize {
 mod tests {
     use super::*;
 
-    const SESSION: SessionIndex = SessionIndex(7);
+    const SESSION: SessionIndex = SessionIndex(0);
 
     fn take(teids: &mut TeidAllocator) -> Teid {
-        let plan = teids.plan(1, |_| false).unwrap();
+        let plan = teids.plan(SESSION, 1, |_| false).unwrap();
         let teid = plan.teids()[0];
         teids.commit(plan, SESSION);
         teid
@@ -220,16 +285,16 @@ mod tests {
         let first: Vec<Teid> = (0..4).map(|_| take(&mut teids)).collect();
         let positions: Vec<u32> = first.iter().map(|&teid| teids.slot_of(teid)).collect();
         assert_eq!(positions, [0, 1, 2, 3]);
-        assert!(teids.plan(1, |_| false).is_none(), "all positions are in use");
+        assert!(teids.plan(SESSION, 1, |_| false).is_none(), "all positions are in use");
 
-        for at in [2, 0] {
+        for at in [1, 0] {
             assert!(teids.retire(first[at]));
-            assert!(teids.plan(1, |_| false).is_none(), "not before the reclaim");
+            assert!(teids.plan(SESSION, 1, |_| false).is_none(), "not before the reclaim");
         }
-        for at in [2, 0] {
+        for at in [1, 0] {
             teids.reclaim(first[at]);
         }
-        for at in [2, 0] {
+        for at in [1, 0] {
             let again = take(&mut teids);
             assert_eq!(teids.slot_of(again), teids.slot_of(first[at]));
             assert_ne!(again, first[at], "another tag than in the previous life");
@@ -237,19 +302,46 @@ mod tests {
     }
 
     #[test]
+    fn teid_names_the_group_of_its_session_as_long_as_the_group_has_positions() {
+        let mut teids = TeidAllocator::new(256, 1);
+        let group = |number: u32| (number >> OWNER_GROUP_SHIFT) % OWNER_GROUPS;
+        // Twice, so that released positions are taken, too, in another order.
+        for step in [1_u32, 77] {
+            let mut taken = Vec::new();
+            for index in (0..256_u32).map(|index| SessionIndex(index * step % 256)) {
+                let plan = teids.plan(index, 2, |_| false).unwrap();
+                for teid in plan.teids() {
+                    assert_eq!(group(teids.slot_of(*teid)), group(index.0));
+                }
+                taken.extend(plan.teids().to_vec());
+                teids.commit(plan, index);
+            }
+            assert_eq!(teids.reserved_count(), 512);
+            assert!(teids.plan(SESSION, 1, |_| false).is_none());
+            for teid in taken {
+                assert!(teids.retire(teid));
+                teids.reclaim(teid);
+            }
+            assert_eq!(teids.reserved_count(), 0);
+        }
+        // One session may have them all.
+        assert_eq!(teids.plan(SESSION, 512, |_| false).unwrap().teids().len(), 512);
+    }
+
+    #[test]
     fn teid_plan_changes_nothing_until_committed() {
         let teids = TeidAllocator::new(8, 1);
         let before = teids.clone();
-        let plan = teids.plan(3, |_| false).unwrap();
+        let plan = teids.plan(SESSION, 3, |_| false).unwrap();
         assert_eq!(teids, before);
-        assert_eq!(plan.teids(), before.plan(3, |_| false).unwrap().teids());
+        assert_eq!(plan.teids(), before.plan(SESSION, 3, |_| false).unwrap().teids());
     }
 
     #[test]
     fn teid_given_or_avoided_is_not_chosen() {
         let mut teids = TeidAllocator::new(8, 1);
-        let first = teids.plan(1, |_| false).unwrap().teids()[0];
-        assert_ne!(teids.plan(1, |teid| teid == first).unwrap().teids()[0], first);
+        let first = teids.plan(SESSION, 1, |_| false).unwrap().teids()[0];
+        assert_ne!(teids.plan(SESSION, 1, |teid| teid == first).unwrap().teids()[0], first);
         teids.ensure_given(first, SESSION);
         assert_eq!(teids.holder(first), Holder::Session(SESSION));
         assert_ne!(take(&mut teids), first);
@@ -261,11 +353,11 @@ mod tests {
     fn position_without_a_free_tag_is_passed_over() {
         let mut teids = TeidAllocator::new(adit_types::limits::SESSIONS_MAX, 1);
         let position = |teid: Teid| teid.0 & 0xff_ffff;
-        let plan = teids.plan(1, |teid| position(teid) == 0).unwrap();
+        let plan = teids.plan(SESSION, 1, |teid| position(teid) == 0).unwrap();
         assert_eq!(position(plan.teids()[0]), 1);
         teids.commit(plan, SESSION);
-        assert_eq!(teids.free, [0], "the position passed over stays free");
-        assert_eq!(position(take(&mut teids)), 2);
+        assert_eq!(teids.groups[0].free, [0], "the position passed over stays free");
+        assert_eq!(position(take(&mut teids)), 128);
         assert_eq!(teids.reserved_count(), 2);
     }
 

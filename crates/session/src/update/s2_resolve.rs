@@ -76,7 +76,7 @@ pub(super) fn resolve(
     endpoints::link(&mut records)?;
     check_given_keys(store, &records)?;
     link_sdf_filters(&mut records.pdrs)?;
-    let (teids, f_teids) = choose_teids(store, &records, &wanted)?;
+    let (teids, f_teids) = choose_teids(store, index, &records, &wanted)?;
     for &(target, f_teid) in &f_teids {
         set_f_teid(&mut records, target, f_teid);
     }
@@ -356,6 +356,7 @@ fn link_sdf_filters(pdrs: &mut [Pdr]) -> Result<(), Refusal> {
 /// Plans one TEID per CHOOSE ID and one per PDR that wants its own. Spec: TS 29.244 §8.2.3.
 fn choose_teids(
     store: &SessionStore,
+    session: SessionIndex,
     records: &Records,
     wanted: &[Wanted],
 ) -> Result<(TeidPlan, Vec<(Target, FTeid)>), Refusal> {
@@ -368,7 +369,8 @@ fn choose_teids(
     let addresses = addresses?;
 
     let given = |teid| records.pdrs.iter().any(|pdr| has_teid(pdr, teid));
-    let plan = store.teids.plan(groups.len() + alone, given).ok_or(Refusal::TeidsExhausted)?;
+    let plan =
+        store.teids.plan(session, groups.len() + alone, given).ok_or(Refusal::TeidsExhausted)?;
     let (shared, own) = plan.teids().split_at(groups.len());
     let mut own = own.iter();
     let mut created = Vec::with_capacity(wanted.len());
