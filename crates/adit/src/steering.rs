@@ -156,7 +156,7 @@ fn groups(queues: &[Option<u16>]) -> Result<Vec<(u32, u16)>, String> {
 /// The pools whose UEs are reached through an interface.
 fn pools<'a>(config: &'a Config, interface: &'a Interface) -> impl Iterator<Item = IpNet> + 'a {
     let serves = move |wanted: &Option<String>| match (&interface.network_instance, wanted) {
-        (Some(served), Some(wanted)) => served == wanted,
+        (Some(served), Some(wanted)) => served.eq_ignore_ascii_case(wanted),
         _ => true,
     };
     config

@@ -442,7 +442,7 @@ fn treat<'v, Io: PacketIo, S: Side>(
         return;
     }
     s3_classify(&env.view, lane);
-    shaping::catch_up(env, io, out);
+    shaping::catch_up(env, io, out, false);
     for (verdict, arrival) in lane.verdicts.iter_mut().zip(&lane.arrivals) {
         if let Verdict::Pass(matched) = verdict
             && S::IS_TUNNELED

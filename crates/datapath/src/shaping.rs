@@ -6,9 +6,11 @@
 //! session's PDRs lead no packets into any more.
 
 use adit_pktio::{PacketBuf, PacketIo};
-use adit_rules::{DropReason, EXPRESS_METERS_MAX, Excess, PublishedPdr, PublishedRules, RateLimit};
+use adit_rules::{
+    DropReason, EXPRESS_METERS_MAX, Excess, Gate, PublishedPdr, PublishedRules, RateLimit,
+};
 use adit_shaper::{FlowKey, Held, Pace, Queues, QueuesConfig, Review, SLOT, Standing};
-use adit_tables::{Leases, Meter, NextChange, View};
+use adit_tables::{Leases, Meter, NextChange, RateChange, View};
 use adit_types::limits::{BURST_MAX, SHAPED_PKTS_MAX, SHAPED_PKTS_PER_FLOW_MAX};
 use adit_types::{Direction, InterfaceId, Nanos, PortId, SessionIndex};
 
@@ -137,8 +139,10 @@ fn pace(env: &Env<'_>, leases: &mut Leases, key: FlowKey, standing: Standing) ->
     }
     match (sharing.open(env, leases, key.direction, standing), guarantee) {
         (Ok(()), _) => Pace::Now,
-        // What exceeds its guarantee has no turn.
+        // What exceeds its guarantee has no turn, nor what waits for its own rate where a shared one
+        // drops: others would be dropped because it waits.
         (Err(_), Some(at)) => Pace::At(at),
+        (Err(Closed { excess: Excess::Drops, at, .. }), None) => Pace::At(at),
         (Err(Closed { home, rate, at, .. }), None) => {
             Pace::InTurn { home, rate, at, quantum: quantum(env, key) }
         }
@@ -264,11 +268,7 @@ pub(crate) fn release<Io: PacketIo>(env: &Env<'_>, io: &mut Io, out: &mut Outbou
             if may_leave {
                 leave(env, io, (queues, tally), *key, held);
             } else {
-                if let Some(meter) = meters(&env.view, *key).next() {
-                    meter.unqueue(env.now.since(held.since));
-                    meter.count_dropped(held.bytes);
-                }
-                tally.drop(DropReason::GateClosed);
+                discard(env, tally, *key, &held);
             }
         },
     );
@@ -289,65 +289,105 @@ pub(crate) fn release_session<Io: PacketIo>(
 }
 
 /// Looks at the packets that wait for sessions whose rates changed: flows that no PDR leads packets
-/// into any more leave ahead of later packets, and the others are asked by their new rates.
+/// into any more leave ahead of later packets, and the others are asked by their new rates. At the
+/// beginning of a step what was looked at is done with; in its middle it is not, because packets in
+/// hand may still begin to wait by older rules.
 ///
 /// Cost:    one load while nothing changed; per change, a load for each direction and what waits.
 /// Threads: whoever has new rules of a session finds their change here.
 #[inline]
-pub(crate) fn catch_up<Io: PacketIo>(env: &Env<'_>, io: &mut Io, out: &mut Outbound<Io::Buf>) {
+pub(crate) fn catch_up<Io: PacketIo>(
+    env: &Env<'_>,
+    io: &mut Io,
+    out: &mut Outbound<Io::Buf>,
+    begins: bool,
+) {
     let count = env.view.rate_changes();
-    if count == out.rate_changes_seen {
+    if count == out.rate_changes_seen || out.shaping.is_empty() && !begins {
         return;
     }
-    match out.shaping.is_empty() {
-        true => out.rate_changes_seen = count,
+    let seen = match out.shaping.is_empty() {
+        // Only the rules of the last change may not have been swapped yet.
+        true => before_last(env, count),
         false => catch_up_from(env, io, out),
+    };
+    if begins {
+        out.rate_changes_seen = seen;
     }
 }
 
+/// `count`, or one less while the rules of the last change of so many are about to be swapped.
+fn before_last(env: &Env<'_>, count: u64) -> u64 {
+    let last = count.wrapping_sub(1);
+    match env.view.rate_change(last) {
+        NextChange::One(change) if !is_in(env, &change) => last,
+        _ => count,
+    }
+}
+
+/// True when the rules of a change are those that workers find.
+fn is_in(env: &Env<'_>, change: &RateChange) -> bool {
+    env.view.rules(change.session).is_none_or(|rules| change.is_in(rules.generation))
+}
+
+/// Tells up to where changes were looked at.
 #[cold]
-fn catch_up_from<Io: PacketIo>(env: &Env<'_>, io: &mut Io, out: &mut Outbound<Io::Buf>) {
-    let Outbound { shaping, leases, queues, tally, rate_changes_seen: seen, .. } = out;
-    let review = |key: &FlowKey| {
-        let rules = env.view.rules(key.session);
-        match rules.is_some_and(|rules| leads_into(rules, *key)) {
-            true => Review::Hasten,
-            false => Review::Leave,
-        }
+fn catch_up_from<Io: PacketIo>(env: &Env<'_>, io: &mut Io, out: &mut Outbound<Io::Buf>) -> u64 {
+    let Outbound { shaping, leases, queues, tally, .. } = out;
+    let mut seen = out.rate_changes_seen;
+    let review = |key: &FlowKey| match env.view.rules(key.session) {
+        Some(rules) => review(rules, *key),
+        None => Review::Leave,
+    };
+    let mut take = |key: &FlowKey, may_leave, held| match may_leave {
+        true => leave_unasked(env, io, (queues, leases, tally), *key, held),
+        false => discard(env, tally, *key, &held),
     };
     loop {
-        let change = match env.view.rate_change(*seen) {
-            NextChange::None => return,
+        let change = match env.view.rate_change(seen) {
+            NextChange::None => return seen,
             NextChange::One(change) => change,
             NextChange::Lost => {
-                *seen = env.view.rate_changes();
-                shaping.review_all(review, |key, held| {
-                    leave_unasked(env, io, (queues, leases, tally), *key, held);
-                });
-                return;
+                seen = before_last(env, env.view.rate_changes());
+                shaping.review_all(review, take);
+                return seen;
             }
         };
-        for direction in [Direction::Uplink, Direction::Downlink] {
-            if !shaping.waits(change.session, direction) {
-                continue;
-            }
-            let rules = env.view.rules(change.session);
-            if rules.is_some_and(|rules| !change.is_in(rules.generation)) {
-                // They are about to be swapped.
-                return;
-            }
-            shaping.review(change.session, direction, review, |key, held| {
-                leave_unasked(env, io, (queues, leases, tally), *key, held);
-            });
+        if !is_in(env, &change) {
+            return seen;
         }
-        *seen = seen.wrapping_add(1);
+        for direction in [Direction::Uplink, Direction::Downlink] {
+            if shaping.waits(change.session, direction) {
+                shaping.review(change.session, direction, review, &mut take);
+            }
+        }
+        seen = seen.wrapping_add(1);
     }
 }
 
-/// True when packets of a PDR wait in a flow.
-fn leads_into(rules: &PublishedRules, key: FlowKey) -> bool {
-    let mut pdrs = rules.pdrs(key.direction).iter();
-    pdrs.any(|pdr| flow_of_pdr(key.session, rules, pdr, key.direction) == key)
+/// What becomes of a flow by new rules: it goes ahead where no PDR leads packets into it any more, and
+/// nowhere behind closed gates.
+fn review(rules: &PublishedRules, key: FlowKey) -> Review {
+    let direction = key.direction;
+    let leads_into = |pdr: &&PublishedPdr| flow_of_pdr(key.session, rules, pdr, direction) == key;
+    let is_open = |pdr: &PublishedPdr| {
+        let qer = |at: &u16| rules.qers().get(usize::from(*at));
+        pdr.qers.iter().filter_map(qer).all(|qer| qer.gate(direction) == Gate::Open)
+    };
+    let mut pdrs = rules.pdrs(direction).iter().filter(leads_into).peekable();
+    if pdrs.peek().is_none() {
+        return Review::Leave;
+    }
+    if pdrs.any(is_open) { Review::Hasten } else { Review::Drop }
+}
+
+/// Drops a packet that waited, behind a gate that was closed.
+fn discard<B>(env: &Env<'_>, tally: &mut Tally, key: FlowKey, held: &Held<Ready<B>>) {
+    if let Some(meter) = meters(&env.view, key).next() {
+        meter.unqueue(env.now.since(held.since));
+        meter.count_dropped(held.bytes);
+    }
+    tally.drop(DropReason::GateClosed);
 }
 
 /// Sends a packet that waited, whatever its rates say; they are charged.

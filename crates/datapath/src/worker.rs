@@ -130,7 +130,7 @@ impl<Io: PacketIo> Worker<Io> {
         let env = Env { view: reader.observe(), interfaces, now, recovery_time_stamp };
         let waiting = out.waiting();
         let shaped = !out.shaping.is_empty();
-        shaping::catch_up(&env, io, out);
+        shaping::catch_up(&env, io, out, true);
         let commanded = slow::obey(&env, io, out);
         let unresolved = out.pending.len() > 0;
         if unresolved {
@@ -255,7 +255,7 @@ fn forward<'v, Io: PacketIo, S: Side>(
     s2_lookup(&env.view, lane);
     steer_lane(&mut out.handoff, port, lane, &mut out.tally);
     s3_classify(&env.view, lane);
-    shaping::catch_up(env, io, out);
+    shaping::catch_up(env, io, out, false);
     buffering::catch_up(env, io, lane, out);
     let Outbound { shaping, leases, events, tally, .. } = out;
     s4_enforce(env, lane, (shaping, leases), events, tally);

@@ -115,7 +115,7 @@ impl QosPolicy {
     /// True when sessions share some rate.
     fn shares(&self) -> bool {
         let is_limited = |rates: Rates| rates != Rates { uplink: UNLIMITED, downlink: UNLIMITED };
-        is_limited(self.total) || !self.slices.is_empty()
+        is_limited(self.total) || self.slices.iter().any(|slice| is_limited(slice.rates))
     }
 
     /// The slice that a session of these records belongs to.

@@ -118,6 +118,8 @@ pub enum Review {
     Hasten,
     /// Its packets leave now.
     Leave,
+    /// Its packets go nowhere.
+    Drop,
 }
 
 #[derive(Debug)]
@@ -166,7 +168,8 @@ impl Turn {
 #[derive(Debug, Clone, Copy)]
 struct Ring {
     place: Place,
-    /// Its quantum is the sum of those of its flows.
+    /// The sum of its flows' quanta, which is its own, as far as that goes. Unit: octets.
+    weight: u64,
     turn: Turn,
 }
 
@@ -184,8 +187,8 @@ enum Place {
 impl Ring {
     /// A flow of the ring has this quantum from now on.
     fn set_quantum(&mut self, flow: &mut Turn, quantum: u32) {
-        let others = self.turn.quantum.saturating_sub(flow.quantum);
-        self.turn.quantum = others.saturating_add(quantum);
+        self.weight = self.weight - u64::from(flow.quantum) + u64::from(quantum);
+        self.turn.quantum = u32::try_from(self.weight).unwrap_or(u32::MAX);
         flow.quantum = quantum;
     }
 }
@@ -251,7 +254,7 @@ impl<P> Queues<P> {
             by_line: vec![NONE; if pkts_max == 0 { 0 } else { lines }],
             wheel: Wheel::new(pkts_max + usize::from(config.shared_rates), config.shared_rates),
             rings: vec![
-                Ring { place: Place::Asleep, turn: Turn::NONE };
+                Ring { place: Place::Asleep, weight: 0, turn: Turn::NONE };
                 config.shared_rates.into()
             ],
             crowded: RateSet::default(),
@@ -623,33 +626,37 @@ impl<P> Queues<P> {
         &mut self,
         session: SessionIndex,
         direction: Direction,
-        take: impl FnMut(&FlowKey, Held<P>),
+        mut take: impl FnMut(&FlowKey, Held<P>),
     ) {
-        self.review(session, direction, |_| Review::Leave, take);
+        self.review(session, direction, |_| Review::Leave, |key, _, held| take(key, held));
     }
 
     /// Looks at the flows of one direction of a session out of their time: takes the packets of some,
-    /// and the others are looked at with the next release.
+    /// with true where they may leave, and the others are looked at with the next release.
     pub fn review(
         &mut self,
         session: SessionIndex,
         direction: Direction,
         mut review: impl FnMut(&FlowKey) -> Review,
-        mut take: impl FnMut(&FlowKey, Held<P>),
+        mut take: impl FnMut(&FlowKey, bool, Held<P>),
     ) {
         let head = self.by_line.get(line_at(session, direction));
         let mut at = head.copied().unwrap_or(NONE);
         while let Some(mut flow) = self.flows.get_mut(at as usize).and_then(Option::take) {
             let number = core::mem::replace(&mut at, flow.sibling);
-            self.leave(number, &mut flow);
-            if review(&flow.key) == Review::Hasten {
-                flow.turn = Turn::NONE;
-                self.wheel.insert_due(number);
+            let outcome = review(&flow.key);
+            if outcome == Review::Hasten {
+                // Whose turn it will be is asked then.
+                if flow.turn.quantum == 0 {
+                    self.wheel.remove(number);
+                    self.wheel.insert_due(number);
+                }
                 self.flows[number as usize] = Some(flow);
                 continue;
             }
+            self.leave(number, &mut flow);
             while let Some(held) = self.take_first(&mut flow) {
-                take(&flow.key, held);
+                take(&flow.key, outcome == Review::Leave, held);
             }
             self.forget(&flow, number);
         }
@@ -659,7 +666,7 @@ impl<P> Queues<P> {
     pub fn review_all(
         &mut self,
         mut review: impl FnMut(&FlowKey) -> Review,
-        mut take: impl FnMut(&FlowKey, Held<P>),
+        mut take: impl FnMut(&FlowKey, bool, Held<P>),
     ) {
         for number in 0..self.flows.len() {
             let Some(Some(Flow { key, .. })) = self.flows.get(number) else { continue };

@@ -369,9 +369,9 @@ proptest! {
                     let line = (SessionIndex(session), direction);
                     let mut taken = 0;
                     if session == SESSIONS {
-                        queues.review_all(|_| Review::Hasten, |_, _| taken += 1);
+                        queues.review_all(|_| Review::Hasten, |_, _, _| taken += 1);
                     } else {
-                        queues.review(line.0, line.1, |_| Review::Hasten, |_, _| taken += 1);
+                        queues.review(line.0, line.1, |_| Review::Hasten, |_, _, _| taken += 1);
                     }
                     prop_assert_eq!(taken, 0);
                     for (at, flow) in naive.flows.iter_mut().enumerate() {

@@ -441,36 +441,38 @@ impl Publisher {
     fn assign_buckets(&self, session: SessionIndex, rules: &mut SessionRules) {
         let before = self.rules.get(session.0 as usize).map_or(&[][..], PublishedRules::qers);
         let had = |id| before.iter().find(|qer| qer.id == id).and_then(|qer| qer.meter);
-        let mut kept = rules.qers.iter().filter_map(|qer| had(qer.id)).fold(0, with_buckets);
-        let left = before.iter().filter_map(|qer| qer.meter).fold(0, with_buckets) & !kept;
-        // There are as many buckets as a session may have QERs. What the last rules left is taken
-        // last: a worker may run these still.
-        let mut fresh = || {
-            let free = match kept | left {
-                u64::MAX => kept.trailing_ones(),
-                taken => taken.trailing_ones(),
+        let left = before
+            .iter()
+            .filter_map(|qer| qer.meter)
+            .fold(0, |set, meter| set | bit(meter.bucket) | meter.guaranteed_bucket.map_or(0, bit));
+        // What the last rules left is taken last: a worker may run these still.
+        let fresh = |taken: &mut u64| {
+            let free = match *taken | left {
+                u64::MAX => taken.trailing_ones(),
+                others => others.trailing_ones(),
             };
-            if free == u64::BITS {
-                return None;
-            }
-            let bucket = u8::try_from(free).unwrap_or_default();
-            kept |= 1 << free;
+            let bucket = u8::try_from(free).ok().filter(|_| free < u64::BITS)?;
+            *taken |= bit(bucket);
             self.tables.meters.make_room(bucket);
             self.tables.meters.reset(session, bucket);
             Some(bucket)
         };
-        // Each QER first has one: only guarantees find none.
+        let kept = rules.qers.iter().filter_map(|qer| had(qer.id));
+        let mut taken = kept.fold(0, |set, meter| set | bit(meter.bucket));
+        // There are as many buckets as a session may have QERs: only guarantees find none.
         for qer in &mut rules.qers {
             let Some(meter) = &mut qer.meter else { continue };
-            let known = had(qer.id);
-            meter.bucket = known.map(|known| known.bucket).or_else(&mut fresh).unwrap_or_default();
+            let known = had(qer.id).map(|known| known.bucket);
+            meter.bucket = known.or_else(|| fresh(&mut taken)).unwrap_or_default();
         }
         for qer in &mut rules.qers {
             let Some(meter) = &mut qer.meter else { continue };
             let has_part = |of: &Guaranteed| matches!(of, Guaranteed::Within(_));
             if meter.guaranteed.iter().any(has_part) {
                 let known = had(qer.id).and_then(|known| known.guaranteed_bucket);
-                meter.guaranteed_bucket = known.or_else(&mut fresh);
+                let known = known.filter(|known| taken & bit(*known) == 0);
+                taken |= known.map_or(0, bit);
+                meter.guaranteed_bucket = known.or_else(|| fresh(&mut taken));
             }
         }
     }
@@ -561,10 +563,9 @@ fn shared_rates(qers: &[QerEntry]) -> impl Iterator<Item = SharedRateId> {
     qers.iter().filter_map(|qer| qer.meter?.shared)
 }
 
-/// A set of buckets, and those of one more QER.
-fn with_buckets(set: u64, meter: QerMeter) -> u64 {
-    let bit = |bucket: u8| 1 << (u32::from(bucket) % u64::BITS);
-    set | bit(meter.bucket) | meter.guaranteed_bucket.map_or(0, bit)
+/// The set of one bucket.
+fn bit(bucket: u8) -> u64 {
+    1 << (u32::from(bucket) % u64::BITS)
 }
 
 /// What the usual packets of one direction need.

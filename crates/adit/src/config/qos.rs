@@ -98,12 +98,16 @@ fn slices(qos: &mut Section<'_, '_>, interfaces: &[Interface]) -> Vec<Slice> {
         if let Some(name) = network_instance.as_deref().filter(|name| !serves(name)) {
             section.problem("network_instance", format!("no N6 interface serves \"{name}\""));
         }
-        let is_known = |known: &Slice| {
-            known.s_nssai == s_nssai
-                && known.network_instance.as_deref() == network_instance.as_deref()
+        let has_all = |known: &Slice| {
+            let own = network_instance.as_deref();
+            known.s_nssai.is_none_or(|known| s_nssai == Some(known))
+                && known
+                    .network_instance
+                    .as_deref()
+                    .is_none_or(|known| own.is_some_and(|own| own.eq_ignore_ascii_case(known)))
         };
-        if slices.iter().any(is_known) {
-            section.problem("s_nssai", "names what an earlier slice does");
+        if slices.iter().any(has_all) {
+            section.problem("s_nssai", "an earlier slice has all sessions of this one");
         }
         section.finish();
         let network_instance = network_instance.as_deref().map(Box::from);

@@ -125,6 +125,12 @@ fn rates_that_sessions_share_are_read() {
         ("[datapath]\n", "[[qos.slice]]\n\n[datapath]\n", "qos.slice[0].s_nssai"),
         ("[datapath]\n", &*twice.replacen("[datapath]\n", "", 1), "qos.slice[1].s_nssai"),
         ("# mbps_max = 9500\n", "mbps_max = 0\n", "qos.uplink.mbps_max"),
+        (
+            "[datapath]\n",
+            "[[qos.slice]]\nnetwork_instance = \"Internet\"\n\n\
+             [[qos.slice]]\ns_nssai = \"1\"\nnetwork_instance = \"internet\"\n\n[datapath]\n",
+            "qos.slice[1].s_nssai",
+        ),
         ("shared = \"wait\"", "shared = \"hold\"", "qos.uplink.shared"),
     ] {
         assert_eq!(paths(&changed(from, to)), [path], "{to}");

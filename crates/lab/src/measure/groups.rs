@@ -38,6 +38,8 @@ pub struct Group {
     pub size: Size,
     /// What each session offers on uplink and downlink, in turns. Unit: bit/s of IP packets.
     pub offered_bps: [Vec<u64>; 2],
+    /// What all of it may get in each direction of a rate that it shares with other groups. Unit: bit/s.
+    pub share_bps: Option<u64>,
     /// Its rules.
     pub rules: Profile,
 }
@@ -56,6 +58,7 @@ struct Section {
     size: Option<Word>,
     uplink: Option<Words>,
     downlink: Option<Words>,
+    share: Option<Word>,
     #[serde(default)]
     rules: Profile,
 }
@@ -138,6 +141,7 @@ impl Section {
             sessions: self.sessions,
             size: size.parse()?,
             offered_bps: [rates(&self.uplink)?, rates(&self.downlink)?],
+            share_bps: self.share.as_ref().map(|share| bit_rate(&share.text())).transpose()?,
             rules: self.rules.clone(),
         })
     }
@@ -188,6 +192,9 @@ impl Group {
     /// What all its sessions may get together in a direction. Unit: bit/s.
     #[must_use]
     pub fn limit_bps(&self, direction: usize) -> Option<u64> {
+        if self.share_bps.is_some() {
+            return self.share_bps;
+        }
         let limit = self.rules.limits_bps().get(direction).copied().flatten()?;
         Some(if self.shares() { limit } else { limit.saturating_mul(u64::from(self.sessions)) })
     }
@@ -195,7 +202,7 @@ impl Group {
     /// True when its sessions share one rate.
     #[must_use]
     pub fn shares(&self) -> bool {
-        self.rules.correlation_id.is_some()
+        self.rules.correlation_id.is_some() || self.share_bps.is_some()
     }
 }
 
@@ -235,6 +242,9 @@ downlink = 8000
 
     #[test]
     fn sessions_that_share_a_rate_have_it_once() {
+        let share = GOOD.replace("downlink = 8000", "downlink = 8000\nshare = \"9k\"");
+        let groups = parse(&share).unwrap();
+        assert_eq!((groups[1].limit_bps(1), groups[1].shares()), (Some(9000), true));
         let shared = GOOD.replace("rate-qers = 1,", "rate-qers = 1, correlation-id = 7,");
         let groups = parse(&shared).unwrap();
         assert_eq!(groups[0].limit_bps(0), Some(100_000_000));

@@ -155,3 +155,39 @@ fn slice_keeps_its_rate_inside_that_of_all_and_disturbs_nobody() {
     let alone = windows(&mut stage, 5);
     check(Excess::Waits, &sums(&alone), 30 * MBIT, 1400);
 }
+
+#[test]
+fn backlog_of_one_session_costs_others_nothing_where_the_shared_rate_drops() {
+    let mut stage = Stage::with(sharing(Excess::Drops, TOTAL), 1, 16);
+    let busy = stage.session((150 * MBIT, 150 * MBIT));
+    stage.flow(busy, Direction::Downlink, 1400, 180 * MBIT);
+    let calm = stage.session((20 * MBIT, 20 * MBIT));
+    stage.flow(calm, Direction::Downlink, 1400, 20 * MBIT);
+    stage.settle();
+    stage.pass(Nanos::from_secs(1), STEP);
+    let windows = windows(&mut stage, 5);
+    check(Excess::Drops, &sums(&windows), TOTAL, 1400);
+    // Dropped alike, it has a seventh of the rate or more.
+    let share = of(&windows, 1) as f64 * 8.0 / 5e5;
+    println!("20 Mb/s beside a backlog of 150 Mb/s in 100 Mb/s: {share:.2} Mb/s");
+    assert!(share > 8.0, "{share}");
+}
+
+#[test]
+fn closed_gate_stops_what_waits_for_a_shared_rate_alone() {
+    let mut stage = Stage::with(sharing(Excess::Waits, TOTAL), 1, 16);
+    for _ in 0..2 {
+        let session = stage.session((UNLIMITED, UNLIMITED));
+        stage.flow(session, Direction::Uplink, 1400, 150 * MBIT);
+    }
+    stage.settle();
+    stage.pass(Nanos::from_secs(1), STEP);
+    assert!(stage.counts().shaped_pkts > 100);
+    stage.modify(0, Turn::CloseGate.change().unwrap());
+    let before = stage.flows[0].sent;
+    stage.pass(Nanos::from_millis(100), STEP);
+    assert_eq!(stage.flows[0].sent, before);
+    assert!(stage.dropped(DropReason::GateClosed) > 100);
+    let other = stage.window(STEP)[1];
+    assert!(error(other, TOTAL, 1).abs() < 0.01, "{other}");
+}

@@ -25,7 +25,7 @@ fn group(sessions: u32, offered: &[u64], correlation_id: Option<u32>) -> Group {
         crate::control::Profile { rate_qers: 1, mbr_kbps, correlation_id, ..Default::default() };
     let offered_bps = [offered.to_vec(), Vec::new()];
     let size = "1000".parse().unwrap();
-    Group { name: "g".to_owned(), first: 0, sessions, size, offered_bps, rules }
+    Group { name: "g".to_owned(), first: 0, sessions, size, offered_bps, share_bps: None, rules }
 }
 
 /// What comes of windows with these octets, by window and session.
