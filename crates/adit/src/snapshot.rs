@@ -54,14 +54,10 @@ fn uuid(octets: [u8; 16]) -> String {
 
 /// What the control plane told of a session; identities are masked.
 fn information(told: &adit_n4::SessionInformation) -> Value {
-    let slice = |slice: adit_pfcp::ie::SNssai| match slice.sd {
-        adit_pfcp::ie::SNssai::NO_SD => slice.sst.to_string(),
-        sd => format!("{}-{sd:06x}", slice.sst),
-    };
     let user = told.user.iter().map(|(kind, text)| ((*kind).to_owned(), (**text).into()));
     json!({
         "dnn": told.dnn,
-        "s_nssai": told.s_nssai.map(slice),
+        "s_nssai": told.s_nssai.map(|slice| adit_n4::slice_told(slice).to_string()),
         "rat_type": told.rat_type.map(|rat| rat.to_string()),
         "user": Value::Object(user.collect()),
     })

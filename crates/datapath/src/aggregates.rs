@@ -53,7 +53,7 @@ pub(crate) struct Closed {
 impl Sharing {
     /// What a packet shares by its rules.
     pub fn of(rules: &PublishedRules, pdr: &PublishedPdr, direction: Direction) -> Self {
-        let meters = pdr.qers.iter().filter_map(|at| rules.qers().get(usize::from(*at))?.meter);
+        let meters = rules.qers_of(pdr).filter_map(|qer| qer.meter);
         let mut guarantees = meters.filter_map(|meter| match meter.guaranteed(direction) {
             Guaranteed::Nothing => None,
             Guaranteed::Whole => Some(Guarantee::Whole),
@@ -141,7 +141,7 @@ pub(crate) const fn arriving(crowded: RateSet) -> Standing {
 
 /// The number of a shared rate.
 const fn number(slice: SliceId, direction: Direction) -> u8 {
-    slice.0 << 1 | matches!(direction, Direction::Downlink) as u8
+    slice.0 << 1 | direction as u8
 }
 
 #[cfg(test)]

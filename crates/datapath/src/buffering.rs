@@ -300,12 +300,11 @@ fn notify<B: PacketBuf>(
     let (up_seid, generation, at) = (rules.up_seid, rules.generation, env.now);
     let notice = Notice { up_seid, generation, pdr: pdr.id.0, delivery, at };
     if out.buffering.is_news(session, notice) {
-        let mut qers = pdr.qers.iter().filter_map(|at| rules.qers().get(usize::from(*at)));
         let event = WorkerEvent::DownlinkData {
             session: up_seid,
             pdr: pdr.id,
             dscp: Some(ip.tos >> 2),
-            qfi: qers.find_map(|qer| qer.qfi),
+            qfi: rules.qers_of(pdr).find_map(|qer| qer.qfi),
             delivery,
         };
         out.events.push(&mut out.tally, event);

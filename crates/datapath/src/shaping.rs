@@ -6,9 +6,7 @@
 //! session's PDRs lead no packets into any more.
 
 use adit_pktio::{PacketBuf, PacketIo};
-use adit_rules::{
-    DropReason, EXPRESS_METERS_MAX, Excess, Gate, PublishedPdr, PublishedRules, RateLimit,
-};
+use adit_rules::{DropReason, EXPRESS_METERS_MAX, Excess, PublishedPdr, PublishedRules, RateLimit};
 use adit_shaper::{FlowKey, Held, Pace, Queues, QueuesConfig, Review, SLOT, Standing};
 use adit_tables::{Leases, Meter, NextChange, RateChange, View};
 use adit_types::limits::{BURST_MAX, SHAPED_PKTS_MAX, SHAPED_PKTS_PER_FLOW_MAX};
@@ -59,7 +57,7 @@ fn limits_of<'m>(
     pdr: &'m PublishedPdr,
     direction: Direction,
 ) -> impl Iterator<Item = (RateLimit, u8)> + 'm {
-    let meters = pdr.qers.iter().filter_map(|at| rules.qers().get(usize::from(*at))?.meter);
+    let meters = rules.qers_of(pdr).filter_map(|qer| qer.meter);
     let limits = meters.map(move |meter| (meter.limit(direction), meter.bucket));
     limits.filter(|(limit, _)| *limit != RateLimit::UNLIMITED)
 }
@@ -370,15 +368,12 @@ fn catch_up_from<Io: PacketIo>(env: &Env<'_>, io: &mut Io, out: &mut Outbound<Io
 fn review(rules: &PublishedRules, key: FlowKey) -> Review {
     let direction = key.direction;
     let leads_into = |pdr: &&PublishedPdr| flow_of_pdr(key.session, rules, pdr, direction) == key;
-    let is_open = |pdr: &PublishedPdr| {
-        let qer = |at: &u16| rules.qers().get(usize::from(*at));
-        pdr.qers.iter().filter_map(qer).all(|qer| qer.gate(direction) == Gate::Open)
-    };
     let mut pdrs = rules.pdrs(direction).iter().filter(leads_into).peekable();
     if pdrs.peek().is_none() {
         return Review::Leave;
     }
-    if pdrs.any(is_open) { Review::Hasten } else { Review::Drop }
+    let is_open = pdrs.any(|pdr| rules.gates_open(pdr, direction));
+    if is_open { Review::Hasten } else { Review::Drop }
 }
 
 /// Drops a packet that waited, behind a gate that was closed.

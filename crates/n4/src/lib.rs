@@ -43,3 +43,4 @@ pub use node::{Node, NodeConfig, Transmit};
 pub use path::{PathConfig, PathEntry, PathState};
 pub use smf_set::SmfSet;
 pub use support::{Acts, ie_acts, message_acts};
+pub use ue_pools::slice_told;

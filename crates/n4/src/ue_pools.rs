@@ -54,7 +54,8 @@ fn slice(pool: &UePool) -> Option<SNssai> {
 }
 
 /// The slice as sessions know it.
-pub(crate) fn slice_told(told: SNssai) -> adit_session::SNssai {
+#[must_use]
+pub fn slice_told(told: SNssai) -> adit_session::SNssai {
     let sd = Some(told.sd).filter(|sd| *sd != SNssai::NO_SD);
     adit_session::SNssai { sst: told.sst, sd }
 }

@@ -19,7 +19,7 @@ use crate::delta::DeltaId;
 use crate::forwarding::{Redirect, Steering};
 use crate::matcher::{Matcher, Matchers};
 use crate::rule::{
-    ApplyAction, DestinationInterface, FarEntry, GtpuTunnel, OuterHeaderCreation,
+    ApplyAction, DestinationInterface, FarEntry, Gate, GtpuTunnel, OuterHeaderCreation,
     OuterHeaderRemoval, PdrEntry, QerEntry, SessionRules, SourceInterface, UeAddresses,
     any_contains,
 };
@@ -269,6 +269,21 @@ impl PublishedRules {
     #[must_use]
     pub fn qers(&self) -> &[QerEntry] {
         &self.qers.0
+    }
+
+    /// The QERs of a PDR.
+    #[inline]
+    pub fn qers_of<'r>(&'r self, pdr: &'r PublishedPdr) -> impl Iterator<Item = &'r QerEntry> {
+        pdr.qers.iter().filter_map(|at| self.qers().get(usize::from(*at)))
+    }
+
+    /// True when all gates of a PDR's QERs are open in `direction`.
+    #[inline]
+    #[must_use]
+    pub fn gates_open(&self, pdr: &PublishedPdr, direction: Direction) -> bool {
+        let qer = |at: &u16| self.qers().get(usize::from(*at));
+        let is_open = |qer: &QerEntry| qer.gate(direction) == Gate::Open;
+        pdr.qers.iter().all(|at| qer(at).is_some_and(is_open))
     }
 
     /// As of [`SessionRules::slice`].

@@ -279,8 +279,7 @@ impl<P> Queues<P> {
     #[inline]
     #[must_use]
     pub fn waits(&self, session: SessionIndex, direction: Direction) -> bool {
-        !self.is_empty()
-            && self.by_line.get(line_at(session, direction)).is_some_and(|at| *at != NONE)
+        !self.is_empty() && self.by_line.get(session.line(direction)).is_some_and(|at| *at != NONE)
     }
 
     /// Packets of a flow that wait.
@@ -308,7 +307,7 @@ impl<P> Queues<P> {
     }
 
     fn find(&self, key: &FlowKey) -> Option<u32> {
-        self.find_from(*self.by_line.get(line_at(key.session, key.direction))?, key)
+        self.find_from(*self.by_line.get(key.session.line(key.direction))?, key)
     }
 
     /// Looks for a flow among `head` and its siblings.
@@ -329,7 +328,7 @@ impl<P> Queues<P> {
     /// [`Full`] where [`Queues::has_room`] had said so, or for a session out of range; the packet is
     /// gone.
     pub fn push(&mut self, key: FlowKey, pace: Pace, held: Held<P>) -> Result<(), Full> {
-        let line = line_at(key.session, key.direction);
+        let line = key.session.line(key.direction);
         let Some(head) = self.by_line.get(line).copied() else { return Err(Full) };
         let Some(node) = self.free_nodes.last().copied() else { return Err(Full) };
         if let Some(flow) = self.find_from(head, &key)
@@ -640,7 +639,7 @@ impl<P> Queues<P> {
         mut review: impl FnMut(&FlowKey) -> Review,
         mut take: impl FnMut(&FlowKey, bool, Held<P>),
     ) {
-        let head = self.by_line.get(line_at(session, direction));
+        let head = self.by_line.get(session.line(direction));
         let mut at = head.copied().unwrap_or(NONE);
         while let Some(mut flow) = self.flows.get_mut(at as usize).and_then(Option::take) {
             let number = core::mem::replace(&mut at, flow.sibling);
@@ -691,7 +690,7 @@ impl<P> Queues<P> {
     /// Takes a flow without packets, which was at `number`, out of its line.
     fn forget(&mut self, flow: &Flow, number: u32) {
         self.free_flows.push(number);
-        let Some(head) = self.by_line.get_mut(line_at(flow.key.session, flow.key.direction)) else {
+        let Some(head) = self.by_line.get_mut(flow.key.session.line(flow.key.direction)) else {
             return;
         };
         if *head == number {
@@ -707,9 +706,4 @@ impl<P> Queues<P> {
             at = other.sibling;
         }
     }
-}
-
-#[inline]
-const fn line_at(session: SessionIndex, direction: Direction) -> usize {
-    (session.0 as usize) << 1 | matches!(direction, Direction::Downlink) as usize
 }

@@ -112,12 +112,8 @@ impl Aggregates {
     #[inline]
     #[must_use]
     pub fn get(&self, slice: SliceId, direction: Direction) -> Option<&Aggregate> {
-        self.0.get(usize::from(slice.0))?[direction_at(direction)].as_ref()
+        self.0.get(usize::from(slice.0))?[direction.index()].as_ref()
     }
-}
-
-const fn direction_at(direction: Direction) -> usize {
-    matches!(direction, Direction::Downlink) as usize
 }
 
 /// What one worker took of shared rates and did not give out yet. Unit: octets; below zero it gave
@@ -144,7 +140,7 @@ impl Leases {
         (slice, direction): (SliceId, Direction),
         now: Nanos,
     ) -> Result<(), Nanos> {
-        let left = &mut self.0[usize::from(slice.0) % LEVELS][direction_at(direction)];
+        let left = &mut self.0[usize::from(slice.0) % LEVELS][direction.index()];
         if *left > 0 {
             return Ok(());
         }
@@ -166,7 +162,7 @@ impl Leases {
         now: Nanos,
         bytes: u16,
     ) {
-        let left = &mut self.0[usize::from(slice.0) % LEVELS][direction_at(direction)];
+        let left = &mut self.0[usize::from(slice.0) % LEVELS][direction.index()];
         *left -= i64::from(bytes);
         if *left < -aggregate.lease {
             aggregate.take(now, left.unsigned_abs(), true);

@@ -13,7 +13,7 @@
 
 use core::fmt;
 
-use adit_rules::{Bucket, Excess as Beyond, RateLimit};
+use adit_rules::{Bucket, Excess, RateLimit};
 use adit_types::limits::RULES_PER_SESSION_MAX;
 use adit_types::{Direction, Nanos, SessionIndex};
 
@@ -56,7 +56,7 @@ const _: () = assert!(size_of::<Line>() == 64, "one cache line");
 #[derive(Debug, Default)]
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(C)]
-struct Excess {
+struct Stopped {
     dropped_pkts: Counter,
     dropped_bytes: Counter,
     queued_pkts: Counter,
@@ -68,7 +68,7 @@ struct Excess {
 struct Level {
     /// Uplink, then downlink of each session.
     lines: Large<Line>,
-    excess: Large<[Excess; PER_LINE]>,
+    stopped: Large<[Stopped; PER_LINE]>,
     /// Which shared bucket each stands for, counted from one; zero is none. By the control thread,
     /// and made once a session shares a rate.
     shared: MadeOnce<Large<[Counter; PER_LINE]>>,
@@ -77,15 +77,9 @@ struct Level {
 impl Level {
     fn new(sessions: usize) -> Self {
         let lines = sessions.saturating_mul(2);
-        let (lines, excess) = (Large::zeroed(lines), Large::zeroed(lines));
-        Self { lines, excess, shared: MadeOnce::new() }
+        let (lines, stopped) = (Large::zeroed(lines), Large::zeroed(lines));
+        Self { lines, stopped, shared: MadeOnce::new() }
     }
-}
-
-/// Where the line of one direction of a session is.
-#[inline]
-const fn line_at(session: SessionIndex, direction: Direction) -> usize {
-    (session.0 as usize) << 1 | matches!(direction, Direction::Downlink) as usize
 }
 
 /// What a bucket let pass and what not. Octets are those of the inner IP packets.
@@ -133,12 +127,12 @@ impl MeterTable {
         session: SessionIndex,
         direction: Direction,
     ) -> Option<MeterPair<'_>> {
-        self.first.lines.get(line_at(session, direction)).map(MeterPair)
+        self.first.lines.get(session.line(direction)).map(MeterPair)
     }
 
     #[inline]
     pub(crate) fn prefetch(&self, session: SessionIndex, direction: Direction) {
-        if let Some(line) = self.first.lines.get(line_at(session, direction)) {
+        if let Some(line) = self.first.lines.get(session.line(direction)) {
             prefetch::read(line);
         }
     }
@@ -151,13 +145,13 @@ impl MeterTable {
         bucket: u8,
     ) -> Option<Meter<'_>> {
         let level = self.level(bucket)?;
-        let (at, of_line) = (line_at(session, direction), usize::from(bucket) % PER_LINE);
+        let (at, of_line) = (session.line(direction), usize::from(bucket) % PER_LINE);
         let cell = level.lines.get(at)?.0.get(of_line)?;
         let shared = level.shared.get().and_then(|shared| {
             let number = shared.get(at)?.get(of_line)?.load();
             self.shared.get(usize::try_from(number).ok()?.checked_sub(1)?, direction)
         });
-        Some(Meter { cell, excess: level.excess.get(at)?.get(of_line)?, shared })
+        Some(Meter { cell, stopped: level.stopped.get(at)?.get(of_line)?, shared })
     }
 
     /// The buckets that sessions share.
@@ -176,7 +170,7 @@ impl MeterTable {
         let numbers = level.shared.get_or_init(|| Large::zeroed(self.sessions.saturating_mul(2)));
         for direction in [Direction::Uplink, Direction::Downlink] {
             let of_line = usize::from(bucket) % PER_LINE;
-            let number_of = numbers.get(line_at(session, direction));
+            let number_of = numbers.get(session.line(direction));
             number_of.and_then(|line| line.get(of_line)).inspect(|cell| cell.set(number));
         }
     }
@@ -205,12 +199,12 @@ impl MeterTable {
     /// Empties a bucket of both directions. Only while no published rules name it.
     pub(crate) fn reset(&self, session: SessionIndex, bucket: u8) {
         for direction in [Direction::Uplink, Direction::Downlink] {
-            let Some(Meter { cell, excess, .. }) = self.meter(session, direction, bucket) else {
+            let Some(Meter { cell, stopped, .. }) = self.meter(session, direction, bucket) else {
                 return;
             };
             let Cell { due, fraction, passed, limit: _ } = cell;
             // What waits was another session's, and still waits.
-            let Excess { dropped_pkts, dropped_bytes, queued_pkts: _, delay_ns } = excess;
+            let Stopped { dropped_pkts, dropped_bytes, queued_pkts: _, delay_ns } = stopped;
             for counter in [due, fraction, passed, dropped_pkts, dropped_bytes, delay_ns] {
                 // What was never written stays without memory.
                 if counter.load() != 0 {
@@ -268,7 +262,7 @@ impl MeterPair<'_> {
         self.named(which).all(|cell| {
             let (bucket, limit) = (cell.bucket(), cell.limit());
             bucket.is_open(limit, now)
-                || limit.excess() == Beyond::Waits && bucket.settled(limit, now) == bucket
+                || limit.excess() == Excess::Waits && bucket.settled(limit, now) == bucket
         })
     }
 
@@ -321,7 +315,7 @@ impl Cell {
 #[derive(Debug, Clone, Copy)]
 pub struct Meter<'a> {
     cell: &'a Cell,
-    excess: &'a Excess,
+    stopped: &'a Stopped,
     shared: Option<Shared<'a>>,
 }
 
@@ -376,20 +370,20 @@ impl Meter<'_> {
     /// Counts a packet of `bytes` octets that this bucket stopped. For the worker that owns the
     /// session only.
     pub fn count_dropped(&self, bytes: u16) {
-        self.excess.dropped_pkts.add(1);
-        self.excess.dropped_bytes.add(u64::from(bytes));
+        self.stopped.dropped_pkts.add(1);
+        self.stopped.dropped_bytes.add(u64::from(bytes));
     }
 
     /// Counts a packet that begins to wait. For the worker that owns the session only.
     pub fn queue(&self) {
-        self.excess.queued_pkts.add(1);
+        self.stopped.queued_pkts.add(1);
     }
 
     /// Counts a packet that does not wait any more, and did for `delay`.
     pub fn unqueue(&self, delay: Nanos) {
-        let queued = &self.excess.queued_pkts;
+        let queued = &self.stopped.queued_pkts;
         queued.set(queued.load().saturating_sub(1));
-        self.excess.delay_ns.set(delay.0);
+        self.stopped.delay_ns.set(delay.0);
     }
 
     /// What passed and what not.
@@ -397,10 +391,10 @@ impl Meter<'_> {
     pub fn traffic(&self) -> MeterTraffic {
         MeterTraffic {
             passed_bytes: self.cell.passed.load(),
-            dropped_pkts: self.excess.dropped_pkts.load(),
-            dropped_bytes: self.excess.dropped_bytes.load(),
-            queued_pkts: self.excess.queued_pkts.load(),
-            delay: Nanos(self.excess.delay_ns.load()),
+            dropped_pkts: self.stopped.dropped_pkts.load(),
+            dropped_bytes: self.stopped.dropped_bytes.load(),
+            queued_pkts: self.stopped.queued_pkts.load(),
+            delay: Nanos(self.stopped.delay_ns.load()),
         }
     }
 }
@@ -415,7 +409,7 @@ mod tests {
     const NOW: Nanos = Nanos::from_secs(1);
 
     fn limit(kbps: u64) -> RateLimit {
-        RateLimit::new(BitRate::from_kbps(kbps), Nanos(0), Beyond::Drops)
+        RateLimit::new(BitRate::from_kbps(kbps), Nanos(0), Excess::Drops)
     }
 
     #[test]

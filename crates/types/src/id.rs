@@ -5,6 +5,8 @@
 
 use core::fmt;
 
+use crate::Direction;
+
 macro_rules! ids {
     ($( $(#[$doc:meta])* $name:ident($inner:ty), $format:literal; )*) => { $(
         $(#[$doc])*
@@ -58,6 +60,13 @@ ids! {
 impl SessionIndex {
     /// No session: the value of a lookup column before and after a miss.
     pub const NONE: Self = Self(u32::MAX);
+
+    /// Where one direction of the session stands in a table of both directions of each.
+    #[inline]
+    #[must_use]
+    pub const fn line(self, direction: Direction) -> usize {
+        (self.0 as usize) << 1 | direction.index()
+    }
 
     /// True when this is not [`SessionIndex::NONE`].
     #[inline]

@@ -31,3 +31,12 @@ pub enum Direction {
     /// From the data network towards the UE.
     Downlink,
 }
+
+impl Direction {
+    /// Where it stands in a pair of both: uplink, then downlink.
+    #[inline]
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}

@@ -1,6 +1,6 @@
 //! Fourth stage: may the packet pass, by gates, rates and FAR?
 
-use adit_rules::{ApplyAction, DropReason, Excess, Gate, PublishedFar};
+use adit_rules::{ApplyAction, DropReason, Excess, PublishedFar};
 use adit_tables::Leases;
 use adit_types::{Direction, SessionIndex};
 
@@ -88,12 +88,10 @@ fn pass_rates<B>(
     if !is_metered && !is_shared {
         return Ok(false);
     }
-    let flow_len = match shaping.waits(session, matched.direction) {
-        true => shaping.flow_len(&flow_of(session, matched)),
-        false => 0,
-    };
-    if is_shared && is_open && flow_len == 0 {
-        let flow = flow_of(session, matched);
+    let flow =
+        (is_shared || shaping.waits(session, matched.direction)).then(|| flow_of(session, matched));
+    let flow_len = flow.map_or(0, |flow| shaping.flow_len(&flow));
+    if let Some(flow) = flow.filter(|_| is_shared && is_open && flow_len == 0) {
         match shares_open(env, shaping, leases, flow) {
             Ok(()) => charge_shared(env, leases, flow, bytes),
             Err(Excess::Drops) => return Err(DropReason::AggregateExceeded),
@@ -154,11 +152,7 @@ fn measure(
 /// `GateClosed`; `FarDrop` for DROP and for actions that do not forward.
 #[inline]
 pub(crate) fn admit(matched: &Matched<'_>, direction: Direction) -> Result<(), DropReason> {
-    let rules = matched.rules;
-    let is_open = |qer: &u16| {
-        rules.qers().get(usize::from(*qer)).is_some_and(|qer| qer.gate(direction) == Gate::Open)
-    };
-    if !matched.pdr.qers.iter().all(is_open) {
+    if !matched.rules.gates_open(matched.pdr, direction) {
         return Err(DropReason::GateClosed);
     }
     admit_far(matched.far)

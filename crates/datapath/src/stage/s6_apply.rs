@@ -196,14 +196,12 @@ fn container(
     arrived: Option<PduSessionContainer>,
 ) -> Option<PduSessionContainer> {
     let arrived = arrived.filter(|_| !matched.pdr.container_deletion);
-    let mut qers =
-        matched.pdr.qers.iter().filter_map(|at| matched.rules.qers().get(usize::from(*at)));
-    let mut marking = || {
+    let marking = || {
         let mark = |qer: &QerEntry| {
             let container = PduSessionContainer::downlink(qer.qfi?, qer.rqi);
             Some(PduSessionContainer { ppi: qer.ppi, ..container })
         };
-        qers.find_map(mark)
+        matched.rules.qers_of(matched.pdr).find_map(mark)
     };
     let downlink = |container| PduSessionContainer { pdu_type: PduType::Downlink, ..container };
     match (matched.direction, arrived) {
