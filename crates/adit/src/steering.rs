@@ -155,15 +155,9 @@ fn groups(queues: &[Option<u16>]) -> Result<Vec<(u32, u16)>, String> {
 
 /// The pools whose UEs are reached through an interface.
 fn pools<'a>(config: &'a Config, interface: &'a Interface) -> impl Iterator<Item = IpNet> + 'a {
-    let serves = move |wanted: &Option<String>| match (&interface.network_instance, wanted) {
-        (Some(served), Some(wanted)) => served.eq_ignore_ascii_case(wanted),
-        _ => true,
-    };
-    config
-        .ue_pools
-        .iter()
-        .filter(move |pool| serves(&pool.network_instance))
-        .map(|pool| pool.prefix)
+    let pools = config.ue_pools.iter();
+    let pools = pools.filter(|pool| interface.serves(pool.network_instance.as_deref()));
+    pools.map(|pool| pool.prefix)
 }
 
 /// From a group, shifted, to the addresses of `pool` that name it; `None` where the pool has too few

@@ -134,6 +134,14 @@ pub struct Interface {
     pub network_instance: Option<String>,
 }
 
+impl Interface {
+    /// True when this interface serves the network instance of something, or that names none.
+    pub fn serves(&self, wanted: Option<&str>) -> bool {
+        let both = self.network_instance.as_deref().zip(wanted);
+        both.is_none_or(|(own, wanted)| own.eq_ignore_ascii_case(wanted))
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     /// Position in [`Config::interfaces`].

@@ -132,18 +132,9 @@ pub fn read_forwarding_policies(
 /// What a policy names must be there.
 fn check_policy(section: &Section<'_, '_>, policy: &ForwardingPolicy, interfaces: &[Interface]) {
     let name = policy.network_instance.as_deref();
-    let serves = |interface: &&Interface| {
-        let own = interface.network_instance.as_deref();
-        interface.role == InterfaceRole::N6
-            && (own.is_none()
-                || name.is_none_or(|name| own.is_some_and(|own| own.eq_ignore_ascii_case(name))))
-    };
-    let is_known = interfaces.iter().any(|interface| {
-        let own = interface.network_instance.as_deref();
-        own.is_none()
-            || name.is_none_or(|name| own.is_some_and(|own| own.eq_ignore_ascii_case(name)))
-    });
-    if !is_known {
+    let serves =
+        |interface: &&Interface| interface.role == InterfaceRole::N6 && interface.serves(name);
+    if !interfaces.iter().any(|interface| interface.serves(name)) {
         section.problem("network_instance", "is served by no interface");
     }
     let reaches = |addr: IpAddr| {

@@ -90,10 +90,8 @@ fn slices(qos: &mut Section<'_, '_>, interfaces: &[Interface]) -> Vec<Slice> {
             section.problem("s_nssai", what);
         }
         let serves = |name: &str| {
-            interfaces.iter().filter(|known| known.role == InterfaceRole::N6).any(|known| {
-                let own = known.network_instance.as_deref();
-                own.is_none_or(|own| own.eq_ignore_ascii_case(name))
-            })
+            let mut n6 = interfaces.iter().filter(|known| known.role == InterfaceRole::N6);
+            n6.any(|known| known.serves(Some(name)))
         };
         if let Some(name) = network_instance.as_deref().filter(|name| !serves(name)) {
             section.problem("network_instance", format!("no N6 interface serves \"{name}\""));
