@@ -8,7 +8,7 @@ use core::{fmt, ptr};
 use adit_rules::{Express, FlowKey, Line, MatcherView, PublishedRules, Root, SessionRules};
 use adit_types::{Direction, SessionIndex};
 
-use crate::express::{self, ExpressLine, ExpressTable, Unsettled, WORDS, choice_line};
+use crate::express::{self, ExpressHome, ExpressLine, ExpressTable, Unsettled, WORDS, choice_line};
 use crate::prefetch;
 use crate::publish::Guard;
 
@@ -122,17 +122,14 @@ impl ExpressTable {
         let line = self.line(session, direction).zip(words);
         line.map_or(Unsettled::NONE, |(line, words)| line.write_choice(words))
     }
+}
 
+impl<'g> ExpressHome<'g> {
     /// The choice of one direction; `None` without one, and while it is written.
     #[inline]
     #[allow(clippy::cast_possible_truncation, reason = "what was written from this width")]
-    pub(crate) fn choice<'g>(
-        &'g self,
-        session: SessionIndex,
-        direction: Direction,
-        _guard: Guard<'g, PublishedRules>,
-    ) -> Option<Choice<'g>> {
-        let home = self.line(session, direction)?;
+    pub(crate) fn choice(self, _guard: Guard<'g, PublishedRules>) -> Option<Choice<'g>> {
+        let Self(home) = self;
         let words = home.read_choice()?;
         let [start, v4, v6, of_pdrs, counts] = words;
         let start = ptr::with_exposed_provenance::<Line>(start as usize);

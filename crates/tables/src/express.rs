@@ -53,6 +53,9 @@ const V4: u64 = 1 << 25;
 const V4_ANY: u64 = 1 << 26;
 const V6: u64 = 1 << 27;
 const V6_ANY: u64 = 1 << 28;
+const V6_BEHIND_V4: u32 = 2;
+const _: () = assert!(V6 == V4 << V6_BEHIND_V4 && V6_ANY == V4_ANY << V6_BEHIND_V4);
+const _: () = assert!(V4_ANY == V4 << 1);
 const MARKS: u64 = 1 << 29;
 const REFLECTIVE: u64 = 1 << 30;
 const ANY_FLOW: u64 = 1 << 31;
@@ -210,31 +213,19 @@ impl ExpressTable {
     }
 
     /// The express of one direction; `None` without one, and while it is written.
-    #[inline]
-    pub(crate) fn get(
-        &self,
-        session: SessionIndex,
-        direction: Direction,
-    ) -> Option<ExpressLine<'_>> {
-        self.line(session, direction)?.read()
+    #[cfg(test)]
+    fn get(&self, session: SessionIndex, direction: Direction) -> Option<ExpressLine<'_>> {
+        self.home(session, direction)?.read()
     }
 
-    /// The usage slots of the express and whether it has buckets, to be asked for ahead of
-    /// [`ExpressTable::get`]; may be of two moments, and out of range where there are fewer.
+    /// The place of the express of one direction of a session.
     #[inline]
-    pub(crate) fn slots(
+    pub(crate) fn home(
         &self,
         session: SessionIndex,
         direction: Direction,
-    ) -> Option<([UsageSlot; EXPRESS_URRS_MAX], bool)> {
-        let line = self.line(session, direction)?;
-        let head = line.head.load(Ordering::Relaxed);
-        if head & (USABLE | CHOICE) != USABLE {
-            return None;
-        }
-        let word = |at: usize| line.words[at].load(Ordering::Relaxed);
-        let slots = [word(URRS), word(URRS + 1)].map(|urr| UsageSlot(halves(urr).0));
-        Some((slots, head & METERS != 0))
+    ) -> Option<ExpressHome<'_>> {
+        self.line(session, direction).map(ExpressHome)
     }
 
     #[inline]
@@ -278,6 +269,45 @@ impl ExpressTable {
 impl fmt::Debug for ExpressTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExpressTable").field("sessions", &self.0.len()).finish()
+    }
+}
+
+/// The place of the express of one direction of a session.
+#[derive(Clone, Copy)]
+pub struct ExpressHome<'a>(pub(crate) &'a Line);
+
+impl fmt::Debug for ExpressHome<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExpressHome").finish_non_exhaustive()
+    }
+}
+
+impl<'a> ExpressHome<'a> {
+    /// Asks for its cache line.
+    #[inline]
+    pub fn prefetch(self) {
+        prefetch::read(self.0);
+    }
+
+    /// The express; `None` without one, and while it is written.
+    #[inline]
+    #[must_use]
+    pub fn read(self) -> Option<ExpressLine<'a>> {
+        self.0.read()
+    }
+
+    /// The usage slots of the express and whether it has buckets, to be asked for ahead of
+    /// [`ExpressHome::read`]; may be of two moments, and out of range where there are fewer.
+    #[inline]
+    pub(crate) fn slots(self) -> Option<([UsageSlot; EXPRESS_URRS_MAX], bool)> {
+        let Self(line) = self;
+        let head = line.head.load(Ordering::Relaxed);
+        if head & (USABLE | CHOICE) != USABLE {
+            return None;
+        }
+        let word = |at: usize| line.words[at].load(Ordering::Relaxed);
+        let slots = [word(URRS), word(URRS + 1)].map(|urr| UsageSlot(halves(urr).0));
+        Some((slots, head & METERS != 0))
     }
 }
 
@@ -330,43 +360,33 @@ impl ExpressLine<'_> {
             && (self.head & ANY_FLOW != 0 || qfi.is_some_and(|qfi| self.has_flow(qfi)))
     }
 
-    /// The IPv4 source of an uplink packet.
-    #[inline]
+    /// The source of an uplink packet of a family: an IPv4 address, or the key of an IPv6 one.
+    ///
+    /// PERF: without a branch on the family, which nothing predicts where both are mixed.
+    #[inline(always)]
     #[must_use]
-    pub fn source_v4(&self) -> ExpressUe<u32> {
-        self.ue(V4, V4_ANY, halves(self.words[0]).1)
-    }
-
-    /// The key of the IPv6 source of an uplink packet.
-    #[inline]
-    #[must_use]
-    pub fn source_v6(&self) -> ExpressUe<u64> {
-        self.ue(V6, V6_ANY, self.words[1])
-    }
-
-    #[inline]
-    fn ue<A>(&self, usual: u64, any: u64, only: A) -> ExpressUe<A> {
-        match (self.head & usual, self.head & any) {
-            (0, _) => ExpressUe::None,
-            (_, 0) => ExpressUe::Only(only),
-            _ => ExpressUe::Any,
+    pub fn source(&self, is_v6: bool) -> ExpressUe<u64> {
+        let flags = self.head >> (V4.trailing_zeros() + if is_v6 { V6_BEHIND_V4 } else { 0 });
+        let only = either(is_v6, self.words[1], u64::from(halves(self.words[0]).1));
+        match flags & 0b11 {
+            0b01 => ExpressUe::Only(only),
+            0b11 => ExpressUe::Any,
+            _ => ExpressUe::None,
         }
     }
 
-    /// True when a downlink IPv4 packet to `dst` that came on one of the interfaces `on` fits.
-    #[inline]
+    /// True when a downlink packet of a family that came on one of the interfaces `on` fits. `dst` is
+    /// its IPv4 destination, or the key of its IPv6 one.
+    ///
+    /// PERF: as of [`ExpressLine::source`].
+    #[inline(always)]
     #[must_use]
-    pub fn takes_downlink_v4(&self, on: InterfaceSet, dst: u32) -> bool {
-        let is_ue = halves(self.words[0]).1 == dst && self.head & V4 != 0;
-        is_ue && InterfaceSet(halves(self.words[1]).0).intersects(on)
-    }
-
-    /// The same for an IPv6 packet; `dst` is the key of its destination.
-    #[inline]
-    #[must_use]
-    pub fn takes_downlink_v6(&self, on: InterfaceSet, dst: u64) -> bool {
-        let (arrival, ue) = halves(self.words[1]);
-        ue == folded(dst) && self.head & V6 != 0 && InterfaceSet(arrival).intersects(on)
+    pub fn takes_downlink(&self, on: InterfaceSet, dst: u64, is_v6: bool) -> bool {
+        let (arrival, ue_v6) = halves(self.words[1]);
+        let ue = either(is_v6, ue_v6, halves(self.words[0]).1);
+        ue == either(is_v6, folded(dst), halves(dst).1)
+            && self.head & either(is_v6, V6, V4) != 0
+            && InterfaceSet(arrival).intersects(on)
     }
 
     /// Counts a forwarded packet of the session and direction. `bytes` is the length of the inner IP
@@ -453,6 +473,12 @@ impl ExpressLine<'_> {
             (word != NO_URR).then_some(ExpressUrr { slot: UsageSlot(slot), generation })
         })
     }
+}
+
+/// One of two values by the family, without a branch.
+#[inline(always)]
+fn either<T>(is_v6: bool, v6: T, v4: T) -> T {
+    core::hint::select_unpredictable(is_v6, v6, v4)
 }
 
 const fn pair(high: u32, low: u32) -> u64 {
@@ -611,12 +637,14 @@ mod tests {
     fn downlink_packet_fits_by_arrival_and_address() {
         let table = table(&downlink(1 << 3, None), Direction::Downlink);
         let line = table.get(SESSION, Direction::Downlink).unwrap();
-        assert!(line.takes_downlink_v4(on(3), 1 << 3));
-        assert!(line.takes_downlink_v6(on(3), pair(1 << 3, 7)));
-        assert!(!line.takes_downlink_v4(on(2), 1 << 3));
-        assert!(!line.takes_downlink_v6(on(2), pair(1 << 3, 7)));
-        assert!(!line.takes_downlink_v4(on(3), 1 << 4));
-        assert!(!line.takes_downlink_v6(on(3), pair(1 << 3, 8)));
+        for (is_v6, ue, other) in
+            [(false, 1 << 3, 1 << 4), (true, pair(1 << 3, 7), pair(1 << 3, 8))]
+        {
+            assert!(line.takes_downlink(on(3), ue, is_v6));
+            assert!(!line.takes_downlink(on(2), ue, is_v6));
+            assert!(!line.takes_downlink(on(3), other, is_v6));
+            assert!(!line.takes_downlink(on(3), ue, !is_v6));
+        }
     }
 
     #[test]
@@ -631,8 +659,8 @@ mod tests {
         assert!(!line.takes_uplink(on(3), Teid(8), Some(qfi(9))));
         assert!(!line.takes_uplink(on(3), tunnel, Some(qfi(6))));
         assert!(!line.takes_uplink(on(3), tunnel, None));
-        assert_eq!(line.source_v4(), ExpressUe::Only(0x0a00_0001));
-        assert_eq!(line.source_v6(), ue_v6);
+        assert_eq!(line.source(false), ExpressUe::Only(0x0a00_0001));
+        assert_eq!(line.source(true), ue_v6);
         assert_eq!((line.exit(), line.meters()), (InterfaceSet(5), 0b01));
         assert!(line.urrs().into_iter().flatten().eq(urrs(1)));
     }
@@ -643,7 +671,7 @@ mod tests {
         let line = table.get(SESSION, Direction::Uplink).unwrap();
         assert!(line.takes_uplink(on(3), Teid(9), None));
         assert!(line.takes_uplink(on(3), Teid(9), Some(qfi(63))));
-        assert_eq!((line.source_v4(), line.source_v6()), (ExpressUe::Any, ExpressUe::None));
+        assert_eq!((line.source(false), line.source(true)), (ExpressUe::Any, ExpressUe::None));
     }
 
     #[test]

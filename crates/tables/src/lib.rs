@@ -46,7 +46,7 @@ pub use counters::{
     Counter, InterfaceCounters, InterfaceSnapshot, SHAPING_DELAYS, SessionTraffic, Snapshot,
     WorkerCounters,
 };
-pub use express::ExpressLine;
+pub use express::{ExpressHome, ExpressLine};
 pub use foreign::{KeyRefused, KeyTable, KeyWriter};
 pub use meters::{Meter, MeterPair, MeterTraffic};
 pub use neighbour::{NeighbourCache, NeighbourCounters, NeighbourEntry, NeighbourState};

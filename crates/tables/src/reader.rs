@@ -1,6 +1,6 @@
 //! The workers' side: one [`Reader`] per worker, one [`View`] per burst.
 
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::IpAddr;
 
 use adit_rules::PublishedRules;
 use adit_types::{
@@ -12,7 +12,7 @@ use crate::aggregates::Aggregates;
 use crate::choice::{Choice, Chosen};
 use crate::config::Interface;
 use crate::counters::WorkerCounters;
-use crate::express::{ExpressLine, ExpressTable};
+use crate::express::{ExpressHome, ExpressTable};
 use crate::foreign::KeyTable;
 use crate::framed::FramedRoutes;
 use crate::meters::{Meter, MeterPair, MeterTable};
@@ -214,14 +214,19 @@ impl<'a> View<'a> {
         self.rules.get(session.0 as usize)
     }
 
-    /// What the usual packet of one direction of a session needs; `None` where only the rules tell.
+    /// Where what the usual packet of one direction of a session needs is; `None` for
+    /// [`SessionIndex::NONE`].
     #[inline]
     #[must_use]
-    pub fn express(&self, session: SessionIndex, direction: Direction) -> Option<ExpressLine<'a>> {
-        self.tables.expresses.get(session, direction)
+    pub fn express_home(
+        &self,
+        session: SessionIndex,
+        direction: Direction,
+    ) -> Option<ExpressHome<'a>> {
+        self.tables.expresses.home(session, direction)
     }
 
-    /// Asks for the cache line of [`View::express`] and [`View::count_session`].
+    /// Asks for the cache line of [`View::express_home`] and [`View::count_session`].
     #[inline]
     pub fn prefetch_express(&self, session: SessionIndex, direction: Direction) {
         self.tables.expresses.prefetch(session, direction);
@@ -279,66 +284,75 @@ impl<'a> View<'a> {
         self.tables.next_hops.exit(index)
     }
 
-    /// A number that destinations in a data network share when, from the same interfaces, one gateway
-    /// leads to them; zero says nothing.
+    /// A number that destinations in a data network share, of both families: where one gateway leads
+    /// to them, [`View::block_gateway`] tells it by the number. Zero says nothing.
     ///
-    /// Cost: one octet of 64 KiB.
+    /// Cost: one bit of 8 KiB behind a default route, else one octet of 64 KiB.
     #[inline]
     #[must_use]
-    pub fn network_block(&self, addr: Ipv4Addr) -> u8 {
-        self.tables.routes.network_block(addr)
+    pub fn network_block_v4(&self, addr: u32) -> u8 {
+        self.tables.routes.network_block_v4(addr)
+    }
+
+    /// The same for IPv6 addresses whose upper half is `upper`.
+    ///
+    /// Cost: a binary search over the borders of the routes.
+    #[inline]
+    #[must_use]
+    pub fn network_block_v6(&self, upper: u64) -> u8 {
+        self.tables.routes.network_block_v6(upper)
+    }
+
+    /// The gateway to all destinations of a block, if it is on one of `within`.
+    #[inline]
+    #[must_use]
+    pub fn block_gateway(&self, within: InterfaceSet, block: u8) -> Option<NextHopIndex> {
+        self.tables.routes.block_gateway(within, block)
     }
 
     /// The station towards `addr` by the routes of the data networks through interfaces `within`
     /// the set. `None` without one, and where there is a station to find first.
-    ///
-    /// Cost: one octet of 64 KiB where a gateway serves the upper 16 bits of an IPv4 address.
-    #[inline]
+    #[inline(never)]
     #[must_use]
     pub fn station_towards(&self, within: InterfaceSet, addr: IpAddr) -> Option<NextHopIndex> {
-        let gateway = self.tables.routes.network_gateway(within, addr);
-        gateway.or_else(|| self.known_station(within, addr))
-    }
-
-    #[cold]
-    fn known_station(&self, within: InterfaceSet, addr: IpAddr) -> Option<NextHopIndex> {
         match self.route(InterfaceRole::N6, within, addr)?.via {
             Via::Known(index) => Some(index),
             Via::Unknown(_) => None,
         }
     }
 
-    /// Asks for the usage counters that the express of one direction names. Reads the line that
-    /// [`View::prefetch_express`] asked for. True when packets choose among expresses: then it asks
+    /// Asks for the usage counters that an express names. Reads the line that
+    /// [`ExpressHome::prefetch`] asked for. True when packets choose among expresses: then it asks
     /// for what a packet of the family needs to choose.
     #[inline]
     pub fn prefetch_express_usage(
         &self,
+        home: ExpressHome<'a>,
         session: SessionIndex,
         direction: Direction,
         is_v6: bool,
     ) -> bool {
-        if let Some((slots, is_metered)) = self.tables.expresses.slots(session, direction) {
+        if let Some((slots, is_metered)) = home.slots() {
             slots.into_iter().for_each(|slot| self.usage.prefetch(slot));
             if is_metered {
                 self.tables.meters.prefetch(session, direction);
             }
             return false;
         }
-        self.prefetch_choice(session, direction, is_v6)
+        self.prefetch_choice(home, is_v6)
     }
 
     #[inline(never)]
-    fn prefetch_choice(&self, session: SessionIndex, direction: Direction, is_v6: bool) -> bool {
-        let choice = self.choice(session, direction);
+    fn prefetch_choice(&self, home: ExpressHome<'a>, is_v6: bool) -> bool {
+        let choice = self.choice(home);
         choice.inspect(|choice| choice.prefetch(is_v6)).is_some()
     }
 
     /// What packets of one direction choose their express by, if there are several.
     #[inline]
     #[must_use]
-    pub fn choice(&self, session: SessionIndex, direction: Direction) -> Option<Choice<'a>> {
-        self.tables.expresses.choice(session, direction, self.rules)
+    pub fn choice(&self, home: ExpressHome<'a>) -> Option<Choice<'a>> {
+        home.choice(self.rules)
     }
 
     /// Asks for the usage counters of an express that was chosen.

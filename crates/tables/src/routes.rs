@@ -4,7 +4,7 @@
 //! a default route of one must not catch the other's packets. For the same reason one prefix may
 //! have a route per interface; a lookup names the interfaces whose routes count.
 
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::IpAddr;
 use core::ops::BitAnd;
 
 use adit_types::{
@@ -47,32 +47,54 @@ struct Lpm<K>(Vec<Length<K>>);
 /// Places of [`Blocks`]: one per /16.
 const BLOCKS: usize = 1 << 16;
 
-/// In a block of addresses that one target serves, the position of that target plus one.
+/// The number of destinations that no one gateway leads to: they are searched for.
 const SEARCH: u8 = 0;
 
-/// The first position plus one: the target of a default route, where there is one.
+/// The number of the first gateway: that of a default route, where there is one.
 const FIRST: u8 = 1;
 
-/// The target of every /16 that no longer prefix divides: one load instead of a search. 64 KiB.
+/// Gateways that lead to whole blocks of destinations, by their numbers less one.
+#[derive(Debug)]
+struct Gateways(Vec<(InterfaceId, NextHopIndex)>);
+
+impl Gateways {
+    /// The number of `target`, which it gets if it is a gateway and there are few.
+    fn number(&mut self, target: Option<RouteTarget>) -> u8 {
+        let Some(RouteTarget::Gateway(interface, index)) = target else { return SEARCH };
+        let known = self.0.iter().position(|known| *known == (interface, index));
+        let number = known.map_or(self.0.len(), |at| at) + 1;
+        match u8::try_from(number) {
+            Ok(number) if known.is_none() => {
+                self.0.push((interface, index));
+                number
+            }
+            number => number.unwrap_or(SEARCH),
+        }
+    }
+
+    /// The gateway of a number, if it is one and on one of `within`.
+    #[inline]
+    fn find(&self, within: InterfaceSet, number: u8) -> Option<(InterfaceId, NextHopIndex)> {
+        let gateway = *self.0.get(usize::from(number).checked_sub(1)?)?;
+        within.contains(gateway.0).then_some(gateway)
+    }
+}
+
+/// The gateway of every /16 of IPv4 that no longer prefix divides: one load instead of a search.
+/// 64 KiB.
 #[derive(Debug)]
 struct Blocks {
-    places: Box<[u8; BLOCKS]>,
-    /// One bit per block: its place is the first. 8 KiB, so that it stays in the nearest cache.
+    numbers: Box<[u8; BLOCKS]>,
+    /// One bit per block: its number is the first. 8 KiB, so that it stays in the nearest cache.
     first: Box<[u64; BLOCKS / 64]>,
-    targets: Vec<RouteTarget>,
 }
 
 impl Blocks {
     fn new() -> Self {
-        Self {
-            places: Box::new([SEARCH; BLOCKS]),
-            first: Box::new([0; BLOCKS / 64]),
-            targets: Vec::new(),
-        }
+        Self { numbers: Box::new([SEARCH; BLOCKS]), first: Box::new([0; BLOCKS / 64]) }
     }
 
-    /// Works the blocks out. Targets beyond 255 are searched for.
-    fn build(lpm: &Lpm<u32>) -> Self {
+    fn build(lpm: &Lpm<u32>, gateways: &mut Gateways) -> Self {
         let mut built = Self::new();
         let mut divided = vec![false; BLOCKS];
         for length in lpm.0.iter().filter(|length| length.mask & 0xffff != 0) {
@@ -80,51 +102,81 @@ impl Blocks {
                 divided[block(*prefix)] = true;
             }
         }
-        for (at, is_divided) in divided.iter().enumerate() {
+        for (at, _) in divided.iter().enumerate().filter(|(_, is_divided)| !**is_divided) {
             let Ok(high) = u16::try_from(at) else { continue };
             let target = lpm.lookup(InterfaceSet::ALL, u32::from(high) << 16);
-            if let (false, Some(target)) = (is_divided, target) {
-                built.places[at] = built.place_of(target);
-            }
-        }
-        for (at, _) in built.places.iter().enumerate().filter(|(_, place)| **place == FIRST) {
-            built.first[at / 64] |= 1 << (at % 64);
+            built.numbers[at] = gateways.number(target);
+            built.first[at / 64] |= u64::from(built.numbers[at] == FIRST) << (at % 64);
         }
         built
     }
 
-    fn place_of(&mut self, target: RouteTarget) -> u8 {
-        let known = self.targets.iter().position(|known| *known == target);
-        let at = known.unwrap_or_else(|| {
-            self.targets.push(target);
-            self.targets.len() - 1
-        });
-        u8::try_from(at + 1).unwrap_or(SEARCH)
-    }
-
-    /// The place of `addr`'s block.
+    /// The number of the gateway to `addr`.
     #[inline]
-    fn place(&self, addr: u32) -> u8 {
+    fn number(&self, addr: u32) -> u8 {
         let at = block(addr);
-        if self.first[at / 64] >> (at % 64) & 1 != 0 { FIRST } else { self.places[at] }
+        if self.first[at / 64] >> (at % 64) & 1 != 0 { FIRST } else { self.numbers[at] }
+    }
+}
+
+/// The gateways of IPv6 destinations by the upper halves of their addresses: from one of `starts` to
+/// the next, one gateway leads to all, or a search tells.
+#[derive(Debug)]
+struct Spans {
+    /// Ascending. Where the first span begins goes without saying.
+    starts: Box<[u64]>,
+    /// One more than there are starts.
+    numbers: Box<[u8]>,
+}
+
+impl Spans {
+    fn new() -> Self {
+        Self { starts: Box::new([]), numbers: Box::new([SEARCH]) }
     }
 
-    /// The gateway of `addr`'s block, if its one target is one, on one of `within`.
-    #[inline]
-    fn gateway(&self, within: InterfaceSet, addr: u32) -> Option<NextHopIndex> {
-        match self.lookup(within, addr)? {
-            RouteTarget::Gateway(_, index) => Some(index),
-            RouteTarget::OnLink(_) | RouteTarget::Nowhere(_) => None,
+    fn build(lpm: &Lpm<u128>, gateways: &mut Gateways) -> Self {
+        let mut divided = Vec::new();
+        let mut borders = vec![0];
+        for length in &lpm.0 {
+            for (prefix, _) in &length.prefixes {
+                borders.push(upper_half(*prefix));
+                borders.extend(upper_half(*prefix | !length.mask).checked_add(1));
+                if upper_half(!length.mask) == 0 && length.mask != u128::MAX << 64 {
+                    divided.push(upper_half(*prefix));
+                }
+            }
         }
+        borders.sort_unstable();
+        borders.dedup();
+        let (mut starts, mut numbers) = (Vec::new(), Vec::new());
+        for border in borders {
+            let number = match divided.contains(&border) {
+                true => SEARCH,
+                false => gateways.number(lpm.lookup(InterfaceSet::ALL, u128::from(border) << 64)),
+            };
+            if numbers.last() != Some(&number) {
+                starts.push(border);
+                numbers.push(number);
+            }
+        }
+        Self { starts: starts.split_off(1).into(), numbers: numbers.into() }
     }
 
-    /// The target of `addr`'s block if it is one, and on one of `within`.
+    /// The number of the gateway to addresses whose upper half is `upper`.
+    ///
+    /// Cost: a binary search over the borders of the routes; for few of them without a branch that
+    ///       depends on the address.
     #[inline]
-    fn lookup(&self, within: InterfaceSet, addr: u32) -> Option<RouteTarget> {
-        let place = usize::from(self.place(addr));
-        let target = *self.targets.get(place.checked_sub(1)?)?;
-        within.contains(target.interface()).then_some(target)
+    fn number(&self, upper: u64) -> u8 {
+        let at = self.starts.partition_point(|start| *start <= upper);
+        self.numbers.get(at).copied().unwrap_or(SEARCH)
     }
+}
+
+#[inline]
+#[allow(clippy::cast_possible_truncation, reason = "the shift leaves 64 bits")]
+const fn upper_half(addr: u128) -> u64 {
+    (addr >> 64) as u64
 }
 
 #[inline]
@@ -176,14 +228,28 @@ impl<K: Copy + Ord + BitAnd<Output = K>> Lpm<K> {
 /// Both families of one role.
 #[derive(Debug)]
 struct RoleRoutes {
+    gateways: Gateways,
     v4_blocks: Blocks,
+    v6_spans: Spans,
     v4: Lpm<u32>,
     v6: Lpm<u128>,
 }
 
 impl RoleRoutes {
     fn new() -> Self {
-        Self { v4_blocks: Blocks::new(), v4: Lpm::new(), v6: Lpm::new() }
+        Self {
+            gateways: Gateways(Vec::new()),
+            v4_blocks: Blocks::new(),
+            v6_spans: Spans::new(),
+            v4: Lpm::new(),
+            v6: Lpm::new(),
+        }
+    }
+
+    /// Works out which gateways lead to whole blocks.
+    fn number(&mut self) {
+        self.v4_blocks = Blocks::build(&self.v4, &mut self.gateways);
+        self.v6_spans = Spans::build(&self.v6, &mut self.gateways);
     }
 
     fn insert(&mut self, prefix: IpPrefix, target: RouteTarget) -> bool {
@@ -226,9 +292,8 @@ impl Routes {
                 gateway(interface.id, route.next_hop).ok_or(TablesError::TooManyGateways)?;
             built.insert(interface, route.prefix, RouteTarget::Gateway(interface.id, index))?;
         }
-        for role in [&mut built.n3, &mut built.n6] {
-            role.v4_blocks = Blocks::build(&role.v4);
-        }
+        built.n3.number();
+        built.n6.number();
         Ok(built)
     }
 
@@ -271,24 +336,22 @@ impl Routes {
         Ok(())
     }
 
-    /// The place of the target of `addr`'s block; see [`crate::View::network_block`].
+    /// See [`crate::View::network_block_v4`].
     #[inline]
-    pub(crate) fn network_block(&self, addr: Ipv4Addr) -> u8 {
-        self.n6.v4_blocks.place(addr.to_bits())
+    pub(crate) fn network_block_v4(&self, addr: u32) -> u8 {
+        self.n6.v4_blocks.number(addr)
     }
 
-    /// The gateway towards a data network, where it is told by the upper 16 bits of an IPv4
-    /// address; `None` says nothing.
+    /// See [`crate::View::network_block_v6`].
     #[inline]
-    pub(crate) fn network_gateway(
-        &self,
-        within: InterfaceSet,
-        addr: IpAddr,
-    ) -> Option<NextHopIndex> {
-        match addr {
-            IpAddr::V4(addr) => self.n6.v4_blocks.gateway(within, addr.to_bits()),
-            IpAddr::V6(_) => None,
-        }
+    pub(crate) fn network_block_v6(&self, upper: u64) -> u8 {
+        self.n6.v6_spans.number(upper)
+    }
+
+    /// See [`crate::View::block_gateway`].
+    #[inline]
+    pub(crate) fn block_gateway(&self, within: InterfaceSet, block: u8) -> Option<NextHopIndex> {
+        self.n6.gateways.find(within, block).map(|(_, index)| index)
     }
 
     /// The target of the longest prefix that contains `addr` among the routes of `role` through
@@ -304,12 +367,15 @@ impl Routes {
             InterfaceRole::N3 => &self.n3,
             InterfaceRole::N6 => &self.n6,
         };
+        let block = match addr {
+            IpAddr::V4(addr) => routes.v4_blocks.number(addr.to_bits()),
+            IpAddr::V6(addr) => routes.v6_spans.number(upper_half(addr.to_bits())),
+        };
+        if let Some((interface, index)) = routes.gateways.find(within, block) {
+            return Some(RouteTarget::Gateway(interface, index));
+        }
         match addr {
-            IpAddr::V4(addr) => {
-                let addr = addr.to_bits();
-                let whole = routes.v4_blocks.lookup(within, addr);
-                whole.or_else(|| routes.v4.lookup(within, addr))
-            }
+            IpAddr::V4(addr) => routes.v4.lookup(within, addr.to_bits()),
             IpAddr::V6(addr) => routes.v6.lookup(within, addr.to_bits()),
         }
     }

@@ -8,11 +8,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_rules::{KeyChange, RuleDelta, SessionKey};
 use adit_tables::publish::published;
-use adit_tables::{IpPrefix, KeyRefused, KeyWriter, Route, TablesConfig, Via, build};
-use adit_types::{InterfaceRole, InterfaceSet, Ipv4Prefix, Ipv6Prefix, SessionIndex, Teid};
+use adit_tables::{Interface, IpPrefix, KeyRefused, KeyWriter, Route, TablesConfig, Via, build};
+use adit_types::{
+    InterfaceId, InterfaceRole, InterfaceSet, Ipv4Prefix, Ipv6Prefix, SessionIndex, Teid,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use support::{N6, config, id, ip, rules};
+use support::{N6, config, id, interface, ip, route, rules};
 
 #[derive(Debug, Clone)]
 enum KeyOp {
@@ -204,6 +206,140 @@ proptest! {
             }
         }
     }
+}
+
+proptest! {
+    #[test]
+    fn blocks_lead_where_routes_do(
+        connected in (8_u8..=24, 32_u8..=128),
+        v4 in vec((any::<u32>(), 0_u8..=32, 0_usize..3), 0..12),
+        v6 in vec((any::<u128>(), 0_u8..=128, 0_usize..3), 0..12),
+        addrs in vec(any::<u128>(), 1..60),
+    ) {
+        // From a narrow space around the connected prefixes, so that these are hit, too.
+        let near = [ip("198.51.100.0"), ip("2001:db8:6::")];
+        let narrow = |bits: u128| {
+            let [IpAddr::V4(near4), IpAddr::V6(near6)] = near else { unreachable!() };
+            let v4 = u32::try_from(bits & 0xffff_ffff).unwrap();
+            let v4 = Ipv4Addr::from_bits(near4.to_bits() ^ v4 & 0x8102_0103);
+            let v6 = near6.to_bits() ^ bits & (1 << 127 | 0x1_0003_0000_0000_0003 << 48 | 0x103);
+            (v4, Ipv6Addr::from_bits(v6))
+        };
+        let mut config = config(1);
+        let mut further = interface(2, InterfaceRole::N6, "198.51.100.1", "2001:db8:6::1");
+        (further.v4, further.v6) = (
+            further.v4.map(|(addr, _)| (addr, connected.0)),
+            further.v6.map(|(addr, _)| (addr, connected.1)),
+        );
+        config.interfaces.push(further);
+        config.next_hops_max = 256;
+        let v4 = v4.iter().map(|(bits, len, on)| {
+            (IpPrefix::V4(Ipv4Prefix::containing(narrow((*bits).into()).0, *len).unwrap()), *on)
+        });
+        let v6 = v6.iter().map(|(bits, len, on)| {
+            (IpPrefix::V6(Ipv6Prefix::containing(narrow(*bits).1, *len).unwrap()), *on)
+        });
+        let mut known = connected_prefixes(&config.interfaces);
+        let default = config.routes.split_off(0);
+        let further = v4.chain(v6).enumerate().map(|(n, (prefix, on))| {
+            // Gateways are shared by several routes.
+            let next_hop = match prefix {
+                IpPrefix::V4(_) => ip(&format!("198.51.100.{}", n % 3 + 2)),
+                IpPrefix::V6(_) => ip(&format!("fe80::{:x}", n % 3 + 2)),
+            };
+            Route { interface: [N6, InterfaceId(2), InterfaceId(2)][on], prefix, next_hop }
+        });
+        for route in default.into_iter().chain(further) {
+            let is_known = known
+                .iter()
+                .any(|(prefix, on, _)| (*prefix, *on) == (route.prefix, route.interface));
+            if !is_known {
+                known.push((route.prefix, route.interface, Some(route.next_hop)));
+                config.routes.push(route);
+            }
+        }
+        let mut readers = build(config).unwrap().1;
+        let view = readers[0].observe();
+        for bits in addrs {
+            let (v4, v6) = narrow(bits);
+            let upper = u64::try_from(v6.to_bits() >> 64).unwrap();
+            let blocks = [view.network_block_v4(v4.to_bits()), view.network_block_v6(upper)];
+            for (addr, block) in [IpAddr::V4(v4), IpAddr::V6(v6)].into_iter().zip(blocks) {
+                for within in [InterfaceSet(0b10), InterfaceSet(0b100), InterfaceSet::ALL] {
+                    let Some(gateway) = view.block_gateway(within, block) else { continue };
+                    let gateway = view.next_hop(gateway).unwrap();
+                    let found = naive_gateway(&known, within, addr);
+                    prop_assert_eq!(found, Some((gateway.interface, gateway.addr)), "{}", addr);
+                }
+            }
+        }
+    }
+}
+
+/// What an interface towards the data network connects: a prefix, and addresses that lead nowhere.
+fn connected_prefixes(interfaces: &[Interface]) -> Vec<(IpPrefix, InterfaceId, Option<IpAddr>)> {
+    let mut known = Vec::new();
+    for interface in interfaces.iter().filter(|interface| interface.role == InterfaceRole::N6) {
+        let (v4, len4) = interface.v4.unwrap();
+        let (v6, len6) = interface.v6.unwrap();
+        let all = Ipv4Prefix::containing(v4, len4).unwrap();
+        let network = all.addr();
+        let broadcast = Ipv4Addr::from_bits(network.to_bits() | u32::MAX >> len4);
+        let hosts = [v4, network, broadcast].map(|addr| Ipv4Prefix::containing(addr, 32).unwrap());
+        let v4 = [all].into_iter().chain(hosts).map(IpPrefix::V4);
+        let v6 = [len6, 128].map(|len| IpPrefix::V6(Ipv6Prefix::containing(v6, len).unwrap()));
+        known.extend(v4.chain(v6).map(|prefix| (prefix, interface.id, None)));
+    }
+    known
+}
+
+/// The gateway on the longest prefix around `addr`, on the first interface of those `within`.
+fn naive_gateway(
+    known: &[(IpPrefix, InterfaceId, Option<IpAddr>)],
+    within: InterfaceSet,
+    addr: IpAddr,
+) -> Option<(InterfaceId, IpAddr)> {
+    let len = |prefix: &IpPrefix| match prefix {
+        IpPrefix::V4(prefix) => prefix.len(),
+        IpPrefix::V6(prefix) => prefix.len(),
+    };
+    let around = || {
+        known.iter().filter(move |(prefix, on, _)| prefix.contains(addr) && within.contains(*on))
+    };
+    let longest = around().map(|(prefix, ..)| len(prefix)).max()?;
+    let (_, on, gateway) = around().find(|(prefix, ..)| len(prefix) == longest)?;
+    gateway.map(|gateway| (*on, gateway))
+}
+
+#[test]
+fn destinations_of_one_gateway_share_a_block_and_those_on_links_have_none() {
+    let mut config = config(1);
+    // Larger than a block of IPv4.
+    config.interfaces[1].v4 = Some((Ipv4Addr::new(198, 16, 0, 1), 12));
+    config.routes.retain(|route| route.interface != N6);
+    config.routes.push(route(1, "0.0.0.0/0", "198.16.0.254"));
+    config.routes.push(route(1, "::/0", "fe80::fe"));
+    config.routes.push(route(1, "2001:db8:7::/48", "fe80::fd"));
+    config.routes.push(route(1, "2001:db8:9:1:8000::/65", "fe80::fd"));
+    let mut readers = build(config).unwrap().1;
+    let view = readers[0].observe();
+    let block = |addr: &str| match ip(addr) {
+        IpAddr::V4(addr) => view.network_block_v4(addr.to_bits()),
+        IpAddr::V6(addr) => view.network_block_v6(u64::try_from(addr.to_bits() >> 64).unwrap()),
+    };
+    let gateway = |addr: &str| {
+        let index = view.block_gateway(InterfaceSet::ALL, block(addr))?;
+        view.next_hop(index).map(|hop| hop.addr)
+    };
+    assert_eq!(gateway("8.8.8.8"), Some(ip("198.16.0.254")));
+    assert_eq!(block("8.8.8.8"), block("203.0.113.1"));
+    assert_eq!((block("198.17.0.1"), block("198.18.5.5")), (0, 0), "on the link");
+    for addr in ["::1", "2001:db8:5::1", "2001:db8:6:1::1", "2606::1", "ffff::1"] {
+        assert_eq!(gateway(addr), Some(ip("fe80::fe")), "{addr}");
+    }
+    assert_eq!(gateway("2001:db8:7::1"), Some(ip("fe80::fd")));
+    assert_eq!(block("2001:db8:6::77"), 0, "on the link");
+    assert_eq!(block("2001:db8:9:1::1"), 0, "divided");
 }
 
 fn naive_route(model: &BTreeMap<IpPrefix, IpAddr>, addr: IpAddr) -> Option<IpAddr> {

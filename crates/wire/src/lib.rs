@@ -41,6 +41,6 @@ pub use parse::{
 };
 pub use psc::{PduSessionContainer, PduType};
 pub use usual::{
-    GPduPattern, Glance, IpPattern, UsualGPdu, UsualIp, UsualOuter, UsualTunnel, glance,
+    GPduPattern, Glance, IpPattern, UsualGPdu, UsualIp, UsualOuter, UsualTunnel, age_usual, glance,
     usual_g_pdu, usual_ip,
 };

@@ -350,6 +350,31 @@ fn is_sum_right(header: &[u8; 20]) -> bool {
     sum.is_multiple_of(0xffff)
 }
 
+/// Makes a usual packet, which has a hop left, one hop older. No change below 20 octets.
+///
+/// PERF: without a branch on the family, which nothing predicts where both are mixed.
+/// Spec: RFC 1812 §5.3.1; RFC 1624 §3; RFC 8200 §3.
+#[inline(always)]
+pub fn age_usual(packet: &mut [u8], is_v6: bool) {
+    let Some(header) = packet.first_chunk_mut::<20>() else { return };
+    let hops = &mut header[if is_v6 { 7 } else { 8 }];
+    *hops = hops.wrapping_sub(1);
+    // Modulo 2^16 - 1 the order of octets does not matter. The first octet of a word became less by
+    // one, so that the checksum becomes more by that, and never 0xffff.
+    let sum = u16::from_le_bytes([header[10], header[11]]);
+    let older = sum.wrapping_add(1).wrapping_add(u16::from(sum >= 0xfffe));
+    let sum = core::hint::select_unpredictable(is_v6, sum, older);
+    header[10..12].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// The checksum of a header whose words sum up to `sum`: of at most 2^16 words.
+#[inline]
+#[allow(clippy::cast_possible_truncation, reason = "what is left has 16 bits")]
+const fn checksum_of(sum: u32) -> u16 {
+    let sum = (sum & 0xffff) + (sum >> 16);
+    !((sum + (sum >> 16)) as u16)
+}
+
 /// The usual outer headers that leave through one interface: untagged Ethernet, IPv4, UDP without a
 /// checksum, GTP-U with at most one PDU Session Container.
 ///
@@ -453,17 +478,14 @@ impl UsualOuter {
     /// Writes what changes into a copy of the headers.
     #[inline(always)]
     fn fill_in<const LEN: usize>(&self, tunnel: &UsualTunnel, ip_len: u16, out: &mut [u8; LEN]) {
-        let [a, b, c, d] = tunnel.dst.octets();
-        let sum = self.sum
-            + u32::from(tunnel.tos)
-            + u32::from(ip_len)
-            + u32::from(u16::from_be_bytes([a, b]))
-            + u32::from(u16::from_be_bytes([c, d]));
+        let dst = tunnel.dst.to_bits();
+        let sum =
+            self.sum + u32::from(tunnel.tos) + u32::from(ip_len) + (dst >> 16) + (dst & 0xffff);
         out[..6].copy_from_slice(&tunnel.dst_mac.0);
         out[15] = tunnel.tos;
         out[16..18].copy_from_slice(&ip_len.to_be_bytes());
-        out[24..26].copy_from_slice(&Sum::new().long(sum).checksum().to_be_bytes());
-        out[30..34].copy_from_slice(&[a, b, c, d]);
+        out[24..26].copy_from_slice(&checksum_of(sum).to_be_bytes());
+        out[30..34].copy_from_slice(&dst.to_be_bytes());
         out[38..40].copy_from_slice(&(ip_len - 20).to_be_bytes());
         out[44..46].copy_from_slice(&(ip_len - 36).to_be_bytes());
         out[46..50].copy_from_slice(&tunnel.teid.0.to_be_bytes());

@@ -5,13 +5,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_types::{MacAddr, Qfi, Teid, VlanId};
 use adit_wire::gtpu::{MessageType, UDP_PORT};
-use adit_wire::ipv4::{Ipv4Fields, Ipv4Header};
-use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
+use adit_wire::ipv4::{Ipv4Fields, Ipv4Header, decrement_ttl};
+use adit_wire::ipv6::{Ipv6Fields, Ipv6Header, decrement_hop_limit};
 use adit_wire::udp::UdpHeader;
 use adit_wire::{
     EtherType, GPduPattern, Glance, IpPacket, IpPattern, OuterIpv4, PduSessionContainer, UsualGPdu,
-    UsualIp, UsualOuter, UsualTunnel, emit_gtpu_ipv4, glance, parse_frame, parse_gtpu, parse_ip,
-    protocol,
+    UsualIp, UsualOuter, UsualTunnel, age_usual, emit_gtpu_ipv4, glance, parse_frame, parse_gtpu,
+    parse_ip, protocol,
 };
 use proptest::prelude::*;
 use zerocopy::IntoBytes;
@@ -279,6 +279,25 @@ proptest! {
         prop_assert_eq!(is_emitted, emit_gtpu_ipv4(&mut expected, &general).is_ok());
         if is_emitted {
             prop_assert_eq!(usual, expected);
+        }
+    }
+}
+
+#[test]
+fn usual_packet_grows_older_as_others_do() {
+    for sum in 0..=u16::MAX {
+        let hops = u8::try_from(sum % 251).unwrap() + 2;
+        for is_v6 in [false, true] {
+            let mut packet = [0x5a; 40];
+            packet[10..12].copy_from_slice(&sum.to_be_bytes());
+            packet[if is_v6 { 7 } else { 8 }] = hops;
+            let mut expected = packet;
+            let left = match is_v6 {
+                false => decrement_ttl(&mut expected),
+                true => decrement_hop_limit(&mut expected),
+            };
+            age_usual(&mut packet, is_v6);
+            assert_eq!((packet, left), (expected, Some(hops - 1)), "{sum:#x}");
         }
     }
 }

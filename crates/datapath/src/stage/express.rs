@@ -8,20 +8,20 @@
 mod choice;
 mod rates;
 
+use core::hint::select_unpredictable;
 use core::mem;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_pktio::{Burst, PacketBuf, PacketIo, RxChecksum};
 use adit_rules::{DropReason, EXPRESS_URRS_MAX, ExpressUe};
 use adit_shaper::RateSet;
-use adit_tables::{ClearUsage, ExpressLine, Leases, View};
-use adit_types::limits::BURST_MAX;
+use adit_tables::{Chosen, ClearUsage, ExpressHome, ExpressLine, Leases, View};
 use adit_types::{
     Direction, InterfaceId, InterfaceSet, MacAddr, NextHopIndex, PortId, Qfi, SessionIndex, Teid,
     is_forwardable_v4, is_forwardable_v6,
 };
 use adit_wire::{
-    EtherType, Glance, UsualGPdu, UsualTunnel, glance, ipv4, ipv6, usual_g_pdu, usual_ip,
+    EtherType, Glance, UsualGPdu, UsualTunnel, age_usual, glance, usual_g_pdu, usual_ip,
 };
 
 use self::choice::choose;
@@ -42,7 +42,7 @@ const ETHERNET_LEN: u8 = 14;
 /// PERF: written field by field into its column and read by reference; moved as a whole, it goes
 /// through the stack in pieces that its reader waits for.
 #[derive(Debug, Clone, Copy)]
-struct Row {
+struct Row<'v> {
     direction: Direction,
     /// The packet may leave, or left; otherwise it takes the stages, and its session's with it.
     usual: bool,
@@ -52,22 +52,24 @@ struct Row {
     qfi: Option<Qfi>,
     /// Where the user's packet begins. Unit: octets.
     offset: u8,
-    /// Length of the user's packet. Unit: octets.
-    len: u16,
-    /// Length of the frame. Unit: octets.
-    frame_len: u32,
-    /// The session; written once it is looked up.
-    session: SessionIndex,
-    /// TEID in uplink, key of the UE's address in downlink.
-    key: u64,
+    /// The block of its destination in uplink ([`View::network_block_v4`]).
+    block: u8,
     /// The interface that it leaves through; written once it is forwarded.
     door: InterfaceId,
+    /// Length of the user's packet. Unit: octets.
+    len: u16,
+    /// The tunnel that it came in, in uplink.
+    teid: Teid,
+    /// The session; written once it is looked up.
+    session: SessionIndex,
+    /// The UE's address in the user's packet, as a key.
+    ue: u64,
     /// What it waits for before it leaves ([`rates`]); written once it is forwarded.
     waits_for: u64,
-    /// Source of the user's packet in uplink, as a key.
-    src: u64,
-    /// Destination of the user's packet, as a key.
-    dst: u64,
+    /// Where its session's express is; written once the session is looked up.
+    home: Option<ExpressHome<'v>>,
+    /// Its express, where SDF filters told which.
+    chosen: Option<Chosen<'v>>,
 }
 
 /// The key of a frame that no session has.
@@ -81,16 +83,19 @@ trait Course {
     const DIRECTION: Direction;
 
     /// The session of a packet.
-    fn session(view: &View<'_>, row: &Row) -> SessionIndex;
+    fn session(view: &View<'_>, row: &Row<'_>, is_v6: bool) -> SessionIndex;
 
     /// The interface that packets arrive on.
     fn arrival(link: &UsualLink) -> Option<InterfaceId>;
 
     /// Rewrites one packet and counts it for its session and URRs, or leaves it as it is.
-    fn forward<'v, B: PacketBuf, const V6: bool>(
+    ///
+    /// PERF: where `is_v6` is no constant nothing branches on it: nothing predicts it.
+    fn forward<'v, B: PacketBuf>(
         env: &Env<'v>,
         line: &ExpressLine<'v>,
-        row: &Row,
+        row: &Row<'v>,
+        is_v6: bool,
         at: &mut At<'v, '_>,
         buf: &mut B,
     ) -> Option<Left<'v>>;
@@ -99,10 +104,40 @@ trait Course {
 struct Uplink;
 struct Downlink;
 
+/// The families of a burst's packets; chosen outside the packet loops.
+trait Families {
+    /// That of one packet.
+    fn is_v6(row: &Row<'_>) -> bool;
+}
+
+struct OnlyV4;
+struct OnlyV6;
+struct Mixed;
+
+impl Families for OnlyV4 {
+    #[inline(always)]
+    fn is_v6(_: &Row<'_>) -> bool {
+        false
+    }
+}
+
+impl Families for OnlyV6 {
+    #[inline(always)]
+    fn is_v6(_: &Row<'_>) -> bool {
+        true
+    }
+}
+
+impl Families for Mixed {
+    #[inline(always)]
+    fn is_v6(row: &Row<'_>) -> bool {
+        row.is_v6
+    }
+}
+
 /// A station that packets leave to, and the way there.
 #[derive(Clone, Copy)]
 struct Exit<'v> {
-    station: NextHopIndex,
     mac: MacAddr,
     door: &'v Door,
 }
@@ -116,17 +151,16 @@ struct Left<'v> {
     waits_for: u64,
 }
 
-/// No block of destinations.
-const NO_BLOCK: (u8, InterfaceSet) = (0, InterfaceSet::NONE);
-
 /// What packets of one direction of a burst share.
 struct At<'v, 'l> {
     /// The interface that they arrived on.
     arrival: InterfaceSet,
-    /// The last exit that was looked up: most packets share it.
-    exit: Option<Exit<'v>>,
-    /// The routes that led there: a block of destinations, and the interfaces that were looked at.
-    block: (u8, InterfaceSet),
+    /// The last exit of each family, by what led there: most packets share it.
+    exits: [(u64, Option<Exit<'v>>); 2],
+    /// The door of the last exit.
+    door: Option<&'v Door>,
+    /// All exits had that door.
+    is_one_door: bool,
     /// What was taken of shared rates, and those that flows wait for.
     leases: &'l mut Leases,
     crowded: RateSet,
@@ -149,36 +183,39 @@ pub(crate) fn express<Io: PacketIo>(
 ) {
     let Some(link) = env.interfaces.usual(port) else { return };
     let mut rows = Column::new();
-    let (mut usual, mut uplink) = (0, 0);
+    let (mut usual, mut uplink, mut v6) = (0, 0, 0);
     for buf in rx.iter() {
         match recognize(&env.view, link, buf, &mut rows) {
-            Seen::Usual(direction) => {
+            Seen::Usual(direction, is_v6) => {
                 usual += 1;
                 uplink += usize::from(direction == Direction::Uplink);
+                v6 += usize::from(is_v6);
             }
-            Seen::Stranger(direction) => uplink += usize::from(direction == Direction::Uplink),
+            Seen::Stranger(direction, is_v6) => {
+                uplink += usize::from(direction == Direction::Uplink);
+                v6 += usize::from(is_v6);
+            }
             Seen::Unknown => return,
         }
     }
     if usual == 0 {
         return;
     }
-    if uplink == rows.len() {
-        run::<Io, Uplink>(env, io, (port, link), &mut rows, rx, out);
-    } else if uplink == 0 {
-        run::<Io, Downlink>(env, io, (port, link), &mut rows, rx, out);
-    } else {
-        run_both(env, io, (port, link), &rows, rx, out);
+    let on = (port, link);
+    match (uplink == rows.len(), uplink == 0) {
+        (true, _) => run::<Io, Uplink>(env, io, on, v6, &mut rows, rx, out),
+        (_, true) => run::<Io, Downlink>(env, io, on, v6, &mut rows, rx, out),
+        _ => run_both(env, io, on, &rows, rx, out),
     }
 }
 
 /// The same for a burst of both directions, each on its own.
 #[inline(never)]
-fn run_both<Io: PacketIo>(
-    env: &Env<'_>,
+fn run_both<'v, Io: PacketIo>(
+    env: &Env<'v>,
     io: &mut Io,
     on: (PortId, &UsualLink),
-    rows: &Column<Row>,
+    rows: &Column<Row<'v>>,
     rx: &mut Burst<Io::Buf>,
     out: &mut Outbound<Io::Buf>,
 ) {
@@ -192,18 +229,19 @@ fn run_both<Io: PacketIo>(
         bufs.push(buf);
         rows.push(*row);
     }
-    run::<Io, Uplink>(env, io, on, &mut uplink, &mut tunneled, out);
-    run::<Io, Downlink>(env, io, on, &mut downlink, &mut plain, out);
+    let v6 = |rows: &Column<Row<'_>>| rows.iter().filter(|row| row.is_v6).count();
+    run::<Io, Uplink>(env, io, on, v6(&uplink), &mut uplink, &mut tunneled, out);
+    run::<Io, Downlink>(env, io, on, v6(&downlink), &mut downlink, &mut plain, out);
     rx.extend(tunneled);
     rx.extend(plain);
 }
 
 /// What was seen of a packet.
 enum Seen {
-    /// It was recognized.
-    Usual(Direction),
-    /// It may belong to a session.
-    Stranger(Direction),
+    /// It was recognized. True: in IPv6.
+    Usual(Direction, bool),
+    /// It may belong to a session, that of an IPv6 UE if true.
+    Stranger(Direction, bool),
     /// Only the stages can tell which session it belongs to.
     Unknown,
 }
@@ -211,18 +249,15 @@ enum Seen {
 /// Tells what one packet is, and asks for the line where its session is found.
 // PERF: a call would pass what was recognized through memory.
 #[inline(always)]
-fn recognize<B: PacketBuf>(
-    view: &View<'_>,
+fn recognize<'v, B: PacketBuf>(
+    view: &View<'v>,
     link: &UsualLink,
     buf: &B,
-    rows: &mut Column<Row>,
+    rows: &mut Column<Row<'v>>,
 ) -> Seen {
     let checksum = buf.rx_checksum();
     let verify = checksum == RxChecksum::Unknown;
     let frame = buf.data();
-    // Frames have at most 65535 octets.
-    let frame_len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
-    let session = SessionIndex::NONE;
     if buf.is_contiguous() && checksum != RxChecksum::Bad {
         if let Some(n3) = &link.n3
             && let Some(UsualGPdu { teid, qfi, inner_offset, inner }) =
@@ -236,16 +271,16 @@ fn recognize<B: PacketBuf>(
                 is_v6: inner.is_v6,
                 qfi,
                 offset: inner_offset,
+                block: match inner.is_v6 {
+                    false => view.network_block_v4(v4(inner.dst).to_bits()),
+                    true => view.network_block_v6(inner.dst),
+                },
                 len: inner.total_len,
-                frame_len,
-                session,
-                door: NO_DOOR,
-                waits_for: 0,
-                key: u64::from(teid.0),
-                src: inner.src,
-                dst: inner.dst,
+                teid,
+                ue: inner.src,
+                ..BLANK
             });
-            return Seen::Usual(Direction::Uplink);
+            return Seen::Usual(Direction::Uplink, inner.is_v6);
         }
         if let Some((_, pattern)) = &link.n6
             && let Some(ip) = usual_ip(frame, pattern, verify)
@@ -257,54 +292,50 @@ fn recognize<B: PacketBuf>(
                 true => view.prefetch_ue_v6(ip.dst),
             }
             rows.push(Row {
-                direction: Direction::Downlink,
-                usual: true,
                 is_v6: ip.is_v6,
-                qfi: None,
+                usual: true,
                 offset: ETHERNET_LEN,
                 len: ip.total_len,
-                frame_len,
-                session,
-                door: NO_DOOR,
-                waits_for: 0,
-                key: ip.dst,
-                src: ip.src,
-                dst: ip.dst,
+                ue: ip.dst,
+                ..BLANK
             });
-            return Seen::Usual(Direction::Downlink);
+            return Seen::Usual(Direction::Downlink, ip.is_v6);
         }
     }
     let Some(row) = stranger(frame, link.n3.as_ref().map(|n3| n3.addr)) else {
         return Seen::Unknown;
     };
     rows.push(row);
-    Seen::Stranger(row.direction)
+    Seen::Stranger(row.direction, row.is_v6)
 }
+
+/// Nothing is known of a packet.
+const BLANK: Row<'static> = Row {
+    direction: Direction::Downlink,
+    usual: false,
+    is_v6: false,
+    qfi: None,
+    offset: 0,
+    block: 0,
+    door: NO_DOOR,
+    len: 0,
+    teid: Teid(0),
+    session: SessionIndex::NONE,
+    ue: 0,
+    waits_for: 0,
+    home: None,
+    chosen: None,
+};
 
 /// The row of a packet that is not usual.
 #[cold]
-fn stranger(frame: &[u8], tunnels: Option<Ipv4Addr>) -> Option<Row> {
-    let (direction, is_v6, key) = match glance(frame, tunnels) {
-        Glance::Nothing => (Direction::Downlink, true, NO_KEY),
-        Glance::Tunneled(teid) => (Direction::Uplink, false, u64::from(teid.0)),
-        Glance::PlainV4(dst) => (Direction::Downlink, false, u64::from(dst.to_bits())),
-        Glance::PlainV6(key) => (Direction::Downlink, true, key),
+fn stranger<'v>(frame: &[u8], tunnels: Option<Ipv4Addr>) -> Option<Row<'v>> {
+    Some(match glance(frame, tunnels) {
+        Glance::Nothing => Row { is_v6: true, ue: NO_KEY, ..BLANK },
+        Glance::Tunneled(teid) => Row { direction: Direction::Uplink, teid, ..BLANK },
+        Glance::PlainV4(dst) => Row { ue: u64::from(dst.to_bits()), ..BLANK },
+        Glance::PlainV6(key) => Row { is_v6: true, ue: key, ..BLANK },
         Glance::Unknown => return None,
-    };
-    Some(Row {
-        direction,
-        usual: false,
-        is_v6,
-        qfi: None,
-        offset: 0,
-        len: 0,
-        frame_len: 0,
-        session: SessionIndex::NONE,
-        door: NO_DOOR,
-        waits_for: 0,
-        key,
-        src: 0,
-        dst: 0,
     })
 }
 
@@ -325,12 +356,32 @@ const fn v4(key: u64) -> Ipv4Addr {
     Ipv4Addr::from_bits(key as u32)
 }
 
-/// Forwards what meets the conditions of its session's express.
-fn run<Io: PacketIo, C: Course>(
-    env: &Env<'_>,
+/// Forwards what meets the conditions of its session's express, in a loop for the families that
+/// there are: `v6` of the rows are of IPv6.
+fn run<'v, Io: PacketIo, C: Course>(
+    env: &Env<'v>,
+    io: &mut Io,
+    on: (PortId, &UsualLink),
+    v6: usize,
+    rows: &mut Column<Row<'v>>,
+    rx: &mut Burst<Io::Buf>,
+    out: &mut Outbound<Io::Buf>,
+) {
+    if v6 == 0 {
+        run_families::<Io, C, OnlyV4>(env, io, on, rows, rx, out);
+    } else if v6 == rows.len() {
+        run_families::<Io, C, OnlyV6>(env, io, on, rows, rx, out);
+    } else {
+        run_families::<Io, C, Mixed>(env, io, on, rows, rx, out);
+    }
+}
+
+#[inline(never)]
+fn run_families<'v, Io: PacketIo, C: Course, F: Families>(
+    env: &Env<'v>,
     io: &mut Io,
     (port, link): (PortId, &UsualLink),
-    rows: &mut Column<Row>,
+    rows: &mut Column<Row<'v>>,
     rx: &mut Burst<Io::Buf>,
     out: &mut Outbound<Io::Buf>,
 ) {
@@ -339,10 +390,11 @@ fn run<Io: PacketIo, C: Course>(
     let Outbound { buffering, shaping, leases, handoff, tally, .. } = out;
     let is_alone = handoff.is_alone();
     for row in rows.iter_mut() {
-        row.session = C::session(view, row);
+        row.session = C::session(view, row, F::is_v6(row));
         // What another worker writes is not fetched away from it.
         if is_alone || handoff.is_ours(row.session) {
-            view.prefetch_express(row.session, C::DIRECTION);
+            row.home = view.express_home(row.session, C::DIRECTION).filter(|_| row.usual);
+            row.home.inspect(|home| home.prefetch());
         }
     }
     if !is_alone {
@@ -350,51 +402,58 @@ fn run<Io: PacketIo, C: Course>(
     }
     let mut choices = false;
     for row in rows.iter() {
-        choices |= view.prefetch_express_usage(row.session, C::DIRECTION, row.is_v6);
+        let Some(home) = row.home else { continue };
+        let is_v6 = F::is_v6(row);
+        choices |= view.prefetch_express_usage(home, row.session, C::DIRECTION, is_v6);
     }
-    let mut chosen = [None; BURST_MAX];
     if choices {
-        choose(C::DIRECTION, view, rx, rows, &mut chosen);
+        choose(C::DIRECTION, view, rx, rows);
     }
     let (arrivals, crowded) = (InterfaceSet::only(arrival), shaping.crowded());
-    let mut at = At { arrival: arrivals, exit: None, block: NO_BLOCK, leases, crowded };
+    let exits = [(NO_EXIT, None); 2];
+    let (door, is_one_door) = (None, true);
+    let mut at = At { arrival: arrivals, exits, door, is_one_door, leases, crowded };
     let is_shared = !view.aggregates().is_empty();
-    let is_buffering = !buffering.is_empty();
     let mut left = Column::<SessionIndex>::new();
-    let mut way = Way { door: None, is_one: true };
+    // Packets of some sessions wait, or were left to the stages.
+    let mut is_watched = !buffering.is_empty();
+    let mut any_waits = false;
     let [mut bytes, mut bytes_out] = [0, 0];
-    for ((buf, row), chosen) in rx.iter_mut().zip(rows.iter_mut()).zip(&chosen) {
-        let may_leave = row.usual
-            && (left.is_empty() || !left.contains(&row.session))
-            && !(is_buffering && buffering.waits(row.session));
-        let line = match chosen {
-            None => view.express(row.session, C::DIRECTION),
+    for (buf, row) in rx.iter_mut().zip(rows.iter_mut()) {
+        let stays = is_watched && (left.contains(&row.session) || buffering.waits(row.session));
+        let line = match row.chosen {
+            None => row.home.and_then(ExpressHome::read),
             Some(chosen) => Some(chosen.express()),
         };
-        let line = line.filter(|_| may_leave);
+        let line = line.filter(|_| !stays);
         let line = line.filter(|line| {
             line.meters() == 0 && !is_shared || may_wait::<_, C>(shaping, line, row)
         });
-        let ready = match (line, row.is_v6) {
-            (None, _) => None,
-            (Some(line), false) => C::forward::<_, false>(env, &line, row, &mut at, buf),
-            (Some(line), true) => C::forward::<_, true>(env, &line, row, &mut at, buf),
+        let frame_len = buf.data().len();
+        let is_v6 = F::is_v6(row);
+        let ready = match line {
+            None => None,
+            Some(line) => C::forward(env, &line, row, is_v6, &mut at, buf),
         };
-        let Some(Left { door, frame_len, waits_for }) = ready else {
+        let Some(ready) = ready else {
             // As many are pushed as there are packets.
             left.push(row.session);
             row.usual = false;
+            is_watched = true;
             continue;
         };
-        (row.door, row.waits_for) = (door.id, waits_for);
-        way.add(door);
-        way.is_one &= waits_for == 0;
-        bytes += row.frame_len as usize;
-        bytes_out += frame_len;
+        row.door = ready.door.id;
+        if ready.waits_for != 0 {
+            row.waits_for = ready.waits_for;
+            any_waits = true;
+        }
+        bytes += frame_len;
+        bytes_out += ready.frame_len;
     }
     tally.receive_express(arrival, rows.len() - left.len(), bytes);
-    match way.door {
-        Some(door) if way.is_one && left.is_empty() => {
+    let At { door, is_one_door, .. } = at;
+    match door {
+        Some(door) if is_one_door && !any_waits && left.is_empty() => {
             transmit::<Io, C>(io, door, rx, bytes_out, tally);
         }
         _ => part::<Io, C>(env, io, rows, rx, (shaping, leases, tally)),
@@ -406,7 +465,7 @@ fn run<Io: PacketIo, C: Course>(
 fn steer<B: PacketBuf>(
     handoff: &mut Handoff<B>,
     (port, arrival): (PortId, InterfaceId),
-    rows: &mut Column<Row>,
+    rows: &mut Column<Row<'_>>,
     rx: &mut Burst<B>,
     tally: &mut Tally,
 ) {
@@ -431,7 +490,7 @@ fn steer<B: PacketBuf>(
 fn part<Io: PacketIo, C: Course>(
     env: &Env<'_>,
     io: &mut Io,
-    rows: &Column<Row>,
+    rows: &Column<Row<'_>>,
     rx: &mut Burst<Io::Buf>,
     (shaping, leases, tally): (&mut Shaping<Io::Buf>, &mut Leases, &mut Tally),
 ) {
@@ -483,28 +542,12 @@ fn transmit<Io: PacketIo, C: Course>(
     frames.clear();
 }
 
-/// The door that packets of a burst leave by.
-struct Way<'v> {
-    /// That of the last packet that left.
-    door: Option<&'v Door>,
-    /// All packets that left so far took it.
-    is_one: bool,
-}
-
-impl<'v> Way<'v> {
-    #[inline]
-    fn add(&mut self, door: &'v Door) {
-        self.is_one &= self.door.is_none_or(|last| last.id == door.id);
-        self.door = Some(door);
-    }
-}
-
 impl Course for Uplink {
     const DIRECTION: Direction = Direction::Uplink;
 
-    #[inline]
-    fn session(view: &View<'_>, row: &Row) -> SessionIndex {
-        view.session_of_teid(teid(row))
+    #[inline(always)]
+    fn session(view: &View<'_>, row: &Row<'_>, _: bool) -> SessionIndex {
+        view.session_of_teid(row.teid)
     }
 
     #[inline]
@@ -515,24 +558,19 @@ impl Course for Uplink {
     /// Takes a packet out of its tunnel.
     // PERF: once per packet.
     #[inline(always)]
-    fn forward<'v, B: PacketBuf, const V6: bool>(
+    fn forward<'v, B: PacketBuf>(
         env: &Env<'v>,
         line: &ExpressLine<'v>,
-        row: &Row,
+        row: &Row<'v>,
+        is_v6: bool,
         at: &mut At<'v, '_>,
         buf: &mut B,
     ) -> Option<Left<'v>> {
-        let is_ue = match V6 {
-            false => is_source(line.source_v4(), v4(row.src).to_bits(), V6, row.src),
-            true => is_source(line.source_v6(), row.src, V6, row.src),
-        };
-        if !is_ue || !line.takes_uplink(at.arrival, teid(row), row.qfi) {
+        let is_ue = is_source(line.source(is_v6), is_v6, row.ue);
+        if !is_ue || !line.takes_uplink(at.arrival, row.teid, row.qfi) {
             return None;
         }
-        let exit = match V6 {
-            false => at.find_v4(env, line.exit(), v4(row.dst))?,
-            true => at.find_v6(env, line.exit(), row, buf.data())?,
-        };
+        let exit = at.exit_to_block(env, line.exit(), row, is_v6, buf)?;
         let usage = clear_usage(env, line, row)?;
         if row.len > exit.door.mtu_bytes {
             return None;
@@ -542,11 +580,11 @@ impl Course for Uplink {
         let frame = buf.replace_front(cut, usize::from(ETHERNET_LEN), keep)?;
         let frame_len = frame.len();
         let (header, packet) = frame.split_first_chunk_mut::<{ ETHERNET_LEN as usize }>()?;
-        let ether_type = if V6 { EtherType::IPV6 } else { EtherType::IPV4 };
+        let ether_type = select_unpredictable(is_v6, EtherType::IPV6.0, EtherType::IPV4.0);
         header[..6].copy_from_slice(&exit.mac.0);
         header[6..12].copy_from_slice(&exit.door.mac.0);
-        header[12..].copy_from_slice(&ether_type.0.to_be_bytes());
-        age::<V6>(packet);
+        header[12..].copy_from_slice(&ether_type.to_be_bytes());
+        age_usual(packet, is_v6);
         count(env, Self::DIRECTION, line, usage, row);
         Some(Left { door: exit.door, frame_len, waits_for })
     }
@@ -555,11 +593,11 @@ impl Course for Uplink {
 impl Course for Downlink {
     const DIRECTION: Direction = Direction::Downlink;
 
-    #[inline]
-    fn session(view: &View<'_>, row: &Row) -> SessionIndex {
-        match row.is_v6 {
-            false => view.session_of_ue_v4(v4(row.key).to_bits()),
-            true => view.session_of_ue_v6(row.key),
+    #[inline(always)]
+    fn session(view: &View<'_>, row: &Row<'_>, is_v6: bool) -> SessionIndex {
+        match is_v6 {
+            false => view.session_of_ue_v4(v4(row.ue).to_bits()),
+            true => view.session_of_ue_v6(row.ue),
         }
     }
 
@@ -571,21 +609,18 @@ impl Course for Downlink {
     /// Puts a packet into its tunnel.
     // PERF: once per packet.
     #[inline(always)]
-    fn forward<'v, B: PacketBuf, const V6: bool>(
+    fn forward<'v, B: PacketBuf>(
         env: &Env<'v>,
         line: &ExpressLine<'v>,
-        row: &Row,
+        row: &Row<'v>,
+        is_v6: bool,
         at: &mut At<'v, '_>,
         buf: &mut B,
     ) -> Option<Left<'v>> {
-        let is_fit = match V6 {
-            false => line.takes_downlink_v4(at.arrival, v4(row.dst).to_bits()),
-            true => line.takes_downlink_v6(at.arrival, row.dst),
-        };
-        if !is_fit {
+        if !line.takes_downlink(at.arrival, row.ue, is_v6) {
             return None;
         }
-        let exit = at.find(env, line.next_hop())?;
+        let exit = at.exit_to_station(env, line.next_hop())?;
         let outer = exit.door.outer.as_ref()?;
         let usage = clear_usage(env, line, row)?;
         let (teid, dst) = line.tunnel();
@@ -601,26 +636,20 @@ impl Course for Downlink {
         let frame_len = frame.len();
         // Neither fails: there is room for the headers, and their length fields hold the length.
         outer.emit(&tunnel, row.len, frame)?;
-        age::<V6>(frame.get_mut(headers_len..)?);
+        age_usual(frame.get_mut(headers_len..)?, is_v6);
         count(env, Self::DIRECTION, line, usage, row);
         Some(Left { door: exit.door, frame_len, waits_for })
     }
 }
 
-/// True when `source` is the UE's. `key` is the same as a key.
-#[inline]
-fn is_source<A: PartialEq>(ue: ExpressUe<A>, source: A, is_v6: bool, key: u64) -> bool {
+/// True when `source`, a key, is the UE's.
+#[inline(always)]
+fn is_source(ue: ExpressUe<u64>, is_v6: bool, source: u64) -> bool {
     match ue {
         ExpressUe::Only(only) => only == source,
-        ExpressUe::Any => is_forwardable(is_v6, key),
+        ExpressUe::Any => is_forwardable(is_v6, source),
         ExpressUe::None => false,
     }
-}
-
-#[inline]
-#[allow(clippy::cast_possible_truncation, reason = "the key of uplink is a TEID")]
-const fn teid(row: &Row) -> Teid {
-    Teid(row.key as u32)
 }
 
 /// The counters of the URRs, while none stops the packet and none has anything to tell of it.
@@ -628,7 +657,7 @@ const fn teid(row: &Row) -> Teid {
 fn clear_usage<'v>(
     env: &Env<'v>,
     line: &ExpressLine<'_>,
-    row: &Row,
+    row: &Row<'_>,
 ) -> Option<[Option<ClearUsage<'v>>; EXPRESS_URRS_MAX]> {
     let mut clear = [None; EXPRESS_URRS_MAX];
     for (clear, urr) in clear.iter_mut().zip(line.urrs()) {
@@ -645,7 +674,7 @@ fn count(
     direction: Direction,
     line: &ExpressLine<'_>,
     usage: [Option<ClearUsage<'_>>; EXPRESS_URRS_MAX],
-    row: &Row,
+    row: &Row<'_>,
 ) {
     let bytes = u64::from(row.len);
     for usage in usage {
@@ -655,67 +684,78 @@ fn count(
     line.count(bytes);
 }
 
-/// Makes the user's packet one hop older; it was seen to have one left.
-#[inline(always)]
-fn age<const V6: bool>(packet: &mut [u8]) {
-    let _left = match V6 {
-        true => ipv6::decrement_hop_limit(packet),
-        false => ipv4::decrement_ttl(packet),
-    };
-}
+/// What leads to no exit.
+const NO_EXIT: u64 = u64::MAX;
 
 impl<'v> At<'v, '_> {
-    /// Finds the way towards an IPv4 address by the routes of data networks.
+    /// The way towards the data network.
     // PERF: once per packet.
     #[inline(always)]
-    fn find_v4(&mut self, env: &Env<'v>, within: InterfaceSet, dst: Ipv4Addr) -> Option<Exit<'v>> {
-        let block = (env.view.network_block(dst), within);
-        if self.block == block
-            && let Some(exit) = self.exit
-        {
-            return Some(exit);
-        }
-        self.find_by_route(env, within, block.0, IpAddr::V4(dst))
-    }
-
-    /// The same for an IPv6 packet in `frame`.
-    fn find_v6(
+    fn exit_to_block<B: PacketBuf>(
         &mut self,
         env: &Env<'v>,
         within: InterfaceSet,
-        row: &Row,
+        row: &Row<'v>,
+        is_v6: bool,
+        buf: &B,
+    ) -> Option<Exit<'v>> {
+        let way = u64::from(row.block) << 32 | u64::from(within.0);
+        match self.exits[usize::from(is_v6)] {
+            (known, Some(exit)) if known == way => Some(exit),
+            _ => self.find_exit(env, (within, way), row, buf.data()),
+        }
+    }
+
+    /// Looks the way of a packet in `frame` up. Other packets of its block share it, where a gateway
+    /// leads to the whole.
+    #[cold]
+    #[inline(never)]
+    fn find_exit(
+        &mut self,
+        env: &Env<'v>,
+        (within, way): (InterfaceSet, u64),
+        row: &Row<'v>,
         frame: &[u8],
     ) -> Option<Exit<'v>> {
-        let octets = frame.get(usize::from(row.offset) + 24..)?.first_chunk()?;
-        self.find_by_route(env, within, 0, IpAddr::V6(Ipv6Addr::from_octets(*octets)))
-    }
-
-    /// Looks the way to `dst` up. Other destinations of `block` share it, unless that is zero.
-    #[cold]
-    fn find_by_route(
-        &mut self,
-        env: &Env<'v>,
-        within: InterfaceSet,
-        block: u8,
-        dst: IpAddr,
-    ) -> Option<Exit<'v>> {
-        let exit = self.find(env, env.view.station_towards(within, dst)?)?;
-        self.block = if block == 0 { NO_BLOCK } else { (block, within) };
+        let gateway = env.view.block_gateway(within, row.block);
+        let (known, station) = match gateway {
+            Some(gateway) => (way, gateway),
+            None => {
+                let packet = frame.get(usize::from(row.offset)..)?;
+                let dst = match row.is_v6 {
+                    false => IpAddr::from(*packet.get(16..)?.first_chunk::<4>()?),
+                    true => IpAddr::from(*packet.get(24..)?.first_chunk::<16>()?),
+                };
+                (NO_EXIT, env.view.station_towards(within, dst)?)
+            }
+        };
+        let exit = self.resolve(env, station)?;
+        self.exits[usize::from(row.is_v6)] = (known, Some(exit));
         Some(exit)
     }
 
-    /// The way to `station`, if its link-layer address is known and fresh.
+    /// The way to `station`.
     // PERF: once per packet of downlink.
     #[inline(always)]
-    fn find(&mut self, env: &Env<'v>, station: NextHopIndex) -> Option<Exit<'v>> {
-        if let Some(exit) = self.exit
-            && exit.station == station
-        {
-            return Some(exit);
+    fn exit_to_station(&mut self, env: &Env<'v>, station: NextHopIndex) -> Option<Exit<'v>> {
+        let way = u64::from(station.0);
+        match self.exits[0] {
+            (known, Some(exit)) if known == way => Some(exit),
+            _ => {
+                let exit = self.resolve(env, station)?;
+                self.exits[0] = (way, Some(exit));
+                Some(exit)
+            }
         }
-        self.block = NO_BLOCK;
+    }
+
+    /// The way to a station, if its link-layer address is known and fresh.
+    #[inline]
+    fn resolve(&mut self, env: &Env<'v>, station: NextHopIndex) -> Option<Exit<'v>> {
         let (interface, mac) = env.view.exit(station)?;
-        self.exit = Some(Exit { station, mac, door: env.interfaces.door(interface)? });
-        self.exit
+        let door = env.interfaces.door(interface)?;
+        self.is_one_door &= self.door.is_none_or(|last| last.id == door.id);
+        self.door = Some(door);
+        Some(Exit { mac, door })
     }
 }

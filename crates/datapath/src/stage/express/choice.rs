@@ -12,18 +12,18 @@ use crate::columns::Column;
 
 /// Finds the expresses of packets whose sessions have several, by the SDF filters.
 ///
-/// Cost: two passes: the matcher, whose lines were asked for, then the express that it tells.
+/// Shape: writes `chosen` of these packets' rows.
+/// Cost:  two passes: the matcher, whose lines were asked for, then the express that it tells.
 #[inline(never)]
 pub(super) fn choose<'v, B: PacketBuf>(
     direction: Direction,
     view: &View<'v>,
     rx: &Burst<B>,
-    rows: &Column<Row>,
-    chosen: &mut [Option<Chosen<'v>>; BURST_MAX],
+    rows: &mut Column<Row<'v>>,
 ) {
     for place in by_family(rows).into_iter().take(rows.len()).map(usize::from) {
-        let (Some(row), Some(buf)) = (rows.get(place), rx.get(place)) else { continue };
-        let choice = view.choice(row.session, direction).filter(|_| row.usual);
+        let (Some(row), Some(buf)) = (rows.get_mut(place), rx.get(place)) else { continue };
+        let choice = row.home.and_then(|home| view.choice(home));
         let found = choice.and_then(|choice| match row.is_v6 {
             false => find::<_, false>(direction, &choice, row, buf),
             true => find::<_, true>(direction, &choice, row, buf),
@@ -31,10 +31,10 @@ pub(super) fn choose<'v, B: PacketBuf>(
         if let Some(found) = found {
             found.prefetch();
         }
-        chosen[place % BURST_MAX] = found;
+        row.chosen = found;
     }
-    for found in chosen.iter().flatten() {
-        view.prefetch_chosen_usage(*found);
+    for found in rows.iter().filter_map(|row| row.chosen) {
+        view.prefetch_chosen_usage(found);
     }
 }
 
@@ -42,7 +42,7 @@ pub(super) fn choose<'v, B: PacketBuf>(
 ///
 /// PERF: where families come mixed, what is done next cannot be predicted; in this order, which is
 /// found without a branch per packet, it can.
-fn by_family(rows: &Column<Row>) -> [u8; BURST_MAX] {
+fn by_family(rows: &Column<Row<'_>>) -> [u8; BURST_MAX] {
     let v6 = rows.iter().filter(|row| row.is_v6).count();
     let mut order = [0_u8; BURST_MAX];
     // Where the next one of each family goes.
@@ -60,7 +60,7 @@ fn by_family(rows: &Column<Row>) -> [u8; BURST_MAX] {
 fn find<'v, B: PacketBuf, const IS_V6: bool>(
     direction: Direction,
     choice: &Choice<'v>,
-    row: &Row,
+    row: &Row<'v>,
     buf: &B,
 ) -> Option<Chosen<'v>> {
     let (start, len) = (usize::from(row.offset), usize::from(row.len));

@@ -39,7 +39,7 @@ pub(super) fn flow(session: SessionIndex, direction: Direction, waits_for: u64) 
 pub(super) fn may_wait<B: PacketBuf, C: Course>(
     shaping: &Shaping<B>,
     line: &ExpressLine<'_>,
-    row: &mut Row,
+    row: &mut Row<'_>,
 ) -> bool {
     if shaping.is_empty() {
         return true;
@@ -60,7 +60,7 @@ pub(super) fn pass_rates(
     env: &Env<'_>,
     direction: Direction,
     line: &ExpressLine<'_>,
-    row: &Row,
+    row: &Row<'_>,
     at: &mut At<'_, '_>,
 ) -> Option<u64> {
     if !env.view.aggregates().is_empty() {
@@ -83,7 +83,7 @@ fn pass_shared(
     env: &Env<'_>,
     direction: Direction,
     line: &ExpressLine<'_>,
-    row: &Row,
+    row: &Row<'_>,
     at: &mut At<'_, '_>,
 ) -> Option<u64> {
     let (which, waits_for) = (line.meters(), waits_for(line));
