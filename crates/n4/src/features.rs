@@ -10,7 +10,7 @@ use crate::node::NodeConfig;
 /// notifications (DDND), buffering durations (DLBD), suggested numbers of buffered packets (UDBC),
 /// data delivery status (DDDS), End Markers (EMPU), packet counts in usage reports (MNOP), the
 /// quota validity time (VTIME), quota actions (QUOAC), the last usage of sessions before their
-/// association is released (EPFAR), delays of GTP-U paths (GPQM), and UE address allocation (UEIP)
+/// association is released (EPFAR), delays of GTP-U paths (GPQM), packet rates (CIOT), and UE address allocation (UEIP)
 /// where there are pools.
 /// Spec: TS 29.244 §8.2.25.
 pub(crate) fn up_function_features(config: &NodeConfig) -> UpFunctionFeatures {
@@ -34,7 +34,8 @@ pub(crate) fn up_function_features(config: &NodeConfig) -> UpFunctionFeatures {
         | UpFunctionFeatures::EPFAR
         | UpFunctionFeatures::QUASF
         | UpFunctionFeatures::NORP
-        | UpFunctionFeatures::GPQM;
+        | UpFunctionFeatures::GPQM
+        | UpFunctionFeatures::CIOT;
     features.set(UpFunctionFeatures::TRST, !config.store.provisioning.policies.is_empty());
     // PFD management, with several flow descriptions in one PFD.
     features |= UpFunctionFeatures::PFDM | UpFunctionFeatures::PFDE;

@@ -10,7 +10,7 @@ use std::hash::DefaultHasher;
 
 use adit_pfcp::{Cause, Datagram, Header, HeaderError, MessageBody, MessageType, RawMessage};
 use adit_rules::{DeltaId, GtpuTunnel, RuleDelta, WorkerCommand};
-use adit_session::{SessionStore, StoreConfig, UsageReport};
+use adit_session::{QerPacketRate, SessionStore, StoreConfig, UsageReport};
 use adit_types::limits::PENDING_MAX;
 use adit_types::{Nanos, Seid, SessionIndex};
 
@@ -125,6 +125,8 @@ pub(crate) struct Pending {
     pub answer: Option<Answer>,
     /// Usage that waited for a session report when the session was deleted.
     pub usage: Vec<UsageReport>,
+    /// Packet rates whose status the answer reports.
+    pub packet_rates: Vec<QerPacketRate>,
     /// Usage that had no room in the answer; it is reported behind it.
     pub later: Vec<UsageReport>,
     /// The session is gone; its last usage is reported where its answer has no room for it.
@@ -285,6 +287,7 @@ impl Node {
         if let Some(mut answer) = pending.answer {
             self.answers_waiting -= 1;
             let rest = self.append_usage(&mut answer, usage, pending.rest.is_some());
+            self.append_packet_rates(now, &mut answer, &pending.packet_rates);
             self.deliver(now, answer);
             if let Some((up_seid, leaving)) = pending.rest.filter(|_| !rest.is_empty()) {
                 self.report_rest(now, up_seid, leaving, rest);
@@ -571,6 +574,7 @@ impl Node {
             session: delta.session,
             answer: None,
             usage: Vec::new(),
+            packet_rates: Vec::new(),
             later: Vec::new(),
             rest: None,
             farewell: None,

@@ -41,7 +41,6 @@ const MESSAGES: &[(MessageType, Acts)] = &[
     (MessageType::SESSION_ESTABLISHMENT_RESPONSE, Acts::Partly("see its IEs")),
     (MessageType::SESSION_MODIFICATION_REQUEST, Acts::Partly("see its IEs")),
     (MessageType::SESSION_MODIFICATION_RESPONSE, Acts::Partly("see its IEs")),
-    (MessageType::SESSION_DELETION_RESPONSE, Acts::Partly("no packet rate status")),
     (MessageType::SESSION_REPORT_REQUEST, Acts::Partly("see its IEs")),
 ];
 
@@ -111,6 +110,12 @@ const IES: &[(IeType, Acts)] = &[
         Acts::Partly("admitted within a configured capacity; not preferred where packets queue"),
     ),
     (IeType::QER_CORRELATION_ID, Acts::Yes),
+    (IeType::PACKET_RATE, Acts::Yes),
+    (IeType::PACKET_RATE_STATUS, Acts::Yes),
+    (IeType::QUERY_PACKET_RATE_STATUS, Acts::Yes),
+    (IeType::PACKET_RATE_STATUS_REPORT, Acts::Partly("when a session is deleted")),
+    (IeType::PACKET_RATE_STATUS_REPORT_MODIFICATION_RESPONSE, Acts::Yes),
+    (IeType::QER_CONTROL_INDICATIONS, Acts::Partly("RCSR; MOED and NORD are refused")),
     (IeType::PRECEDENCE, Acts::Yes),
     (IeType::TRANSPORT_LEVEL_MARKING, Acts::Yes),
     (IeType::REPORT_TYPE, Acts::Partly("see the reports")),

@@ -30,6 +30,20 @@ impl Wall {
         low
     }
 
+    /// The time of day at `at` as a time stamp of 64 bits: seconds, and 32 bits of their fraction.
+    pub fn time_stamp(self, at: Nanos) -> u64 {
+        let below = self.0.saturating_add(at.0) % SECOND;
+        u64::from(self.ntp(at)) << 32 | (below << 32) / SECOND
+    }
+
+    /// The monotonic moment of a time stamp, to the second above; `now` if that has passed.
+    pub fn moment_of_time_stamp(self, now: Nanos, time_stamp: u64) -> Nanos {
+        #[allow(clippy::cast_possible_truncation, reason = "the upper half of 64 bits")]
+        let seconds = (time_stamp >> 32) as u32;
+        let above = u32::from(time_stamp & u64::from(u32::MAX) != 0);
+        self.moment(now, seconds.wrapping_add(above))
+    }
+
     /// The monotonic moment of a time of day; `now` if that has passed.
     pub fn moment(self, now: Nanos, ntp: u32) -> Nanos {
         let ahead = ntp.wrapping_sub(self.ntp(now));
@@ -54,6 +68,10 @@ mod tests {
         assert_eq!(wall.ntp(wall.moment(now, 17)), 17);
         assert_eq!(wall.moment(now, 15), now);
         assert_eq!(wall.moment(now, 3), now);
+        let stamp = wall.time_stamp(Nanos(SECOND / 2));
+        assert_eq!((stamp >> 32, (stamp as u32) >> 28), (10, 8), "half a second");
+        assert_eq!(wall.moment_of_time_stamp(Nanos(0), stamp), Nanos(SECOND - 1));
+        assert_eq!(wall.moment_of_time_stamp(now, 17 << 32), Nanos(7 * SECOND - 1));
         let late = Wall::from_seconds(u32::MAX);
         assert_eq!(late.moment(Nanos(0), 1), Nanos(2 * SECOND), "over the end of the era");
     }

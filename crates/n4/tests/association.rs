@@ -62,7 +62,8 @@ fn setup_is_accepted_with_node_id_time_stamp_and_true_features() {
         | UpFunctionFeatures::EPFAR
         | UpFunctionFeatures::QUASF
         | UpFunctionFeatures::NORP
-        | UpFunctionFeatures::GPQM;
+        | UpFunctionFeatures::GPQM
+        | UpFunctionFeatures::CIOT;
     let features = features | UpFunctionFeatures::PFDM | UpFunctionFeatures::PFDE;
     assert_eq!(body.up_function_features, Some(features));
     let association = bench.node.association(IpAddr::V4(TEN)).unwrap();

@@ -145,8 +145,12 @@ fn qers(
     for at in &pdr.qers {
         let qer = rules.qers.get(usize::from(*at))?;
         // Named one by one, so that what a QER learns to do is decided upon here, too.
-        let QerEntry { id: _, gate_uplink: _, gate_downlink: _, qfi, rqi, ppi, meter } = qer;
+        let QerEntry { id: _, gate_uplink: _, gate_downlink: _, qfi, rqi, ppi, meter, packet_rate } =
+            qer;
         if qer.gate(direction) != Gate::Open || qfi.is_some() && ppi.is_some() {
+            return None;
+        }
+        if packet_rate.as_ref().is_some_and(|rate| rate.limit(direction).is_some()) {
             return None;
         }
         marking = marking.or(qfi.map(|qfi| (qfi, *rqi)));

@@ -10,6 +10,7 @@ pub mod event;
 pub mod express;
 pub mod forwarding;
 pub mod matcher;
+pub mod packet_rate;
 pub mod published;
 pub mod rate;
 pub mod rule;
@@ -27,6 +28,7 @@ pub use express::{
 };
 pub use forwarding::{Redirect, Steering};
 pub use matcher::{Candidate, FlowKey, Line, Matcher, MatcherView, Matchers, Root, UsualFlow};
+pub use packet_rate::{PacketLimit, PacketQuota, PacketRate, PacketWindow, PacketsLeft};
 pub use published::{
     FarShape, PdrShape, PublishedFar, PublishedPdr, PublishedRules, PublishedUrr, UrrShape,
 };

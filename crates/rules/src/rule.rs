@@ -16,6 +16,7 @@ use bitflags::bitflags;
 use crate::delta::DeltaId;
 use crate::forwarding::{Redirect, Steering};
 use crate::matcher::{Matcher, Matchers};
+use crate::packet_rate::PacketRate;
 use crate::rate::RateLimit;
 use crate::sdf_set::SdfSet;
 use crate::usage::UrrEntry;
@@ -314,6 +315,8 @@ pub struct QerEntry {
     pub ppi: Option<u8>,
     /// Maximum bit rate, if it has one in some direction. Spec: TS 29.244 §8.2.8.
     pub meter: Option<QerMeter>,
+    /// Packet rate, if it has one in some direction. Spec: TS 29.244 §8.2.63.
+    pub packet_rate: Option<Box<PacketRate>>,
 }
 
 /// The maximum bit rates of a QER, and where its buckets are.

@@ -67,6 +67,7 @@ reasons! {
         PdrUnmatched, "pdr_unmatched", "No PDR of the PFCP session matches the packet.";
         GateClosed, "gate_closed", "A QER of the matched PDR has its gate closed.";
         RateExceeded, "rate_exceeded", "A QER of the matched PDR has a maximum bit rate, and the packet is beyond it.";
+        PacketRateExceeded, "packet_rate_exceeded", "A QER of the matched PDR lets so many packets pass in a unit of time, and they have passed.";
         AggregateExceeded, "aggregate_exceeded", "The rate that the packet's slice or all sessions share is exceeded.";
         ShapingQueueFull, "shaping_queue_full", "Packets beyond a rate wait, and no more may: of the flow, or in all.";
         QuotaExhausted, "quota_exhausted", "A URR of the matched PDR has used up its quota.";

@@ -14,8 +14,8 @@ use adit_types::{BarId, FarId, IpPrefix, Nanos, PdrId, Precedence, QerId, Qfi, T
 
 use crate::provisioning::SNssai;
 use crate::record::{
-    Bar, Far, GateStatus, InterfaceType, PdrTimes, Qer, Rates, TrafficEndpointId, UeMatch, UeSide,
-    Urr, UrrUpdate,
+    Bar, Far, GateStatus, InterfaceType, PacketLimits, PdrTimes, Qer, Rates, TrafficEndpointId,
+    UeMatch, UeSide, Urr, UrrUpdate,
 };
 use crate::session::CpFSeid;
 
@@ -62,6 +62,8 @@ pub struct Change {
     pub remove_urrs: Vec<UrrId>,
     /// URRs to report at once; removed and new ones do not count.
     pub query_urrs: Vec<UrrId>,
+    /// QERs whose packet rates are asked for. Spec: TS 29.244 §7.5.4.22.
+    pub query_packet_rates: Vec<QerId>,
     /// Report all URRs at once.
     pub query_all_urrs: bool,
     /// What reports that are asked for carry, so that they are known again.
@@ -294,6 +296,10 @@ pub struct QerUpdate {
     pub gbr: Option<Rates>,
     /// Replaces the averaging window. Unit: milliseconds.
     pub averaging_window_ms: Option<u32>,
+    /// Replaces the packet rates.
+    pub packet_rate: Option<PacketLimits>,
+    /// Replaces whether their status is reported when the session ends.
+    pub reports_packets: Option<bool>,
     /// Replaces the QoS flow.
     pub qfi: Option<Qfi>,
     /// Replaces the reflective QoS indication.

@@ -17,6 +17,7 @@ mod framed_route;
 mod guaranteed;
 mod keys;
 mod pack;
+mod packet_rates;
 mod pfd;
 mod provisioning;
 mod record;
@@ -39,6 +40,7 @@ pub use far_ends::FarSide;
 pub use framed_route::{
     FramedRouteError, parse_ipv4 as parse_framed_route, parse_ipv6 as parse_framed_ipv6_route,
 };
+pub use packet_rates::QerPacketRate;
 pub use pfd::{PfdApplication, PfdProvision, PfdRefusal, ProvidedApplication};
 pub use provisioning::{
     Application, Enforcement, ForwardingPolicy, LocalInterface, PredefinedAction,
@@ -46,9 +48,9 @@ pub use provisioning::{
 };
 pub use record::{
     Aggregated, Bar, DroppedThreshold, Exempted, FTeid, Far, Forwarding, GateStatus, InterfaceType,
-    MeasurementInformation, MeasurementMethod, Monitoring, OwnParts, Pdi, Pdr, PdrTimes, Qer,
-    Rates, Records, Sdf, TimeMechanism, TrafficEndpoint, TrafficEndpointId, UeMatch, UeSide, Urr,
-    UrrSettings, UrrUpdate, UsageTriggers, Volumes,
+    MeasurementInformation, MeasurementMethod, Monitoring, OwnParts, PacketLimits, PacketStatus,
+    Pdi, Pdr, PdrTimes, Qer, Rates, Records, RemainingPackets, Sdf, TimeMechanism, TrafficEndpoint,
+    TrafficEndpointId, UeMatch, UeSide, Urr, UrrSettings, UrrUpdate, UsageTriggers, Volumes,
 };
 pub use refusal::{Refusal, RuleId, RuleKind};
 pub use sdf_text::{PORT_RANGES_MAX, SdfTextError, parse as parse_flow_description};

@@ -224,7 +224,8 @@ impl SessionStore {
         let known = Known { configured: &self.provisioning, pfds: &after };
         let recompiled = |session: OpenSession| {
             let OpenSession { index, ref records, ref usage, .. } = session;
-            let rules = compile(known, session.identity(), records, usage);
+            let identity = session.identity(&self.packet_rates);
+            let rules = compile(known, identity, records, usage);
             RuleDelta { session: index, keys: Vec::new(), rules: Some(Box::new(rules)) }
         };
         let concerned = |session: &OpenSession| names_any(known, &session.records, &changed);

@@ -56,6 +56,7 @@ impl SessionStore {
         let OpenCommit { index, keys, usage_slots, shared_rates } = self.open_commit.take()?;
         drop(self.take(index));
         self.far_ends.forget(index);
+        self.packet_rates.set(index, Vec::new());
         self.guaranteed.set(index, SliceId::default(), &[]);
         self.deadlines.set(index, None);
         let mut waiting = Vec::new();

@@ -2,10 +2,12 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-use adit_types::{Nanos, Seid, SessionIndex};
+use adit_rules::PacketRate;
+use adit_types::{Nanos, QerId, Seid, SessionIndex};
 
 use crate::alloc::seid_index;
 use crate::pack::Pack;
+use crate::packet_rates::PacketRates;
 use crate::record::{Bar, Far, Pdr, Qer, Records, TrafficEndpoint, Urr};
 use crate::session_usage::SessionUsage;
 
@@ -60,11 +62,13 @@ impl CpAddresses {
 
 /// What of a session its compiled rules carry besides its records.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Identity {
+pub(crate) struct Identity<'a> {
     pub up_seid: Seid,
     /// Who established it: whose correlation IDs its QERs name.
     pub origin: OwnerId,
     pub buffer_epoch: u32,
+    /// The packet rates of its QERs.
+    pub packet_rates: &'a [(QerId, PacketRate)],
 }
 
 /// A PFCP session while it is looked at or changed.
@@ -82,9 +86,9 @@ pub(crate) struct OpenSession {
 
 impl OpenSession {
     /// What its rules are compiled for, as they are.
-    pub const fn identity(&self) -> Identity {
-        let &Self { up_seid, origin, buffer_epoch, .. } = self;
-        Identity { up_seid, origin, buffer_epoch }
+    pub fn identity<'a>(&self, packet_rates: &'a PacketRates) -> Identity<'a> {
+        let &Self { up_seid, index, origin, buffer_epoch, .. } = self;
+        Identity { up_seid, origin, buffer_epoch, packet_rates: packet_rates.of(index) }
     }
 
     /// The session as it rests in the store.

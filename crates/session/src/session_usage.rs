@@ -303,7 +303,7 @@ impl SessionStore {
     ) -> Option<UsageOutcome> {
         let source = Arc::clone(&self.usage.0);
         let session = self.session(up_seid)?.open();
-        let identity = session.identity();
+        let identity = session.identity(&self.packet_rates);
         let OpenSession { index, records, mut usage, .. } = session;
         let activated = activation::advanced(&records, now);
         let is_activated = activated.is_some();

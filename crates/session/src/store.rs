@@ -14,6 +14,7 @@ use crate::alloc::{
 use crate::change::{Change, FarUpdate};
 use crate::far_ends::{FarEnds, FarSide};
 use crate::guaranteed::Guaranteed;
+use crate::packet_rates::{PacketRates, QerPacketRate};
 use crate::pfd::Pfds;
 use crate::provisioning::{Known, Provisioning};
 use crate::record::{FTeid, Far, Rates, Records, TrafficEndpointId, UeSide};
@@ -74,6 +75,8 @@ pub struct Modified {
     pub delta: Option<RuleDelta>,
     /// Usage that was asked for, up to the modification.
     pub reports: Vec<UsageReport>,
+    /// Packet rates that were asked for.
+    pub packet_rates: Vec<QerPacketRate>,
     /// PDRs, created or updated, whose F-TEID was chosen here, in the order of the change.
     pub created: Vec<CreatedPdr>,
     /// Tunnels that the change leaves and that an End Marker closes, once all workers run it.
@@ -147,6 +150,7 @@ pub struct SessionStore {
     pub(crate) far_ends: FarEnds,
     pub(crate) guaranteed: Guaranteed,
     pub(crate) shared_rates: SharedRates,
+    pub(crate) packet_rates: PacketRates,
     pub(crate) teids: TeidAllocator,
     pub(crate) ue_pools: UeIpAllocator,
     pub(crate) seids: SeidAllocator,
@@ -192,6 +196,7 @@ impl SessionStore {
             local: config.n3_addresses,
             ue_pools: UeIpAllocator::new(&config.provisioning.ue_pools),
             guaranteed: Guaranteed::new(&config.provisioning.qos),
+            packet_rates: PacketRates::default(),
             shared_rates: SharedRates::new(shared_rates_max(sessions_max)),
             provisioning: config.provisioning,
             pfds: Pfds::default(),
@@ -261,6 +266,7 @@ impl SessionStore {
         let mut session = known.open();
         let cp = change.cp_f_seid;
         let leaving = tunnels_to_close(&session, &change);
+        let queried = change.query_packet_rates.clone();
         let new: Vec<PdrId> = change.create_pdrs.iter().map(|pdr| pdr.id).collect();
         let resolved = update::prepare(self, &session, change)?;
         let end_markers = closed(leaving, &resolved.records.fars);
@@ -273,9 +279,12 @@ impl SessionStore {
         let chosen = created.iter().map(|made| made.pdr);
         let chosen = chosen.chain(created_ues.iter().map(|made| made.pdr));
         let updated = chosen.filter(|pdr| !new.contains(pdr)).collect();
+        let mut packet_rates = self.packet_rates(up_seid);
+        packet_rates.retain(|rate| queried.contains(&rate.qer));
         Ok(Modified {
             delta,
             reports,
+            packet_rates,
             created,
             created_ues,
             created_endpoints,

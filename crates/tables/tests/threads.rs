@@ -31,6 +31,7 @@ fn marked(session: u32, n: u32) -> adit_rules::SessionRules {
         rqi: false,
         ppi: None,
         meter: None,
+        packet_rate: None,
     };
     marked.qers = vec![qer; usize::try_from(n % 4).unwrap()];
     marked

@@ -4,16 +4,17 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_rules::{
     ApplyAction, DestinationInterface, Gate, GtpuTunnel, OuterHeaderCreation, OuterHeaderRemoval,
-    Redirect, SourceInterface, UeAddresses,
+    PacketLimit, PacketQuota, Redirect, SourceInterface, UeAddresses,
 };
 use adit_session::{
     Bar, BarUpdate, Change, ChooseUe, Exempted, FTeidSpec, Far, FarUpdate, Forwarding,
-    ForwardingUpdate, GateStatus, MeasurementInformation, MeasurementMethod, PdiSpec, PdrSpec,
-    PdrTimes, PdrUpdate, Qer, QerUpdate, QosPolicy, Rates, SdfSpec, TrafficEndpointId,
-    TrafficEndpointSpec, UeMatch, UeSide, Urr, UrrSettings, UrrUpdate, UsageTriggers, Volumes,
+    ForwardingUpdate, GateStatus, MeasurementInformation, MeasurementMethod, PacketLimits,
+    PacketStatus, PdiSpec, PdrSpec, PdrTimes, PdrUpdate, Qer, QerUpdate, QosPolicy, Rates,
+    RemainingPackets, SdfSpec, TrafficEndpointId, TrafficEndpointSpec, UeMatch, UeSide, Urr,
+    UrrSettings, UrrUpdate, UsageTriggers, Volumes,
 };
 use adit_types::{
-    BarId, BitRate, FarId, IpPrefix, Ipv6Prefix, PdrId, Precedence, QerId, Qfi, Teid, UrrId,
+    BarId, BitRate, FarId, IpPrefix, Ipv6Prefix, Nanos, PdrId, Precedence, QerId, Qfi, Teid, UrrId,
 };
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -630,8 +631,44 @@ fn qer(rng: &mut StdRng, id: u32) -> Qer {
     let mbr = one_in(rng, 3).then(|| rates(rng));
     let averaging_window_ms = averaging_window_ms(rng);
     let correlation = correlation(rng);
+    let packet_rate = one_in(rng, 5).then(|| packet_limits(rng));
+    let packet_status = one_in(rng, 3).then(|| packet_status(rng));
     let (id, gates, rqi) = (QerId(id), gates(rng), one_in(rng, 3));
-    Qer { id, correlation, gates, qfi, rqi, ppi, mbr, averaging_window_ms, ..Qer::default() }
+    Qer {
+        id,
+        correlation,
+        gates,
+        qfi,
+        rqi,
+        ppi,
+        mbr,
+        averaging_window_ms,
+        packet_rate,
+        packet_status,
+        ..Qer::default()
+    }
+}
+
+/// Packet rates that flows of these tests exceed, most of them, in windows that end within a test.
+fn packet_limits(rng: &mut StdRng) -> PacketLimits {
+    let quota = |rng: &mut StdRng| PacketQuota {
+        pkts_max: *[0, 1, 2, 5, 1000].choose(rng).unwrap(),
+        unit: Nanos(*[1_000, 100_000, 10_000_000, 3_600_000_000_000].choose(rng).unwrap()),
+    };
+    let mut limit = || {
+        let additional = one_in(rng, 3).then(|| quota(rng));
+        one_in(rng, 2).then(|| PacketLimit { plain: quota(rng), additional })
+    };
+    PacketLimits { uplink: limit(), downlink: limit() }
+}
+
+fn packet_status(rng: &mut StdRng) -> PacketStatus {
+    let mut left = || {
+        let (packets, additional) = (rng.random_range(0..4), one_in(rng, 2).then_some(1));
+        one_in(rng, 2).then_some(RemainingPackets { packets, additional })
+    };
+    let (uplink, downlink) = (left(), left());
+    PacketStatus { uplink, downlink, until: Nanos(rng.random_range(0..1_000_000_000)) }
 }
 
 /// Rates at which an octet takes a whole number of thirds of a nanosecond: zero, some that flows of
@@ -743,6 +780,7 @@ pub fn modification(rng: &mut StdRng, session: &Session) -> Change {
             mbr: one_in(rng, 2).then(|| rates(rng)),
             averaging_window_ms: averaging_window_ms(rng),
             correlation: correlation(rng).filter(|_| rng.random()),
+            packet_rate: one_in(rng, 5).then(|| packet_limits(rng)),
             ..QerUpdate::default()
         }),
         2 | 3 => change.update_fars.push(far_update(rng)),

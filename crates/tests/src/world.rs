@@ -498,6 +498,9 @@ impl World {
     /// Adds a packet to the counters of its session and of the URRs that measure it, and to the rates
     /// that it passed.
     fn count(&mut self, verdict: &oracle::Verdict) {
+        for &(position, key, window) in &verdict.windows {
+            self.oracle.sessions[position].1.windows.insert(key, window);
+        }
         for &(position, bucket, is_uplink, due) in &verdict.due {
             match bucket {
                 Bucket::Own(qer) => {

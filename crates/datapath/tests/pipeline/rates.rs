@@ -1,8 +1,8 @@
 //! Rates of QERs: what is beyond them is dropped or waits.
 
 use adit_rules::{
-    DropReason, Excess, Gate, PoolMembers, QerMeter, RateLimit, SessionRules, UrrEntry,
-    UsageLimits, UsageSource,
+    DropReason, Excess, Gate, PacketLimit, PacketQuota, PacketRate, PoolMembers, QerMeter,
+    RateLimit, SessionRules, UrrEntry, UsageLimits, UsageSource,
 };
 use adit_types::{BitRate, Direction, Nanos, UrrId, UsageSlot};
 
@@ -120,6 +120,30 @@ fn rate_of_zero_lets_nothing_pass_and_a_new_rate_counts_at_once() {
     assert_eq!(offer(&mut scene, Direction::Uplink, Nanos::from_millis(1), 10), 10);
     scene.install(limited(OPEN, OPEN));
     assert_eq!(offer(&mut scene, Direction::Uplink, Nanos(0), 10), 10);
+}
+
+#[test]
+fn packet_rate_counts_packets_that_pass_and_only_those() {
+    let hour = Nanos::from_secs(3600);
+    let mut rules = limited([limit(288, Excess::Drops); 2], OPEN);
+    let plain = PacketQuota { pkts_max: 5, unit: hour };
+    let rate = PacketRate::new(Some(PacketLimit { plain, additional: None }), None);
+    rules.qers[1].packet_rate = Some(Box::new(rate.clone()));
+    rules.urrs = vec![urr(false)];
+    rules.uplink[0].urrs = [0].into_iter().collect();
+    let mut scene = Scene::with(rules);
+    // At once the rate of 288 kb/s lets one packet pass, and drops the others.
+    assert_eq!(offer(&mut scene, Direction::Uplink, Nanos(0), 3), 1);
+    assert_eq!(scene.dropped(DropReason::RateExceeded), 2);
+    scene.now += Nanos::from_secs(1);
+    assert_eq!(offer(&mut scene, Direction::Uplink, Nanos::from_secs(1), 9), 4);
+    assert_eq!(scene.dropped(DropReason::PacketRateExceeded), 5);
+    assert_eq!(rate.dropped(Direction::Uplink), 5);
+    assert_eq!(offer(&mut scene, Direction::Downlink, Nanos::from_secs(1), 9), 9, "without a rate");
+    let usage = scene.publisher.usage().usage(UsageSlot(0), 1);
+    assert_eq!(usage.ul_bytes, 5 * UPLINK_LEN);
+    scene.now += hour;
+    assert_eq!(offer(&mut scene, Direction::Uplink, Nanos::from_secs(1), 9), 5);
 }
 
 #[test]

@@ -181,6 +181,7 @@ pub fn rules() -> SessionRules {
         rqi: false,
         ppi: None,
         meter: None,
+        packet_rate: None,
     };
     SessionRules {
         generation: DeltaId::default(),

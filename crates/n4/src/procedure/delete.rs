@@ -4,18 +4,21 @@ use adit_pfcp::ie::{OffendingIe, PfcpSdRspFlags};
 use adit_pfcp::message::{SessionDeletionRequest, SessionDeletionResponse};
 use adit_pfcp::{Cause, MessageBody};
 use adit_rules::{DeltaId, RuleDelta};
-use adit_session::UsageReport;
-use adit_types::Seid;
+use adit_session::{QerPacketRate, UsageReport};
+use adit_types::{Nanos, Seid};
 
-use crate::node::{Node, Request};
+use crate::node::{Answer, Node, Request};
 use crate::procedure::Refused;
 use crate::procedure::farewell::Leaving;
+use crate::procedure::packet_rates::status_report;
 use crate::refusal::Rejected;
 
 /// What a session that is deleted leaves to report.
 struct Ending {
     /// Usage that waits for its turn.
     waiting: Vec<UsageReport>,
+    /// Packet rates whose status is reported.
+    packet_rates: Vec<QerPacketRate>,
     /// Usage is on its way, without a response yet. Spec: TS 29.244 §8.2.215 (PURU).
     is_unacknowledged: bool,
     /// Who hears of usage that has no room in the answer.
@@ -29,6 +32,7 @@ impl Node {
             Ok((up_seid, cp_seid)) => {
                 let ending = Ending {
                     waiting: self.reports.waiting_usage(up_seid),
+                    packet_rates: self.packet_rates_to_report(up_seid),
                     is_unacknowledged: self.reports.has_unacknowledged_usage(up_seid),
                     rest: self.leaving(up_seid, false).map(|leaving| (up_seid, leaving)),
                 };
@@ -60,6 +64,7 @@ impl Node {
                 let id = self.publish(delta);
                 if let Some(pending) = self.pending.get_mut(&id) {
                     pending.usage = ending.waiting;
+                    pending.packet_rates = ending.packet_rates;
                     pending.rest = ending.rest;
                 }
                 self.counters.scalars.sessions_deleted += 1;
@@ -71,6 +76,28 @@ impl Node {
                 self.count_refused(rejected.cause);
                 (refusal(rejected), None)
             }
+        }
+    }
+
+    /// The packet rates of a session whose status its end reports. Spec: TS 29.244 §8.2.174 (RCSR).
+    fn packet_rates_to_report(&self, up_seid: Seid) -> Vec<QerPacketRate> {
+        let mut rates = self.store.packet_rates(up_seid);
+        rates.retain(|rate| rate.reported_at_end);
+        rates
+    }
+
+    /// Appends the status of packet rates to the answer of a deletion, when no worker counts any more.
+    pub(crate) fn append_packet_rates(
+        &mut self,
+        now: Nanos,
+        answer: &mut Answer,
+        rates: &[QerPacketRate],
+    ) {
+        let wall = self.wall;
+        for rate in rates {
+            let group = status_report(rate, now, wall);
+            let written = self.append(answer, |writer| writer.put(&group));
+            self.counters.scalars.responses_too_long += u64::from(!written);
         }
     }
 

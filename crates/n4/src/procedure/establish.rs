@@ -85,7 +85,7 @@ impl Node {
         change.inactivity_timer =
             message.user_plane_inactivity_timer.map(|timer| Nanos::from_secs(timer.0.into()));
         for group in message.create_qers {
-            change.create_qers.push(rule_decode::create_qer(&group));
+            change.create_qers.push(rule_decode::create_qer(&group, when)?);
         }
         Ok(change)
     }

@@ -17,6 +17,7 @@ pub(crate) mod load;
 mod modify;
 pub(crate) mod name;
 pub(crate) mod node_report;
+pub(crate) mod packet_rates;
 mod pfd;
 mod reject;
 mod release;

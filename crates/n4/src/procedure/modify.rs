@@ -12,6 +12,7 @@ use crate::containment::FaultPoint;
 use crate::information::SessionInformation;
 use crate::node::{Node, Request};
 use crate::procedure::endpoint_decode::Chosen;
+use crate::procedure::packet_rates::status_report;
 use crate::procedure::urr_decode::When;
 use crate::procedure::usage::{additional, event_time_stamps, usage_report};
 use crate::procedure::{Refused, demand, endpoint_decode, rule_decode, urr_decode};
@@ -111,8 +112,9 @@ impl Node {
         for group in message.create_fars {
             change.create_fars.push(rule_decode::create_far(&group, local)?);
         }
-        change.create_qers =
-            message.create_qers.iter().map(|g| rule_decode::create_qer(&g)).collect();
+        for group in message.create_qers {
+            change.create_qers.push(rule_decode::create_qer(&group, when)?);
+        }
         for group in message.update_pdrs {
             change.update_pdrs.push(rule_decode::update_pdr(&group, when)?);
         }
@@ -125,8 +127,11 @@ impl Node {
         for group in message.update_bars {
             change.update_bars.push(rule_decode::update_bar(&group)?);
         }
-        change.update_qers =
-            message.update_qers.iter().map(|g| rule_decode::update_qer(&g)).collect();
+        for group in message.update_qers {
+            change.update_qers.push(rule_decode::update_qer(&group)?);
+        }
+        change.query_packet_rates =
+            message.query_packet_rates.iter().map(|group| group.qer_id).collect();
         Ok(change)
     }
 
@@ -156,7 +161,7 @@ impl Node {
 
     fn accept_modification(&mut self, request: &Request<'_>, up_seid: Seid, modified: Modified) {
         let Modified { delta, created, created_ues, created_endpoints, .. } = modified;
-        let Modified { updated, end_markers, mut reports, .. } = modified;
+        let Modified { updated, end_markers, packet_rates, mut reports, .. } = modified;
         let later = reports.split_off(reports.len().min(USAGE_REPORTS_PER_RESPONSE_MAX));
         let after = delta.map(|delta| self.publish(delta));
         if let Some(id) = after {
@@ -183,6 +188,9 @@ impl Node {
             reports.iter().zip(&events).map(|(r, events)| usage_report(r, wall, events)).collect();
         body.usage_reports = reports.as_slice().into();
         body.additional_usage_reports = additional(&later);
+        let packet_rates: Vec<_> =
+            packet_rates.iter().map(|rate| status_report(rate, request.now, wall)).collect();
+        body.packet_rate_status_reports = packet_rates.as_slice().into();
         self.respond(request, Some(cp_seid), &body, after);
         self.report_behind_answer(request.now, up_seid, later, after);
     }

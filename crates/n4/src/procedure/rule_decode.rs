@@ -24,7 +24,7 @@ use adit_session::{
 };
 
 use crate::procedure::urr_decode::When;
-use crate::procedure::{endpoint_decode, far_decode, name};
+use crate::procedure::{endpoint_decode, far_decode, name, packet_rates};
 use crate::refusal::Rejected;
 
 /// A value that is well-formed and not ours to act on: Cause 73.
@@ -348,32 +348,43 @@ pub(super) fn update_bar_of_report(group: &UpdateBar<'_>) -> BarUpdate {
     }
 }
 
-pub(super) fn create_qer(group: &CreateQer<'_>) -> Qer {
-    Qer {
+pub(super) fn create_qer(group: &CreateQer<'_>, when: When) -> Result<Qer, Rejected> {
+    let id = RuleId::Qer(group.qer_id);
+    let packet_rate = group.packet_rate.map(packet_rates::limits).transpose();
+    let reports_packets = group.qer_control_indications.map(packet_rates::is_reported).transpose();
+    Ok(Qer {
         id: group.qer_id,
         correlation: group.qer_correlation_id.map(|id| id.0),
         gates: gates(group.gate_status),
         mbr: group.mbr.map(|mbr| rates(mbr.0)),
         gbr: group.gbr.map(|gbr| rates(gbr.0)),
         averaging_window_ms: group.averaging_window.map(|window| window.0),
+        packet_rate: packet_rate.map_err(|rejected| rejected.in_rule(id))?,
+        packet_status: group.packet_rate_status.map(|status| packet_rates::status(status, when)),
+        reports_packets: reports_packets.map_err(|rejected| rejected.in_rule(id))?.unwrap_or(false),
         qfi: group.qfi,
         rqi: group.rqi.is_some_and(|rqi| rqi.contains(ie::Rqi::RQI)),
         ppi: group.paging_policy_indicator.map(|ppi| ppi.0),
-    }
+    })
 }
 
-pub(super) fn update_qer(group: &UpdateQer<'_>) -> QerUpdate {
-    QerUpdate {
+pub(super) fn update_qer(group: &UpdateQer<'_>) -> Result<QerUpdate, Rejected> {
+    let id = RuleId::Qer(group.qer_id);
+    let packet_rate = group.packet_rate.map(packet_rates::limits).transpose();
+    let reports_packets = group.qer_control_indications.map(packet_rates::is_reported).transpose();
+    Ok(QerUpdate {
         id: group.qer_id,
         correlation: group.qer_correlation_id.map(|id| id.0),
         gates: group.gate_status.map(gates),
         mbr: group.mbr.map(|mbr| rates(mbr.0)),
         gbr: group.gbr.map(|gbr| rates(gbr.0)),
         averaging_window_ms: group.averaging_window.map(|window| window.0),
+        packet_rate: packet_rate.map_err(|rejected| rejected.in_rule(id))?,
+        reports_packets: reports_packets.map_err(|rejected| rejected.in_rule(id))?,
         qfi: group.qfi,
         rqi: group.rqi.map(|rqi| rqi.contains(ie::Rqi::RQI)),
         ppi: group.paging_policy_indicator.map(|ppi| ppi.0),
-    }
+    })
 }
 
 fn gates(ie: ie::GateStatus) -> GateStatus {

@@ -37,7 +37,7 @@ const TRIGGERS: [(ReportingTriggers, UsageTriggers); 16] = [
 
 /// When a request came, and what time of day that was.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct When {
+pub(crate) struct When {
     pub now: Nanos,
     pub wall: Wall,
 }

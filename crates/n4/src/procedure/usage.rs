@@ -191,7 +191,7 @@ impl Node {
     }
 
     /// Appends an IE to an encoded answer; false when there is no room for it.
-    fn append(
+    pub(crate) fn append(
         &mut self,
         answer: &mut Answer,
         put: impl FnOnce(&mut Writer<'_>) -> Result<(), NoRoom>,

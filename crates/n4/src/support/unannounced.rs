@@ -29,19 +29,6 @@ pub(crate) const UNANNOUNCED: &[Unannounced] = &[
         within: &[],
     },
     Unannounced {
-        text: "refused with Cause 76: packet rates (CIOT) are neither enforced nor announced",
-        refused: &[
-            IeType::PACKET_RATE,
-            IeType::PACKET_RATE_STATUS,
-            IeType::QUERY_PACKET_RATE_STATUS,
-            IeType::QER_CONTROL_INDICATIONS,
-        ],
-        within: &[
-            IeType::PACKET_RATE_STATUS_REPORT,
-            IeType::PACKET_RATE_STATUS_REPORT_MODIFICATION_RESPONSE,
-        ],
-    },
-    Unannounced {
         text: "refused with Cause 76: reliable data service (RDS) is not announced",
         refused: &[IeType::PROVIDE_RDS_CONFIGURATION_INFORMATION],
         within: &[IeType::RDS_CONFIGURATION_INFORMATION],

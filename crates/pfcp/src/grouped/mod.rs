@@ -26,7 +26,7 @@ pub use node::{
     UeIpAddressUsageInformation, UserPlanePathFailureReport, UserPlanePathRecoveryReport,
 };
 pub use pdr::{CreatePdr, CreatedPdr, EthernetPacketFilter, Pdi, RemovePdr, UpdatePdr, UpdatedPdr};
-pub use qer::{CreateQer, RemoveQer, UpdateQer};
+pub use qer::{CreateQer, QueryPacketRateStatus, RemoveQer, UpdateQer};
 pub use report::{
     ApplicationDetectionInformation, DownlinkDataReport, ErrorIndicationReport,
     PacketRateStatusReport, UsageReport,
@@ -84,7 +84,11 @@ pub fn members(ie_type: IeType) -> &'static [Member] {
         IeType::APPLICATION_DETECTION_INFORMATION => ApplicationDetectionInformation::MEMBERS,
         IeType::DOWNLINK_DATA_REPORT => DownlinkDataReport::MEMBERS,
         IeType::ERROR_INDICATION_REPORT => ErrorIndicationReport::MEMBERS,
-        IeType::PACKET_RATE_STATUS_REPORT => PacketRateStatusReport::MEMBERS,
+        IeType::PACKET_RATE_STATUS_REPORT
+        | IeType::PACKET_RATE_STATUS_REPORT_MODIFICATION_RESPONSE => {
+            PacketRateStatusReport::MEMBERS
+        }
+        IeType::QUERY_PACKET_RATE_STATUS => QueryPacketRateStatus::MEMBERS,
         IeType::CREATE_TRAFFIC_ENDPOINT => CreateTrafficEndpoint::MEMBERS,
         IeType::CREATED_TRAFFIC_ENDPOINT => CreatedTrafficEndpoint::MEMBERS,
         IeType::UPDATE_TRAFFIC_ENDPOINT => UpdateTrafficEndpoint::MEMBERS,

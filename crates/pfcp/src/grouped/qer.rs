@@ -43,6 +43,11 @@ bodies! {
         qer_control_indications: C QER_CONTROL_INDICATIONS => QerControlIndications,
     }
 
+    /// A QER whose packet rates are asked for. Spec: TS 29.244 §7.5.4.22.
+    group QueryPacketRateStatus = QUERY_PACKET_RATE_STATUS, rule Qer {
+        qer_id: M QER_ID => QerId,
+    }
+
     /// A QER to remove. Spec: TS 29.244 §7.5.4.9.
     group RemoveQer = REMOVE_QER, rule Qer {
         qer_id: M QER_ID => QerId,

@@ -354,8 +354,8 @@ ie_table! {
     260 DATA_STATUS "Data Status" "8.2.179" leaf 1 never_empty full;
     261 PROVIDE_RDS_CONFIGURATION_INFORMATION "Provide RDS Configuration Information" "7.5.2.11" grouped 0 never_empty raw;
     262 RDS_CONFIGURATION_INFORMATION "RDS Configuration Information" "8.2.180" leaf 1 never_empty raw;
-    263 QUERY_PACKET_RATE_STATUS "Query Packet Rate Status" "7.5.4.22" grouped 0 never_empty raw;
-    264 PACKET_RATE_STATUS_REPORT_MODIFICATION_RESPONSE "Packet Rate Status Report (PFCP Session Modification Response)" "7.5.5.4" grouped 0 never_empty raw;
+    263 QUERY_PACKET_RATE_STATUS "Query Packet Rate Status" "7.5.4.22" grouped 0 never_empty full;
+    264 PACKET_RATE_STATUS_REPORT_MODIFICATION_RESPONSE "Packet Rate Status Report (PFCP Session Modification Response)" "7.5.5.4" grouped 0 never_empty full;
     265 MPTCP_APPLICABLE_INDICATION "MPTCP Applicable Indication" "8.2.181" leaf 1 never_empty raw;
     266 USER_PLANE_NODE_MANAGEMENT_INFORMATION_CONTAINER "User Plane Node Management Information Container" "8.2.182" leaf 0 maybe_empty raw;
     267 UE_IP_ADDRESS_USAGE_INFORMATION "UE IP Address Usage Information" "7.4.4.3.1" grouped 0 never_empty full;

@@ -5,9 +5,10 @@ use crate::cause::Cause;
 use crate::grouped::{
     CreateBar, CreateFar, CreatePdr, CreateQer, CreateTrafficEndpoint, CreateUrr, CreatedPdr,
     CreatedTrafficEndpoint, DownlinkDataReport, ErrorIndicationReport, LoadControlInformation,
-    OverloadControlInformation, PacketRateStatusReport, PartialFailureInformation, QueryUrr,
-    RemoveBar, RemoveFar, RemovePdr, RemoveQer, RemoveTrafficEndpoint, RemoveUrr, UpdateBar,
-    UpdateFar, UpdatePdr, UpdateQer, UpdateTrafficEndpoint, UpdateUrr, UpdatedPdr, UsageReport,
+    OverloadControlInformation, PacketRateStatusReport, PartialFailureInformation,
+    QueryPacketRateStatus, QueryUrr, RemoveBar, RemoveFar, RemovePdr, RemoveQer,
+    RemoveTrafficEndpoint, RemoveUrr, UpdateBar, UpdateFar, UpdatePdr, UpdateQer,
+    UpdateTrafficEndpoint, UpdateUrr, UpdatedPdr, UsageReport,
 };
 use crate::ie::{
     AdditionalUsageReportsInformation, AlternativeSmfIpAddress, ApnDnn, FSeid, FTeid, FailedRuleId,
@@ -79,6 +80,7 @@ bodies! {
         update_traffic_endpoints: Cs UPDATE_TRAFFIC_ENDPOINT => UpdateTrafficEndpoint<'a>,
         pfcp_sm_req_flags: C PFCPSMREQ_FLAGS => PfcpSmReqFlags,
         query_urrs: Cs QUERY_URR => QueryUrr<'a>,
+        query_packet_rates: Cs QUERY_PACKET_RATE_STATUS => QueryPacketRateStatus<'a>,
         fq_csids: Cs FQ_CSID => FqCsid<'a>,
         user_plane_inactivity_timer: C USER_PLANE_INACTIVITY_TIMER => UserPlaneInactivityTimer,
         query_urr_reference: O QUERY_URR_REFERENCE => QueryUrrReference,
@@ -104,6 +106,8 @@ bodies! {
         created_traffic_endpoints: Cs CREATED_TRAFFIC_ENDPOINT => CreatedTrafficEndpoint<'a>,
         updated_pdrs: Cs UPDATED_PDR => UpdatedPdr<'a>,
         partial_failures: Cs PARTIAL_FAILURE_INFORMATION => PartialFailureInformation<'a>,
+        packet_rate_status_reports: Cs PACKET_RATE_STATUS_REPORT_MODIFICATION_RESPONSE =>
+            PacketRateStatusReport<'a>,
     }
 
     /// Without IEs of its own. Spec: TS 29.244 §7.5.6.

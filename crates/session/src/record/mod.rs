@@ -18,7 +18,7 @@ pub use far::{Far, Forwarding};
 pub use interface_type::InterfaceType;
 pub use pdr::{FTeid, OwnParts, Pdi, Pdr, Sdf, UeMatch, UeSide};
 pub use pdr_times::PdrTimes;
-pub use qer::{GateStatus, Qer, Rates};
+pub use qer::{GateStatus, PacketLimits, PacketStatus, Qer, Rates, RemainingPackets};
 pub use traffic_endpoint::{TrafficEndpoint, TrafficEndpointId};
 pub use urr::{
     Aggregated, DroppedThreshold, Exempted, MeasurementInformation, MeasurementMethod, Monitoring,

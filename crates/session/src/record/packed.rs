@@ -3,14 +3,15 @@
 use adit_rules::sdf::{AddrMatch, PortRange};
 use adit_rules::{
     ApplyAction, DestinationInterface, Gate, GtpuTunnel, OuterHeaderCreation, OuterHeaderRemoval,
-    PoolMembers, Redirect, SdfFilter, SourceInterface, UeAddresses, UsageCounts,
+    PacketLimit, PacketQuota, PoolMembers, Redirect, SdfFilter, SourceInterface, UeAddresses,
+    UsageCounts,
 };
 
 use super::{
     Aggregated, Bar, DroppedThreshold, Exempted, FTeid, Far, Forwarding, GateStatus, InterfaceType,
-    MeasurementInformation, MeasurementMethod, Monitoring, OwnParts, Pdi, Pdr, PdrTimes, Qer,
-    Rates, Records, Sdf, TimeMechanism, TrafficEndpoint, TrafficEndpointId, UeMatch, UeSide, Urr,
-    UrrSettings, UsageTriggers, Volumes,
+    MeasurementInformation, MeasurementMethod, Monitoring, OwnParts, PacketLimits, PacketStatus,
+    Pdi, Pdr, PdrTimes, Qer, Rates, Records, RemainingPackets, Sdf, TimeMechanism, TrafficEndpoint,
+    TrafficEndpointId, UeMatch, UeSide, Urr, UrrSettings, UsageTriggers, Volumes,
 };
 use crate::change::SdfSpec;
 use crate::pack::{Pack, packed, packed_enum};
@@ -79,7 +80,25 @@ packed!(Forwarding {
 });
 packed!(GtpuTunnel { teid, addr });
 packed!(Bar { id, notification_delay, suggested_pkts });
-packed!(Qer { id, correlation, gates, mbr, gbr, averaging_window_ms, qfi, rqi, ppi });
+packed!(Qer {
+    id,
+    correlation,
+    gates,
+    mbr,
+    gbr,
+    averaging_window_ms,
+    packet_rate,
+    packet_status,
+    reports_packets,
+    qfi,
+    rqi,
+    ppi,
+});
+packed!(PacketLimits { uplink, downlink });
+packed!(PacketLimit { plain, additional });
+packed!(PacketQuota { pkts_max, unit });
+packed!(PacketStatus { uplink, downlink, until });
+packed!(RemainingPackets { packets, additional });
 packed!(GateStatus { uplink, downlink });
 packed!(Rates { uplink, downlink });
 packed!(Urr { id, method, triggers, settings });

@@ -35,6 +35,8 @@ pub(super) struct Draft {
     pub wanted_ues: Vec<WantedUe>,
     /// What becomes of measurements.
     pub usage: UsageChange,
+    /// QERs that the change creates.
+    pub created_qers: Vec<QerId>,
 }
 
 /// What wants something of us.
@@ -93,7 +95,11 @@ pub(super) fn provide(records: Records, change: Change) -> Result<Draft, Refusal
     for far in change.create_fars {
         insert(&mut draft.records.fars, far)?;
     }
+    for &qer in &change.query_packet_rates {
+        find(&mut draft.records.qers, qer)?;
+    }
     for qer in change.create_qers {
+        draft.created_qers.push(qer.id);
         insert(&mut draft.records.qers, qer)?;
     }
     for bar in change.create_bars {
@@ -417,6 +423,8 @@ fn update_qer(qer: &mut Qer, update: &QerUpdate) {
     qer.gates = update.gates.unwrap_or(qer.gates);
     qer.mbr = update.mbr.or(qer.mbr);
     qer.gbr = update.gbr.or(qer.gbr);
+    qer.packet_rate = update.packet_rate.or(qer.packet_rate);
+    qer.reports_packets = update.reports_packets.unwrap_or(qer.reports_packets);
     qer.averaging_window_ms = update.averaging_window_ms.or(qer.averaging_window_ms);
     qer.qfi = update.qfi.or(qer.qfi);
     qer.rqi = update.rqi.unwrap_or(qer.rqi);

@@ -5,7 +5,7 @@
 
 use adit_rules::{Redirect, SdfFilter, SessionKey, SourceInterface, UeAddresses};
 use adit_types::limits::{KEYS_PER_SESSION_MAX, RULES_PER_SESSION_MAX, framed_routes_max};
-use adit_types::{Direction, SessionIndex, Teid, UrrId};
+use adit_types::{Direction, QerId, SessionIndex, Teid, UrrId};
 
 use super::s1_provide::{Draft, Target, Wanted, WantedUe};
 use super::{check, choose_ue, endpoints, exemption, pool, predefined, provisioned};
@@ -36,6 +36,8 @@ pub(crate) struct Resolved {
     pub drop_buffered: bool,
     /// What becomes of measurements.
     pub usage: UsageChange,
+    /// QERs that the change creates.
+    pub created_qers: Vec<QerId>,
 }
 
 /// Resolves the draft of `session`.
@@ -44,7 +46,7 @@ pub(super) fn resolve(
     session: &OpenSession,
     draft: Draft,
 ) -> Result<Resolved, Refusal> {
-    let Draft { mut records, wanted, wanted_ues, drop_buffered, usage } = draft;
+    let Draft { mut records, wanted, wanted_ues, drop_buffered, usage, created_qers } = draft;
     let (index, before) = (session.index, &session.records);
     check_counts(&records)?;
     store.shared_rates.check(&shared_rates(session.origin, &records.qers))?;
@@ -86,7 +88,7 @@ pub(super) fn resolve(
         return Err(Refusal::TooManyKeys);
     }
     let created = created(&records, &f_teids, &wanted_ues);
-    Ok(Resolved { records, teids, ues, created, drop_buffered, usage })
+    Ok(Resolved { records, teids, ues, created, drop_buffered, usage, created_qers })
 }
 
 /// True when packets of the PDR that match `pdi` arrive in a tunnel.

@@ -1,11 +1,11 @@
 //! Stage 3: turn records into the rules that workers run. Cannot fail: references were resolved.
 
 use adit_rules::{
-    ApplyAction, DeltaId, DestinationInterface, FarEntry, PdrEntry, QerEntry, QerMeter, SdfSet,
-    SessionRules, SourceInterface, Steering, UeAddresses, UrrEntry,
+    ApplyAction, DeltaId, DestinationInterface, FarEntry, PacketRate, PdrEntry, QerEntry, QerMeter,
+    SdfSet, SessionRules, SourceInterface, Steering, UeAddresses, UrrEntry,
 };
 use adit_types::limits::{BUFFER_PKTS_DEFAULT, BUFFER_PKTS_PER_SESSION_MAX, URRS_PER_PDR_MAX};
-use adit_types::{Direction, FarId, IpPrefix, NextHopIndex, Teid};
+use adit_types::{Direction, FarId, IpPrefix, NextHopIndex, QerId, Teid};
 use arrayvec::ArrayVec;
 
 use super::predefined::{self, Brought};
@@ -23,7 +23,7 @@ use crate::update::exemption;
 /// them), which is what the positions in a [`PdrEntry`] count.
 pub(crate) fn compile(
     known: Known<'_>,
-    Identity { up_seid, origin, buffer_epoch }: Identity,
+    Identity { up_seid, origin, buffer_epoch, packet_rates }: Identity<'_>,
     records: &Records,
     usage: &SessionUsage,
 ) -> SessionRules {
@@ -42,7 +42,7 @@ pub(crate) fn compile(
         downlink: pdrs(Direction::Downlink),
         matchers: None,
         fars: fars(known, records, &brought),
-        qers: qers.map(|rule| qer(known, origin, rule)).collect(),
+        qers: qers.map(|rule| qer(known, origin, packet_rates, rule)).collect(),
         urrs: urr_entries(known, records, usage),
     }
 }
@@ -233,7 +233,14 @@ fn forwarding(
     }
 }
 
-fn qer(known: Known<'_>, origin: OwnerId, qer: &Qer) -> QerEntry {
+fn qer(
+    known: Known<'_>,
+    origin: OwnerId,
+    packet_rates: &[(QerId, PacketRate)],
+    qer: &Qer,
+) -> QerEntry {
+    let mut rates = packet_rates.iter().filter(|_| qer.packet_rate.is_some());
+    let packet_rate = rates.find(|(id, _)| *id == qer.id).map(|(_, rate)| Box::new(rate.clone()));
     let shared = shared_rate(origin, qer);
     QerEntry {
         id: qer.id,
@@ -243,5 +250,6 @@ fn qer(known: Known<'_>, origin: OwnerId, qer: &Qer) -> QerEntry {
         rqi: qer.rqi,
         ppi: qer.ppi,
         meter: known.configured.qos.meter(qer).map(|meter| QerMeter { shared, ..meter }),
+        packet_rate,
     }
 }

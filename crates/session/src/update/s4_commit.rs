@@ -8,6 +8,7 @@ use adit_types::SessionIndex;
 use super::s2_resolve::Resolved;
 use super::s3_compile::compile;
 use crate::keys;
+use crate::packet_rates::QerPacketRates;
 use crate::record::Records;
 use crate::session::{Identity, OpenSession};
 use crate::session_usage::UsagePlan;
@@ -39,6 +40,7 @@ pub(crate) struct Compiled {
     /// Nothing changes for packets.
     unchanged: bool,
     usage: UsagePlan,
+    packet_rates: QerPacketRates,
 }
 
 /// What a commit leads to.
@@ -81,20 +83,21 @@ pub(crate) fn compile_change(
     fate: Fate,
 ) -> Compiled {
     let usage = store.plan_usage(session, resolved);
-    let compile = |buffer_epoch, records, usage| {
-        let identity = Identity { buffer_epoch, ..session.identity() };
-        compile(store.known(), identity, records, usage)
-    };
-    let epochs = (session.buffer_epoch, epoch_after(session, resolved.drop_buffered));
     let (before, after) = (&session.records, &resolved.records);
+    let packet_rates = store.packet_rates.plan(session.index, &after.qers, &resolved.created_qers);
+    let identity = session.identity(&store.packet_rates);
+    let buffer_epoch = epoch_after(session, resolved.drop_buffered);
+    let identity_after = Identity { buffer_epoch, packet_rates: &packet_rates, ..identity };
+    let compile = |identity, records, usage| compile(store.known(), identity, records, usage);
     let key_changes = changes(&keys::keys(before), &keys::keys(after));
-    let rules = (fate != Fate::Delete).then(|| Box::new(compile(epochs.1, after, &usage.after)));
+    let rules =
+        (fate != Fate::Delete).then(|| Box::new(compile(identity_after, after, &usage.after)));
     let (claims_before, claims_after) = (keys::claims(before), keys::claims(after));
     // A claim that ends may wait for its reclaim, which needs a delta.
     let unchanged = fate == Fate::Modify
         && key_changes.is_empty()
         && keys::difference(&claims_before, &claims_after).next().is_none()
-        && rules.as_deref() == Some(&compile(epochs.0, before, &session.usage));
+        && rules.as_deref() == Some(&compile(identity, before, &session.usage));
     let rates = |records: &Records| shared_rates(session.origin, &records.qers);
     let (rates_before, rates_after) = (rates(before), rates(after));
     Compiled {
@@ -107,6 +110,7 @@ pub(crate) fn compile_change(
         rates_after,
         unchanged,
         usage,
+        packet_rates,
     }
 }
 
@@ -133,6 +137,7 @@ pub(crate) fn commit(
         rates_after,
         unchanged,
         usage,
+        packet_rates,
     } = compiled;
     let before = core::mem::replace(&mut session.records, resolved.records);
     session.usage = usage.after;
@@ -141,6 +146,7 @@ pub(crate) fn commit(
     session.buffer_epoch = epoch_after(&session, resolved.drop_buffered);
     store.far_ends.change(index, &before, &session.records);
     let slice = store.provisioning.qos.slice_of(&session.records);
+    store.packet_rates.set(index, packet_rates);
     store.guaranteed.set(index, slice, &session.records.qers);
     store.ue_pools.commit(&resolved.ues);
     let retired = move_claims(store, index, &claims_before, &claims_after);

@@ -12,6 +12,7 @@ use adit_types::{IpPrefix, Seid, UrrId};
 
 use super::frame::{Outer, checksum, link, mark, next_hop_packet, redirect, tunnel, udp_sum};
 use super::packet::{BadIp, Container, Gtpu, Ip, gtpu, ip, is_forwardable, u16_at};
+use super::packet_rate;
 use super::predefined::{self, Rule};
 use super::rate::Bucket;
 use super::records::Session;
@@ -33,6 +34,8 @@ pub struct Verdict {
     pub measured: Vec<(usize, UrrId, bool, u64)>,
     /// How far the rates of QERs are behind it, of the session at a position, by bucket and direction.
     pub due: Vec<(usize, Bucket, bool, u128)>,
+    /// The windows of packet rates behind it, of the session at a position.
+    pub windows: Vec<(usize, packet_rate::Key, packet_rate::Window)>,
     /// The way it took, if it was looked up.
     pub lane: Option<Lane>,
     /// Its copies: those that leave, and others that are lost.
@@ -46,6 +49,7 @@ struct Notes {
     counted: Option<(usize, bool, u64)>,
     measured: Vec<(usize, UrrId, bool, u64)>,
     due: Vec<(usize, Bucket, bool, u128)>,
+    windows: Vec<(usize, packet_rate::Key, packet_rate::Window)>,
     lane: Option<Lane>,
     copies: Vec<Exit>,
     /// Copies were made before.
@@ -54,8 +58,8 @@ struct Notes {
 
 impl Notes {
     fn verdict(self, outcome: Outcome) -> Verdict {
-        let Self { session, counted, measured, due, lane, copies, .. } = self;
-        Verdict { outcome, session, counted, measured, due, lane, copies }
+        let Self { session, counted, measured, due, windows, lane, copies, .. } = self;
+        Verdict { outcome, session, counted, measured, due, windows, lane, copies }
     }
 }
 
@@ -445,6 +449,13 @@ impl Oracle {
                 false => Err(DropReason::FarDrop),
             };
         }
+        let (is_open, windows) = packet_rate::pass(session, &qers, from_ue, self.now);
+        let windows = windows.into_iter().map(|(key, window)| (owner, key, window)).collect();
+        if !is_open {
+            notes.windows = windows;
+            before_qos(notes);
+            return Err(DropReason::PacketRateExceeded);
+        }
         let (has_passed, due) =
             rate::pass((session, &self.shared_due), &qers, from_ue, self.now, octets);
         notes.due.extend(due.into_iter().map(|(bucket, up, due)| (owner, bucket, up, due)));
@@ -452,6 +463,7 @@ impl Oracle {
             before_qos(notes);
             return Err(DropReason::RateExceeded);
         }
+        notes.windows = windows;
         let exempt = |urr: &Urr| {
             urr.settings.exempted.iter().any(|exempted| {
                 let of = |spec: &SdfSpec| sdf::matches(spec, from_ue, ip, arrival.packet);

@@ -9,6 +9,7 @@
 mod frame;
 mod judge;
 mod packet;
+mod packet_rate;
 pub mod predefined;
 mod rate;
 mod records;

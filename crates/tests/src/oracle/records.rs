@@ -10,6 +10,8 @@ use adit_session::{
 };
 use adit_types::{QerId, Seid, UrrId};
 
+use super::packet_rate;
+
 /// One PFCP session.
 #[derive(Debug, Clone, Default)]
 pub struct Session {
@@ -31,6 +33,8 @@ pub struct Session {
     pub usage: BTreeMap<UrrId, Usage>,
     /// How far the rates of QERs are, by QER and direction; the oracle's own unit.
     pub due: BTreeMap<(QerId, bool), u128>,
+    /// The windows of their packet rates.
+    pub windows: BTreeMap<packet_rate::Key, packet_rate::Window>,
     /// Packets and octets that passed uplink.
     pub uplink: (u64, u64),
     /// Packets and octets that passed downlink.
@@ -85,6 +89,7 @@ impl Session {
         self.stated.retain(|pdr| !change.remove_pdrs.contains(&pdr.id));
         self.fars.retain(|far| !change.remove_fars.contains(&far.id));
         self.qers.retain(|qer| !change.remove_qers.contains(&qer.id));
+        self.windows.retain(|(qer, ..), _| !change.remove_qers.contains(qer));
         self.bars.retain(|bar| !change.remove_bars.contains(&bar.id));
         self.bars.extend(change.create_bars.iter().copied());
         for update in &change.update_bars {
@@ -107,6 +112,9 @@ impl Session {
         self.stated.extend(change.create_pdrs.iter().cloned());
         self.fars.extend(change.create_fars.iter().cloned());
         self.qers.extend(change.create_qers.iter().cloned());
+        for qer in &change.create_qers {
+            self.windows.extend(packet_rate::begun(qer));
+        }
         for update in &change.update_pdrs {
             let pdr = self.stated.iter_mut().find(|pdr| pdr.id == update.id).unwrap();
             update_pdr(pdr, update);
@@ -271,6 +279,7 @@ fn update_forwarding(before: Option<&Forwarding>, parts: &ForwardingUpdate) -> F
 fn update_qer(qer: &mut Qer, update: &QerUpdate) {
     qer.gates = update.gates.unwrap_or(qer.gates);
     qer.mbr = update.mbr.or(qer.mbr);
+    qer.packet_rate = update.packet_rate.or(qer.packet_rate);
     qer.averaging_window_ms = update.averaging_window_ms.or(qer.averaging_window_ms);
     qer.correlation = update.correlation.or(qer.correlation);
     qer.qfi = update.qfi.or(qer.qfi);

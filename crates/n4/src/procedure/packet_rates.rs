@@ -1,0 +1,90 @@
+//! Packet rates of QERs, between their IEs and the records.
+//!
+//! Spec: TS 29.244 §8.2.63, §8.2.139, §8.2.174.
+
+use adit_pfcp::grouped::PacketRateStatusReport;
+use adit_pfcp::ie::{self, QerControlIndications};
+use adit_pfcp::{Cause, IeType};
+use adit_rules::{PacketLimit, PacketQuota, PacketsLeft};
+use adit_session::{PacketLimits, PacketStatus, QerPacketRate, RemainingPackets};
+use adit_types::Nanos;
+
+use super::urr_decode::When;
+use crate::refusal::Rejected;
+use crate::wall::Wall;
+
+/// Both rates. Spec: TS 29.244 §8.2.63.
+pub(super) fn limits(ie: ie::PacketRate) -> Result<PacketLimits, Rejected> {
+    let limit = |plain: Option<_>, additional: Option<_>| {
+        let Some(plain) = plain else { return Ok::<_, Rejected>(None) };
+        let additional = additional.map(quota).transpose()?;
+        Ok(Some(PacketLimit { plain: quota(plain)?, additional }))
+    };
+    let limits = PacketLimits {
+        uplink: limit(ie.uplink, ie.additional_uplink)?,
+        downlink: limit(ie.downlink, ie.additional_downlink)?,
+    };
+    match limits == PacketLimits::default() {
+        true => Err(incorrect()),
+        false => Ok(limits),
+    }
+}
+
+fn quota(limit: ie::PacketRateLimit) -> Result<PacketQuota, Rejected> {
+    const MINUTE: u64 = 60;
+    let seconds = match limit.time_unit {
+        0 => MINUTE,
+        1 => 6 * MINUTE,
+        2 => 60 * MINUTE,
+        3 => 24 * 60 * MINUTE,
+        4 => 7 * 24 * 60 * MINUTE,
+        _ => return Err(incorrect()),
+    };
+    Ok(PacketQuota { pkts_max: limit.packets_max, unit: Nanos::from_secs(seconds) })
+}
+
+fn incorrect() -> Rejected {
+    Rejected::with_ie(Cause::MandatoryIeIncorrect, IeType::PACKET_RATE)
+}
+
+/// What an earlier session left. Spec: TS 29.244 §8.2.139.
+pub(super) fn status(ie: ie::PacketRateStatus, When { now, wall }: When) -> PacketStatus {
+    let remaining = |left: ie::RemainingPackets| RemainingPackets {
+        packets: left.packets,
+        additional: left.additional,
+    };
+    PacketStatus {
+        uplink: ie.uplink.map(remaining),
+        downlink: ie.downlink.map(remaining),
+        until: wall.moment_of_time_stamp(now, ie.validity_time),
+    }
+}
+
+/// Whether the status is reported when the session ends. Spec: TS 29.244 §8.2.174.
+pub(super) fn is_reported(indications: QerControlIndications) -> Result<bool, Rejected> {
+    match QerControlIndications::RCSR.contains(indications) {
+        true => Ok(indications.contains(QerControlIndications::RCSR)),
+        false => Err(Rejected::unsupported(IeType::QER_CONTROL_INDICATIONS)),
+    }
+}
+
+/// What is left of a QER's packet rates at `now`. The one validity time that there is room for is the
+/// later one of both directions, so that no direction passes more than its rate.
+/// Spec: TS 29.244 §7.5.5.4, §7.5.7.1.
+pub(crate) fn status_report(
+    rate: &QerPacketRate,
+    now: Nanos,
+    wall: Wall,
+) -> PacketRateStatusReport<'static> {
+    let both = rate.left(now);
+    let until = both.iter().flatten().map(|left| left.until).max().unwrap_or(now);
+    let has_additional = both.iter().flatten().any(|left| left.additional.is_some());
+    let [uplink, downlink] = both.map(|left| {
+        let PacketsLeft { packets, additional, .. } = left?;
+        // Told for both directions or for none.
+        let additional = has_additional.then(|| additional.unwrap_or(0));
+        Some(ie::RemainingPackets { packets, additional })
+    });
+    let status = ie::PacketRateStatus { uplink, downlink, validity_time: wall.time_stamp(until) };
+    PacketRateStatusReport::new(rate.qer, status)
+}

@@ -1,0 +1,111 @@
+//! What passed of packet rates, by session and QER.
+//!
+//! Few sessions have one. What passed belongs to a QER as long as that exists, whatever its rate.
+//!
+//! Spec: TS 29.244 §8.2.63, §8.2.139.
+
+use std::collections::HashMap;
+
+use adit_rules::{PacketRate, PacketsLeft};
+use adit_types::{Direction, Nanos, QerId, Seid, SessionIndex};
+
+use crate::record::Qer;
+use crate::store::SessionStore;
+
+/// The packet rates of a session's QERs.
+pub(crate) type QerPacketRates = Vec<(QerId, PacketRate)>;
+
+/// The packet rates of all sessions.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct PacketRates(HashMap<SessionIndex, QerPacketRates>);
+
+impl PacketRates {
+    /// Those of a session.
+    pub fn of(&self, session: SessionIndex) -> &[(QerId, PacketRate)] {
+        self.0.get(&session).map_or(&[], Vec::as_slice)
+    }
+
+    /// What becomes of them when a session has `qers`, of which `created` are new.
+    pub fn plan(&self, session: SessionIndex, qers: &[Qer], created: &[QerId]) -> QerPacketRates {
+        let kept = |id: QerId| {
+            let mut known = self.of(session).iter().filter(|_| !created.contains(&id));
+            known.find(|(known, _)| *known == id).map(|(_, rate)| rate)
+        };
+        let planned = |qer: &Qer| {
+            let limits = qer.packet_rate?;
+            let rate = match kept(qer.id) {
+                Some(rate) => rate.with_limits(limits.uplink, limits.downlink),
+                None => begun(qer, PacketRate::new(limits.uplink, limits.downlink)),
+            };
+            Some((qer.id, rate))
+        };
+        qers.iter().filter_map(planned).collect()
+    }
+
+    /// A session has these from now on.
+    pub fn set(&mut self, session: SessionIndex, rates: QerPacketRates) {
+        if rates.is_empty() {
+            self.0.remove(&session);
+        } else {
+            self.0.insert(session, rates);
+        }
+    }
+}
+
+/// A rate that goes on where the control plane says.
+fn begun(qer: &Qer, rate: PacketRate) -> PacketRate {
+    let Some(status) = qer.packet_status else { return rate };
+    let both = [(Direction::Uplink, status.uplink), (Direction::Downlink, status.downlink)];
+    for (direction, left) in both {
+        let Some(left) = left else { continue };
+        // Without a number for the additional rate nothing of it was used.
+        let additional = left.additional.unwrap_or(u16::MAX);
+        rate.resume(direction, (left.packets, additional), status.until);
+    }
+    rate
+}
+
+/// The packet rate of a QER, with what passed of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QerPacketRate {
+    /// The QER.
+    pub qer: QerId,
+    /// Its status is reported when the session ends. Spec: TS 29.244 §8.2.174 (RCSR).
+    pub reported_at_end: bool,
+    rate: PacketRate,
+}
+
+impl QerPacketRate {
+    /// What is left at `now` in uplink and downlink, where there is a rate.
+    #[must_use]
+    pub fn left(&self, now: Nanos) -> [Option<PacketsLeft>; 2] {
+        [Direction::Uplink, Direction::Downlink].map(|direction| self.rate.left(direction, now))
+    }
+
+    /// Packets of a direction that it dropped.
+    #[must_use]
+    pub fn dropped(&self, direction: Direction) -> u64 {
+        self.rate.dropped(direction)
+    }
+}
+
+/// Doors for packet rates.
+impl SessionStore {
+    /// The packet rates of the session `up_seid`. They go on counting what workers let pass.
+    #[must_use]
+    pub fn packet_rates(&self, up_seid: Seid) -> Vec<QerPacketRate> {
+        let Some(session) = self.session(up_seid) else { return Vec::new() };
+        let rates = self.packet_rates.of(session.index());
+        if rates.is_empty() {
+            return Vec::new();
+        }
+        let records = session.records();
+        let reported = |id| records.qers.iter().any(|qer| qer.id == id && qer.reports_packets);
+        let of = |(qer, rate): &(QerId, PacketRate)| QerPacketRate {
+            qer: *qer,
+            reported_at_end: reported(*qer),
+            rate: rate.clone(),
+        };
+        rates.iter().map(of).collect()
+    }
+}
