@@ -42,7 +42,7 @@ pub fn render(topic: Topic, document: &Value) -> String {
     }
 }
 
-/// The rates of sessions, and behind them those that sessions share.
+/// The rates of sessions, and behind them packet rates and the rates that sessions share.
 fn rates(document: &Value) -> String {
     let own = list(
         document,
@@ -64,11 +64,25 @@ fn rates(document: &Value) -> String {
             "delay_us",
         ],
     );
-    if document.get("shared").and_then(Value::as_array).is_none_or(Vec::is_empty) {
-        return own;
-    }
-    let columns = ["s_nssai", "network_instance", "direction", "mbr_bps", "excess", "passed_bytes"];
-    format!("{own}\n\n{}", list(document, "shared", &columns))
+    let shared = ["s_nssai", "network_instance", "direction", "mbr_bps", "excess", "passed_bytes"];
+    let packet_rates = [
+        "up_seid",
+        "ue",
+        "qer",
+        "direction",
+        "pkts_max",
+        "unit_s",
+        "left_pkts",
+        "additional_pkts_max",
+        "additional_unit_s",
+        "additional_left_pkts",
+        "window_ends_in_s",
+        "dropped_pkts",
+    ];
+    let further = [("packet_rates", &packet_rates[..]), ("shared", &shared[..])];
+    let rows = |key: &str| document.get(key).and_then(Value::as_array).map_or(0, Vec::len);
+    let further = further.into_iter().filter(|(key, _)| rows(key) > 0);
+    further.fold(own, |text, (key, columns)| format!("{text}\n\n{}", list(document, key, columns)))
 }
 
 fn list(document: &Value, key: &str, columns: &[&str]) -> String {

@@ -2,13 +2,15 @@
 //!
 //! Member names are an interface: they change only with an entry in the changelog.
 
+mod qos;
+
 use std::collections::BTreeSet;
 
 use adit_n4::PathState;
-use adit_rules::{ApplyAction, Excess, RateLimit};
+use adit_rules::ApplyAction;
 use adit_session::Session;
 use adit_tables::{NeighbourState, Snapshot};
-use adit_types::{BitRate, Direction, InterfaceId, SliceId};
+use adit_types::InterfaceId;
 use serde_json::{Map, Value, json};
 
 use crate::admin::Question;
@@ -26,7 +28,7 @@ pub fn document(control: &Control, question: &Question) -> Value {
         Topic::Neighbours => neighbours(control),
         Topic::Paths => paths(control),
         Topic::Applications => applications(control),
-        Topic::Qos => qos(control, question.session.as_deref()),
+        Topic::Qos => qos::qos(control, question.session.as_deref()),
     }
 }
 
@@ -203,113 +205,6 @@ fn qer(qer: &adit_session::Qer) -> Value {
         "mbr_bps": rates(qer.mbr),
         "gbr_bps": rates(qer.gbr),
     })
-}
-
-/// The rates of all sessions, or of one by its UP SEID or an address of its UE.
-fn qos(control: &Control, wanted: Option<&str>) -> Value {
-    let mut rates = Vec::new();
-    let mut is_known = false;
-    for session in control.parts.node.store().sessions() {
-        let ues = ues(&session.records());
-        let is_wanted = |wanted: &str| {
-            session.up_seid().to_string().eq_ignore_ascii_case(wanted)
-                || ues.iter().any(|ue| ue.split('/').next() == wanted.split('/').next())
-        };
-        if wanted.is_none_or(is_wanted) {
-            is_known = true;
-            rates.extend(session_rates(control, session, &ues));
-        }
-    }
-    match wanted {
-        Some(wanted) if !is_known => {
-            json!({ "error": format!("no session has the UP SEID or UE address \"{wanted}\"") })
-        }
-        _ => {
-            let (sum, capacity) = control.parts.node.store().guaranteed();
-            let limit = |rate: BitRate| Some(rate.as_bps()).filter(|bps| *bps != u64::MAX);
-            json!({
-                "rates": rates,
-                "shared": shared_rates(control),
-                "guaranteed_bps": { "uplink": sum.uplink.as_bps(), "downlink": sum.downlink.as_bps() },
-                "guaranteed_max_bps": {
-                    "uplink": limit(capacity.uplink),
-                    "downlink": limit(capacity.downlink),
-                },
-            })
-        }
-    }
-}
-
-/// One row for each rate that sessions share, and direction.
-fn shared_rates(control: &Control) -> Vec<Value> {
-    let aggregates = control.parts.publisher.aggregates();
-    let mut rows = Vec::new();
-    let policy = &control.parts.node.store().provisioning().qos;
-    let all = (SliceId(0), policy.total, None);
-    let slices = (1..).zip(&policy.slices);
-    let slices = slices.map(|(id, slice)| (SliceId(id), slice.rates, Some(slice)));
-    for (id, rates, slice) in core::iter::once(all).chain(slices) {
-        for direction in [Direction::Uplink, Direction::Downlink] {
-            let Some(aggregate) = aggregates.get(id, direction) else { continue };
-            rows.push(json!({
-                "s_nssai": slice.and_then(|slice| slice.s_nssai).map(|s_nssai| s_nssai.to_string()),
-                "network_instance": slice.and_then(|slice| slice.network_instance.as_deref()),
-                "direction": format!("{direction:?}").to_lowercase(),
-                "mbr_bps": of_direction(rates, direction),
-                "excess": excess_word(aggregate.limit()),
-                "passed_bytes": aggregate.taken_bytes(),
-            }));
-        }
-    }
-    rows
-}
-
-fn of_direction(rates: adit_session::Rates, direction: Direction) -> u64 {
-    match direction {
-        Direction::Uplink => rates.uplink.as_bps(),
-        Direction::Downlink => rates.downlink.as_bps(),
-    }
-}
-
-/// What becomes of packets beyond a limit, as the configuration says it.
-const fn excess_word(limit: RateLimit) -> &'static str {
-    match limit.excess() {
-        Excess::Drops => "drop",
-        Excess::Waits => "wait",
-    }
-}
-
-/// One row for each QER with a rate, and direction.
-fn session_rates(control: &Control, session: &Session, ues: &[String]) -> Vec<Value> {
-    let publisher = &control.parts.publisher;
-    let compiled = publisher.rules(session.index()).map_or(&[][..], |rules| rules.qers());
-    let mut rows = Vec::new();
-    for qer in &session.records().qers {
-        let found = compiled.iter().find(|entry| entry.id == qer.id);
-        let Some((mbr, meter)) = qer.mbr.zip(found.and_then(|entry| entry.meter)) else { continue };
-        for direction in [Direction::Uplink, Direction::Downlink] {
-            let of = |rates| of_direction(rates, direction);
-            let traffic = publisher.meter_traffic(session.index(), direction, &meter);
-            rows.push(json!({
-                "up_seid": session.up_seid().to_string(),
-                "ue": ues,
-                "qer": qer.id.0,
-                "qfi": qer.qfi.map(adit_types::Qfi::value),
-                "correlation": qer.correlation,
-                "direction": format!("{direction:?}").to_lowercase(),
-                "mbr_bps": of(mbr),
-                "gbr_bps": qer.gbr.map(of),
-                "excess": excess_word(meter.limit(direction)),
-                "offered_bytes": traffic.passed_bytes + traffic.dropped_bytes,
-                "passed_bytes": traffic.passed_bytes,
-                "dropped_pkts": traffic.dropped_pkts,
-                "dropped_bytes": traffic.dropped_bytes,
-                "queued_pkts": traffic.queued_pkts,
-                "delay_us": traffic.delay.0 / 1000,
-            }));
-        }
-    }
-    rows
 }
 
 /// All counters of the process.

@@ -33,7 +33,7 @@ impl Wall {
     /// The time of day at `at` as a time stamp of 64 bits: seconds, and 32 bits of their fraction.
     pub fn time_stamp(self, at: Nanos) -> u64 {
         let below = self.0.saturating_add(at.0) % SECOND;
-        u64::from(self.ntp(at)) << 32 | (below << 32) / SECOND
+        (u64::from(self.ntp(at)) << 32) | ((below << 32) / SECOND)
     }
 
     /// The monotonic moment of a time stamp, to the second above; `now` if that has passed.
@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(wall.moment(now, 15), now);
         assert_eq!(wall.moment(now, 3), now);
         let stamp = wall.time_stamp(Nanos(SECOND / 2));
-        assert_eq!((stamp >> 32, (stamp as u32) >> 28), (10, 8), "half a second");
+        assert_eq!(stamp >> 28, 10 << 4 | 8, "half a second");
         assert_eq!(wall.moment_of_time_stamp(Nanos(0), stamp), Nanos(SECOND - 1));
         assert_eq!(wall.moment_of_time_stamp(now, 17 << 32), Nanos(7 * SECOND - 1));
         let late = Wall::from_seconds(u32::MAX);

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use adit_rules::{PacketRate, PacketsLeft};
+use adit_rules::{PacketLimit, PacketRate, PacketsLeft};
 use adit_types::{Direction, Nanos, QerId, Seid, SessionIndex};
 
 use crate::record::Qer;
@@ -80,6 +80,12 @@ impl QerPacketRate {
     #[must_use]
     pub fn left(&self, now: Nanos) -> [Option<PacketsLeft>; 2] {
         [Direction::Uplink, Direction::Downlink].map(|direction| self.rate.left(direction, now))
+    }
+
+    /// The rate of a direction.
+    #[must_use]
+    pub const fn limit(&self, direction: Direction) -> Option<PacketLimit> {
+        self.rate.limit(direction)
     }
 
     /// Packets of a direction that it dropped.

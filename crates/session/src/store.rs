@@ -3,6 +3,7 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::{HashMap, VecDeque};
 
+use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{ApplyAction, GtpuTunnel, RuleDelta, SessionKey, SharedRateId, UeAddresses};
 use adit_types::limits::{shared_rates_max, usage_slots_max};
 use adit_types::{FarId, IpPrefix, PdrId, Seid, SessionIndex, UsageSlot};
@@ -344,6 +345,16 @@ impl SessionStore {
     #[must_use]
     pub fn session(&self, up_seid: Seid) -> Option<&Session> {
         self.session_at(seid_index(up_seid)).filter(|session| session.up_seid == up_seid)
+    }
+
+    /// The session with an address of its UE; for IPv6 an address of its /64.
+    #[must_use]
+    pub fn session_of_ue(&self, addr: IpAddr) -> Option<&Session> {
+        let index = match addr {
+            IpAddr::V4(addr) => self.ue_v4.get(&addr),
+            IpAddr::V6(addr) => self.ue_v6.get(&ue_ipv6_key(addr)),
+        };
+        self.session_at(*index?)
     }
 
     /// The session of index `index`.

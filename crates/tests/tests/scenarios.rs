@@ -11,6 +11,7 @@ use adit_tests::process::{Running, binary, is_root, skip};
 /// The kinds of rules and signalling whose effect must have been seen.
 const SCENARIOS: &[&str] = &[
     "gate",
+    "packet-rate",
     "far",
     "qfi",
     "sdf",

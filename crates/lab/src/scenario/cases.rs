@@ -5,6 +5,7 @@ mod addresses;
 mod applications;
 mod buffering;
 mod policy;
+mod rates;
 mod redirect;
 mod tunnels;
 mod usage;
@@ -40,6 +41,7 @@ pub struct Case {
 /// All scenarios.
 pub const CASES: &[Case] = &[
     Case { name: "gate", run: gate },
+    Case { name: "packet-rate", run: rates::packet_rate },
     Case { name: "far", run: far },
     Case { name: "qfi", run: qfi },
     Case { name: "sdf", run: sdf },

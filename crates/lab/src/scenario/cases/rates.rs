@@ -1,0 +1,67 @@
+//! Rates of QERs that whole packets show. Spec: TS 29.244 §8.2.63.
+
+use adit_pfcp::grouped::UpdateQer;
+use adit_pfcp::ie::{PacketRate, PacketRateLimit};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::{PORT, QFI};
+use crate::demo::report::Counters;
+use crate::scenario::probe::{DATAGRAMS, Probe};
+use crate::scenario::session::{QER, Stage, Uplink, all, both};
+
+/// Packets that pass in uplink in an hour.
+const PKTS_MAX: u16 = 3;
+/// Code of an hour.
+const HOUR: u8 = 2;
+
+/// The first packets of an hour pass in uplink, the others are counted, and downlink is free. A
+/// higher rate goes on with what passed.
+pub fn packet_rate(stage: &Stage<'_>) -> Result<String> {
+    let session = stage.establish(&[Uplink::EVERYTHING], QFI)?;
+    let probe = Probe::open(stage, PORT)?;
+    both("without a packet rate", &probe)?;
+    let limit = |packets_max| {
+        let uplink = Some(PacketRateLimit { time_unit: HOUR, packets_max });
+        let packet_rate = Some(PacketRate { uplink, ..PacketRate::default() });
+        session.enforce(UpdateQer { packet_rate, ..UpdateQer::new(QER) })
+    };
+    limit(PKTS_MAX)?;
+    let before = dropped(stage)?;
+    let arrived = probe.uplink()?;
+    ensure!(
+        arrived.iter().copied().eq(0..PKTS_MAX.into()),
+        "{arrived:?} arrived in the first hour"
+    );
+    let drops = dropped(stage)? - before;
+    ensure!(
+        drops == u64::from(DATAGRAMS) - u64::from(PKTS_MAX),
+        "{drops} packets are counted as packet_rate_exceeded"
+    );
+    all("downlink", &probe.downlink()?)?;
+    ensure!(left(stage)? == 0, "adit show qos tells {} packets left", left(stage)?);
+    limit(PKTS_MAX + 2)?;
+    let arrived = probe.uplink()?;
+    ensure!(arrived == [0, 1], "{arrived:?} arrived of the two more");
+    session.end()?;
+    Ok(format!("{PKTS_MAX} of {DATAGRAMS} packets passed in an hour, then two more"))
+}
+
+fn dropped(stage: &Stage<'_>) -> Result<u64> {
+    let document = stage.network.adit.admin().show("counters", stage.stop)?;
+    let drops = Counters::read(&document)?.drops;
+    Ok(drops.get("packet_rate_exceeded").copied().unwrap_or(0))
+}
+
+/// Packets that adit says are left for the stage's UE.
+fn left(stage: &Stage<'_>) -> Result<u64> {
+    let document = stage.network.adit.admin().show("qos", stage.stop)?;
+    let ue = stage.ue.ipv4().to_string();
+    let is_ours = |row: &&Value| {
+        let ues = row["ue"].as_array().map_or(&[][..], Vec::as_slice);
+        ues.iter().any(|known| known.as_str().is_some_and(|known| known.starts_with(&ue)))
+    };
+    let rows = document["packet_rates"].as_array().context("no packet rates")?;
+    let row = rows.iter().find(is_ours).context("no packet rate of the UE")?;
+    row["left_pkts"].as_u64().context("no packets left")
+}
