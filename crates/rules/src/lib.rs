@@ -2,7 +2,8 @@
 //! and the events that come back.
 //!
 //! Plain data without logic beyond matching words. Written by `session` (compile), moved by
-//! `tables` (publication), read by `datapath`; no IE and no packet byte appears here.
+//! `tables` (publication), read by `datapath`; no IE and no packet byte appears here. Packet rates
+//! alone carry what passed of them.
 #![forbid(unsafe_code)]
 
 pub mod delta;
