@@ -7,8 +7,10 @@
 
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::{DropReason, EXPRESS_METERS_MAX, Excess, PublishedPdr, PublishedRules, RateLimit};
-use adit_shaper::{FlowKey, Held, Pace, Queues, QueuesConfig, Review, SLOT, Standing};
-use adit_tables::{Leases, Meter, NextChange, RateChange, View};
+use adit_shaper::{
+    FlowIndex, FlowKey, Held, Pace, Queues, QueuesConfig, Review, SLOT, Server, Standing,
+};
+use adit_tables::{Leases, Meter, NextChange, PairTurn, RateChange, View, Waiting};
 use adit_types::limits::{BURST_MAX, SHAPED_PKTS_MAX, SHAPED_PKTS_PER_FLOW_MAX};
 use adit_types::{Direction, InterfaceId, Nanos, PortId, SessionIndex};
 
@@ -95,20 +97,37 @@ fn meters<'v>(view: &View<'v>, key: FlowKey) -> impl Iterator<Item = Meter<'v>> 
     })
 }
 
-/// Lets a frame wait whose rates do not let it pass yet. `bytes` are those of the user's packet.
+/// Who waits behind the first bucket of a flow, if it has one.
+#[inline]
+fn waiting<'v>(view: &View<'v>, key: FlowKey) -> Option<Waiting<'v>> {
+    match key.buckets {
+        0 => None,
+        which if which < 1 << EXPRESS_METERS_MAX => view.waiting(key.session, key.direction, which),
+        _ => meters(view, key).next().map(|meter| meter.waiting()),
+    }
+}
+
+/// Lets a frame wait whose rates do not let it pass yet, in `flow` where packets of it wait. `bytes`
+/// are those of the user's packet.
 pub(crate) fn hold<B: PacketBuf>(
     env: &Env<'_>,
     (shaping, leases, tally): (&mut Shaping<B>, &mut Leases, &mut Tally),
-    key: FlowKey,
+    (key, flow): (FlowKey, Option<FlowIndex>),
     packet: Ready<B>,
     bytes: u16,
 ) {
-    let pace = pace(env, leases, key, arriving(shaping.crowded()));
-    let meter = meters(&env.view, key).next();
-    if shaping.push(key, pace, Held { packet, bytes, since: env.now }).is_ok() {
-        meter.inspect(Meter::queue);
+    let held = Held { packet, bytes, since: env.now };
+    let is_held = match flow.or_else(|| shaping.find(&key)) {
+        Some(flow) => shaping.append(flow, held),
+        None => {
+            let pace = pace(env, leases, key, arriving(shaping.crowded()));
+            shaping.begin(key, pace, held)
+        }
+    };
+    if is_held.is_ok() {
+        waiting(&env.view, key).inspect(|waiting| waiting.add());
     } else {
-        meter.inspect(|meter| meter.count_dropped(bytes));
+        meters(&env.view, key).next().inspect(|meter| meter.count_dropped(bytes));
         tally.drop(DropReason::ShapingQueueFull);
     }
 }
@@ -214,24 +233,6 @@ pub(crate) fn shares_open<B>(
     opened.map_err(|closed| closed.excess)
 }
 
-/// As of [`pace`]; a packet of `bytes` octets that may leave is charged to its rates.
-fn pass(env: &Env<'_>, leases: &mut Leases, key: FlowKey, bytes: u16, standing: Standing) -> Pace {
-    if key.buckets < 1 << EXPRESS_METERS_MAX
-        && env.view.aggregates().is_empty()
-        && !(env.view.any_shared_rate() && sharers(env, key) > 0)
-        && let Some(pair) = env.view.meter_pair(key.session, key.direction)
-        && !pair.is_closed(key.buckets)
-        && pair.pass(key.buckets, env.now, bytes)
-    {
-        return Pace::Now;
-    }
-    let pace = pace(env, leases, key, standing);
-    if pace == Pace::Now {
-        charge(env, leases, key, bytes);
-    }
-    pace
-}
-
 /// QERs that share rates with a flow, itself included; zero where all its rates are its session's.
 fn sharers(env: &Env<'_>, key: FlowKey) -> u64 {
     meters(&env.view, key).filter_map(|meter| meter.sharers()).max().unwrap_or(0)
@@ -250,26 +251,102 @@ fn behind_sharers(env: &Env<'_>, key: FlowKey, at: Nanos) -> Nanos {
 #[inline(never)]
 pub(crate) fn release<Io: PacketIo>(env: &Env<'_>, io: &mut Io, out: &mut Outbound<Io::Buf>) {
     let Outbound { shaping, leases, queues, tally, .. } = out;
-    let mut sent = None;
-    shaping.release(
-        env.now,
-        RELEASES_PER_STEP_MAX,
-        |key, bytes, standing| match pass(env, leases, *key, bytes, standing) {
-            Pace::Now => {
-                sent = Some(*key);
-                Pace::Now
+    let is_alone = env.view.aggregates().is_empty();
+    let mut leaving = Leaving { env, io, leases, queues, tally, is_alone, sent: None };
+    shaping.serve(env.now, RELEASES_PER_STEP_MAX, &mut leaving);
+}
+
+/// Sends packets as their turn comes.
+struct Leaving<'e, 'v, Io: PacketIo> {
+    env: &'e Env<'v>,
+    io: &'e mut Io,
+    leases: &'e mut Leases,
+    queues: &'e mut TxQueues<Io::Buf>,
+    tally: &'e mut Tally,
+    /// Sessions share no rate of a slice, or of all.
+    is_alone: bool,
+    /// The flow that sent last.
+    sent: Option<FlowKey>,
+}
+
+/// The turn of a flow.
+struct Turn<'v> {
+    key: FlowKey,
+    /// The flow's buckets, where there are no others to ask than two of its session's own.
+    pair: Option<PairTurn<'v>>,
+    /// Packets that left.
+    sent: u64,
+    /// How long the last of them waited.
+    delay: Nanos,
+}
+
+impl<'v, Io: PacketIo> Leaving<'_, 'v, Io> {
+    #[inline]
+    fn pair(&self, key: FlowKey) -> Option<PairTurn<'v>> {
+        let Self { env, is_alone, .. } = self;
+        let is_own = *is_alone
+            && key.buckets < 1 << EXPRESS_METERS_MAX
+            && !(env.view.any_shared_rate() && sharers(env, key) > 0);
+        let pair = env.view.meter_pair(key.session, key.direction).filter(|_| is_own)?;
+        (!pair.is_closed(key.buckets)).then(|| pair.turn(key.buckets, env.now))
+    }
+}
+
+impl<'v, Io: PacketIo> Server<Ready<Io::Buf>> for Leaving<'_, 'v, Io> {
+    type Turn = Turn<'v>;
+
+    #[inline]
+    fn begin(&mut self, key: &FlowKey) -> Turn<'v> {
+        Turn { key: *key, pair: self.pair(*key), sent: 0, delay: Nanos(0) }
+    }
+
+    #[inline]
+    fn pace(&mut self, turn: &mut Turn<'v>, bytes: u16, at: Standing) -> Pace {
+        let Self { env, leases, sent, .. } = self;
+        let key = turn.key;
+        let pace = match &mut turn.pair {
+            Some(pair) => pair.pass(bytes).map_or_else(Pace::At, |()| Pace::Now),
+            None => pass(env, leases, key, bytes, at),
+        };
+        match pace {
+            Pace::Now => turn.sent += 1,
+            Pace::At(at) if turn.sent > 0 || *sent == Some(key) => {
+                return Pace::At(behind_sharers(env, key, at));
             }
-            Pace::At(at) if sent == Some(*key) => Pace::At(behind_sharers(env, *key, at)),
-            pace => pace,
-        },
-        |key, may_leave, held| {
-            if may_leave {
-                leave(env, io, (queues, tally), *key, held);
-            } else {
-                discard(env, tally, *key, &held);
-            }
-        },
-    );
+            _ => {}
+        }
+        pace
+    }
+
+    #[inline]
+    fn take(&mut self, turn: &mut Turn<'v>, may_leave: bool, held: Held<Ready<Io::Buf>>) {
+        let Self { env, io, queues, tally, .. } = self;
+        if !may_leave {
+            discard(env, tally, turn.key, &held);
+            return;
+        }
+        turn.delay = env.now.since(held.since);
+        send(*io, (queues, tally), turn.key.direction, turn.delay, held.packet);
+    }
+
+    #[inline]
+    fn end(&mut self, turn: Turn<'v>) {
+        let Turn { key, pair, sent, delay } = turn;
+        pair.map(PairTurn::end);
+        if sent > 0 {
+            waiting(&self.env.view, key).inspect(|waiting| waiting.remove(sent, delay));
+            self.sent = Some(key);
+        }
+    }
+}
+
+/// As of [`pace`]; a packet of `bytes` octets that may leave is charged to its rates.
+fn pass(env: &Env<'_>, leases: &mut Leases, key: FlowKey, bytes: u16, standing: Standing) -> Pace {
+    let pace = pace(env, leases, key, standing);
+    if pace == Pace::Now {
+        charge(env, leases, key, bytes);
+    }
+    pace
 }
 
 /// Sends everything towards the UE of a session that waits, whatever its rates say: what comes next
@@ -379,7 +456,7 @@ fn review(rules: &PublishedRules, key: FlowKey) -> Review {
 /// Drops a packet that waited, behind a gate that was closed.
 fn discard<B>(env: &Env<'_>, tally: &mut Tally, key: FlowKey, held: &Held<Ready<B>>) {
     if let Some(meter) = meters(&env.view, key).next() {
-        meter.unqueue(env.now.since(held.since));
+        meter.waiting().remove(1, env.now.since(held.since));
         meter.count_dropped(held.bytes);
     }
     tally.drop(DropReason::GateClosed);
@@ -394,22 +471,23 @@ fn leave_unasked<Io: PacketIo>(
     held: Held<Ready<Io::Buf>>,
 ) {
     charge(env, leases, key, held.bytes);
-    leave(env, io, (queues, tally), key, held);
+    let delay = env.now.since(held.since);
+    waiting(&env.view, key).inspect(|waiting| waiting.remove(1, delay));
+    send(io, (queues, tally), key.direction, delay, held.packet);
 }
 
-/// Sends a packet that waited and has passed its buckets.
-fn leave<Io: PacketIo>(
-    env: &Env<'_>,
+/// Sends a packet that waited for `delay`.
+#[inline]
+fn send<Io: PacketIo>(
     io: &mut Io,
     (queues, tally): (&mut TxQueues<Io::Buf>, &mut Tally),
-    key: FlowKey,
-    held: Held<Ready<Io::Buf>>,
+    direction: Direction,
+    delay: Nanos,
+    packet: Ready<Io::Buf>,
 ) {
-    let delay = env.now.since(held.since);
-    meters(&env.view, key).next().inspect(|meter| meter.unqueue(delay));
     tally.delay(delay);
-    let Ready { buf, exit } = held.packet;
-    queues.push(io, tally, exit, buf, Origin::Received(key.direction));
+    let Ready { buf, exit } = packet;
+    queues.push(io, tally, exit, buf, Origin::Received(direction));
 }
 
 /// Drops everything that waits; the meters of sessions are left as they are.

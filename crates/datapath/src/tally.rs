@@ -25,11 +25,6 @@ struct Traffic {
 
 impl Traffic {
     #[inline]
-    fn add(&mut self, bytes: usize) {
-        self.add_many(1, bytes);
-    }
-
-    #[inline]
     fn add_many(&mut self, pkts: usize, bytes: usize) {
         self.pkts += pkts as u64;
         self.bytes += bytes as u64;
@@ -157,6 +152,7 @@ impl Tally {
         self.transmit_many_on(interface, pkts, bytes);
     }
 
+    /// Frames of any kind left through an interface.
     #[inline]
     fn transmit_many_on(&mut self, interface: InterfaceId, pkts: usize, bytes: usize) {
         self.busy = self.busy.with(interface);
@@ -179,24 +175,16 @@ impl Tally {
         self.punts[reason.index()] += 1;
     }
 
-    /// One received packet was transmitted.
-    #[inline]
-    pub fn transmit(&mut self, direction: Direction, bytes: usize) {
-        match direction {
-            Direction::Uplink => self.sums.uplink.add(bytes),
-            Direction::Downlink => self.sums.downlink.add(bytes),
-        }
-    }
-
     /// One packet leaves that waited for its rates.
     pub fn delay(&mut self, delay: Nanos) {
         self.is_delayed = true;
         self.delays[delay_slot(delay, SHAPING_DELAYS)] += 1;
     }
 
-    /// One packet that Adit made was transmitted.
-    pub fn originate(&mut self) {
-        self.sums.originated += 1;
+    /// Packets of `bytes` octets together that Adit made left through `interface`.
+    pub fn originate(&mut self, interface: InterfaceId, pkts: usize, bytes: usize) {
+        self.sums.originated += pkts as u64;
+        self.transmit_many_on(interface, pkts, bytes);
     }
 
     /// One packet that Adit made, or wanted to make, was not transmitted.
@@ -204,20 +192,15 @@ impl Tally {
         self.sums.originated_lost += 1;
     }
 
-    /// One copy of a packet was transmitted.
-    pub fn duplicate(&mut self) {
-        self.sums.duplicated += 1;
+    /// Copies of packets, of `bytes` octets together, left through `interface`.
+    pub fn duplicate(&mut self, interface: InterfaceId, pkts: usize, bytes: usize) {
+        self.sums.duplicated += pkts as u64;
+        self.transmit_many_on(interface, pkts, bytes);
     }
 
     /// One copy of a packet could not be made or transmitted.
     pub fn lose_duplicate(&mut self) {
         self.sums.duplicates_lost += 1;
-    }
-
-    /// One frame of any kind left through `interface`.
-    #[inline]
-    pub fn transmit_on(&mut self, interface: InterfaceId, bytes: usize) {
-        self.transmit_many_on(interface, 1, bytes);
     }
 
     /// One event found its ring full.

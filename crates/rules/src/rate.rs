@@ -156,6 +156,14 @@ impl Bucket {
         self.due <= now.0.saturating_add(limit.depth_ns())
     }
 
+    /// How far the bucket may run before it closes, below zero where it is closed, for a limit that
+    /// is not [`RateLimit::CLOSED`]. Unit: nanoseconds; times are below 2^62.
+    #[inline]
+    #[must_use]
+    pub const fn room(self, limit: RateLimit, now: Nanos) -> i64 {
+        now.0.wrapping_add(limit.depth_ns()).wrapping_sub(self.due).cast_signed()
+    }
+
     /// When [`Bucket::is_open`] becomes true; `None` never.
     #[inline]
     #[must_use]

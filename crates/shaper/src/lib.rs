@@ -14,7 +14,11 @@
 #![forbid(unsafe_code)]
 
 mod queues;
+mod server;
 mod wheel;
 
-pub use queues::{FlowKey, Full, Held, Pace, Queues, QueuesConfig, RateSet, Review, Standing};
+pub use queues::{
+    FlowIndex, FlowKey, Full, Held, Pace, Queues, QueuesConfig, RateSet, Review, Standing,
+};
+pub use server::Server;
 pub use wheel::{SLOT, Wheel};

@@ -3,6 +3,7 @@
 use adit_types::limits::BURST_MAX;
 use adit_types::{Direction, Nanos, SessionIndex};
 
+use crate::server::{ByPacket, Server};
 use crate::wheel::Wheel;
 
 /// No packet, no flow.
@@ -122,24 +123,77 @@ pub enum Review {
     Drop,
 }
 
+/// Room for a packet that waits.
 #[derive(Debug)]
 struct Node<P> {
-    held: Held<P>,
+    /// `None` while it is free.
+    packet: Option<P>,
+    since: Nanos,
+    /// The next packet of its flow, or the next free node.
     next: u32,
+    bytes: u16,
 }
 
-#[derive(Debug)]
+impl<P> Node<P> {
+    /// Puts a packet into a free node; tells the next free one.
+    #[inline]
+    fn fill(&mut self, Held { packet, bytes, since }: Held<P>) -> u32 {
+        let free = self.next;
+        *self = Self { packet: Some(packet), since, next: NONE, bytes };
+        free
+    }
+
+    /// Takes the packet of a node, which is the first of `flow`, and puts it in front of the free
+    /// ones.
+    #[inline]
+    fn take(&mut self, flow: &mut Flow, free: &mut u32) -> Option<Held<P>> {
+        let packet = self.packet.take()?;
+        self.next = core::mem::replace(free, core::mem::replace(&mut flow.first, self.next));
+        flow.count -= 1;
+        Some(Held { packet, bytes: self.bytes, since: self.since })
+    }
+}
+
+/// Packets that share a queue, or room for them.
+///
+/// PERF: in a line of its own, and never moved: a release touches flows at random.
+#[derive(Debug, Clone)]
+#[repr(align(64))]
 struct Flow {
     key: FlowKey,
     first: u32,
     last: u32,
+    /// Zero while it is free.
     count: u32,
-    /// The next flow of the same direction and session.
+    /// The next flow of the same direction and session, or the next free one.
     sibling: u32,
     /// The shared rate in whose ring it stands, if it has a quantum there.
     home: u8,
     turn: Turn,
 }
+
+impl Flow {
+    const FREE: Self = Self {
+        key: FlowKey {
+            session: SessionIndex::NONE,
+            direction: Direction::Uplink,
+            buckets: 0,
+            tag: 0,
+        },
+        first: NONE,
+        last: NONE,
+        count: 0,
+        sibling: NONE,
+        home: 0,
+        turn: Turn::NONE,
+    };
+}
+
+const _: () = assert!(size_of::<Flow>() == 64, "one cache line");
+
+/// A flow that waits, until a packet leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlowIndex(pub u32);
 
 /// How a flow, or the flows of a rate together, stand in the rounds of a shared rate.
 #[derive(Debug, Clone, Copy)]
@@ -222,10 +276,14 @@ enum RingEnd {
 #[derive(Debug)]
 pub struct Queues<P> {
     config: QueuesConfig,
-    nodes: Vec<Option<Node<P>>>,
-    free_nodes: Vec<u32>,
-    flows: Vec<Option<Flow>>,
-    free_flows: Vec<u32>,
+    /// Packets that wait.
+    len: usize,
+    nodes: Vec<Node<P>>,
+    /// The first free node.
+    free_node: u32,
+    flows: Vec<Flow>,
+    /// The first free flow.
+    free_flow: u32,
     /// The first flow of each session and direction.
     by_line: Vec<u32>,
     /// Numbers of flows, and behind them of rings.
@@ -244,13 +302,17 @@ impl<P> Queues<P> {
             0 => 0,
             most => most + BURST_MAX,
         };
-        let numbers = || (0..).take(pkts_max).collect();
+        // Each is followed by the next one; behind the last one there is nothing.
+        let nexts = || (1..).take(pkts_max);
+        let node = |next| Node { packet: None, since: Nanos(0), next, bytes: 0 };
+        let flow = |sibling| Flow { sibling, ..Flow::FREE };
         Self {
             config,
-            nodes: core::iter::repeat_with(|| None).take(pkts_max).collect(),
-            free_nodes: numbers(),
-            flows: core::iter::repeat_with(|| None).take(pkts_max).collect(),
-            free_flows: numbers(),
+            len: 0,
+            nodes: nexts().map(node).collect(),
+            free_node: 0,
+            flows: nexts().map(flow).collect(),
+            free_flow: 0,
             by_line: vec![NONE; if pkts_max == 0 { 0 } else { lines }],
             wheel: Wheel::new(pkts_max + usize::from(config.shared_rates), config.shared_rates),
             rings: vec![
@@ -265,14 +327,14 @@ impl<P> Queues<P> {
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
-        self.nodes.len() - self.free_nodes.len()
+        self.len
     }
 
     /// True without packets.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.free_nodes.len() == self.nodes.len()
+        self.len == 0
     }
 
     /// True when packets of this direction of a session wait.
@@ -285,8 +347,21 @@ impl<P> Queues<P> {
     /// Packets of a flow that wait.
     #[must_use]
     pub fn flow_len(&self, key: &FlowKey) -> u32 {
-        let flow = self.find(key).and_then(|at| self.flows.get(at as usize)?.as_ref());
-        flow.map_or(0, |flow| flow.count)
+        self.find(key).map_or(0, |flow| self.len_of(flow))
+    }
+
+    /// The flow of a key, if packets of it wait.
+    #[inline]
+    #[must_use]
+    pub fn find(&self, key: &FlowKey) -> Option<FlowIndex> {
+        self.find_from(*self.by_line.get(key.session.line(key.direction))?, key)
+    }
+
+    /// Packets of a flow that wait.
+    #[inline]
+    #[must_use]
+    pub fn len_of(&self, FlowIndex(flow): FlowIndex) -> u32 {
+        self.flows.get(flow as usize).map_or(0, |flow| flow.count)
     }
 
     /// True when a packet of a flow may wait of which `flow_len` do: a flow never takes more than is
@@ -306,16 +381,13 @@ impl<P> Queues<P> {
         self.crowded
     }
 
-    fn find(&self, key: &FlowKey) -> Option<u32> {
-        self.find_from(*self.by_line.get(key.session.line(key.direction))?, key)
-    }
-
     /// Looks for a flow among `head` and its siblings.
-    fn find_from(&self, head: u32, key: &FlowKey) -> Option<u32> {
+    #[inline]
+    fn find_from(&self, head: u32, key: &FlowKey) -> Option<FlowIndex> {
         let mut at = head;
-        while let Some(Some(flow)) = self.flows.get(at as usize) {
+        while let Some(flow) = self.flows.get(at as usize) {
             if (flow.key.buckets, flow.key.tag) == (key.buckets, key.tag) {
-                return Some(at);
+                return Some(FlowIndex(at));
             }
             at = flow.sibling;
         }
@@ -328,55 +400,77 @@ impl<P> Queues<P> {
     /// [`Full`] where [`Queues::has_room`] had said so, or for a session out of range; the packet is
     /// gone.
     pub fn push(&mut self, key: FlowKey, pace: Pace, held: Held<P>) -> Result<(), Full> {
-        let line = key.session.line(key.direction);
-        let Some(head) = self.by_line.get(line).copied() else { return Err(Full) };
-        let Some(node) = self.free_nodes.last().copied() else { return Err(Full) };
-        if let Some(flow) = self.find_from(head, &key)
-            && let Some(Some(flow)) = self.flows.get_mut(flow as usize)
-        {
-            self.free_nodes.pop();
-            self.nodes[node as usize] = Some(Node { held, next: NONE });
-            let last = core::mem::replace(&mut flow.last, node);
-            flow.count += 1;
-            if flow.count == 1 {
-                flow.first = node;
-            } else if let Some(Some(last)) = self.nodes.get_mut(last as usize) {
-                last.next = node;
-            }
-            return Ok(());
+        match self.find(&key) {
+            Some(flow) => self.append(flow, held),
+            None => self.begin(key, pace, held),
         }
+    }
+
+    /// Appends a packet to a flow that waits.
+    ///
+    /// # Errors
+    /// As of [`Queues::push`].
+    #[inline]
+    pub fn append(&mut self, FlowIndex(flow): FlowIndex, held: Held<P>) -> Result<(), Full> {
+        let number = self.free_node;
+        let Some(flow) = self.flows.get_mut(flow as usize) else { return Err(Full) };
+        let Some(node) = self.nodes.get_mut(number as usize) else { return Err(Full) };
+        self.free_node = node.fill(held);
+        self.len += 1;
+        flow.count += 1;
+        let last = core::mem::replace(&mut flow.last, number);
+        if let Some(last) = self.nodes.get_mut(last as usize) {
+            last.next = number;
+        }
+        Ok(())
+    }
+
+    /// Lets the first packet of a flow wait, which is looked at as `pace` says.
+    ///
+    /// # Errors
+    /// As of [`Queues::push`].
+    pub fn begin(&mut self, key: FlowKey, pace: Pace, held: Held<P>) -> Result<(), Full> {
+        let Some(head) = self.by_line.get_mut(key.session.line(key.direction)) else {
+            return Err(Full);
+        };
+        let (first, number) = (self.free_node, self.free_flow);
+        let Some(node) = self.nodes.get_mut(first as usize) else { return Err(Full) };
         // There are as many as packets.
-        let Some(flow) = self.free_flows.pop() else { return Err(Full) };
-        self.free_nodes.pop();
-        self.nodes[node as usize] = Some(Node { held, next: NONE });
-        let sibling = core::mem::replace(&mut self.by_line[line], flow);
-        let mut new =
-            Flow { key, first: node, last: node, count: 1, sibling, home: 0, turn: Turn::NONE };
-        self.stand(flow, &mut new, pace);
-        self.flows[flow as usize] = Some(new);
+        let Some(flow) = self.flows.get_mut(number as usize) else { return Err(Full) };
+        self.free_node = node.fill(held);
+        self.len += 1;
+        self.free_flow = flow.sibling;
+        let sibling = core::mem::replace(head, number);
+        *flow = Flow { key, first, last: first, count: 1, sibling, home: 0, turn: Turn::NONE };
+        self.stand(number, pace);
         Ok(())
     }
 
     /// Lets a flow, which stands nowhere, stand where its first packet waits.
-    fn stand(&mut self, number: u32, flow: &mut Flow, pace: Pace) {
-        flow.turn = Turn::NONE;
+    #[inline]
+    fn stand(&mut self, number: u32, pace: Pace) {
         match pace {
             Pace::Now | Pace::Never => self.wheel.insert(number, Nanos(0)),
             Pace::At(at) => self.wheel.insert(number, at),
             Pace::InTurn { home, rate, at, quantum } => {
-                let Some(ring) = self.rings.get_mut(usize::from(home)) else {
+                self.stand_in_ring(number, home, quantum);
+                if self.rings.get(usize::from(home)).is_none() {
                     self.wheel.insert(number, at);
-                    return;
-                };
-                self.wheel.append_to(home, number);
-                flow.home = home;
-                ring.set_quantum(&mut flow.turn, quantum.max(QUANTUM_MIN));
-                self.crowded.set(home, true);
-                if ring.place == Place::Asleep {
+                } else if self.rings[usize::from(home)].place == Place::Asleep {
                     self.place_ring(home, rate, at);
                 }
             }
         }
+    }
+
+    /// Makes a flow the last one of a ring.
+    fn stand_in_ring(&mut self, number: u32, home: u8, quantum: u32) {
+        let Some(ring) = self.rings.get_mut(usize::from(home)) else { return };
+        let flow = &mut self.flows[number as usize];
+        flow.home = home;
+        ring.set_quantum(&mut flow.turn, quantum.max(QUANTUM_MIN));
+        self.wheel.append_to(home, number);
+        self.crowded.set(home, true);
     }
 
     /// Lets a ring with members, which stands nowhere, wait for a closed rate: its own, or another
@@ -412,61 +506,68 @@ impl<P> Queues<P> {
         &mut self,
         now: Nanos,
         limit: usize,
-        mut pace: impl FnMut(&FlowKey, u16, Standing) -> Pace,
-        mut release: impl FnMut(&FlowKey, bool, Held<P>),
+        pace: impl FnMut(&FlowKey, u16, Standing) -> Pace,
+        release: impl FnMut(&FlowKey, bool, Held<P>),
     ) -> usize {
+        self.serve(now, limit, &mut ByPacket { pace, release })
+    }
+
+    /// The same by turns of flows.
+    pub fn serve(&mut self, now: Nanos, limit: usize, server: &mut impl Server<P>) -> usize {
         self.wheel.advance(now);
         let mut gone = 0;
         while gone < limit {
             let Some(number) = self.wheel.take() else { break };
-            if let Some(rate) = (number as usize).checked_sub(self.flows.len()) {
-                let rate = u8::try_from(rate).unwrap_or_default();
-                gone += self.release_ring(rate, limit - gone, &mut pace, &mut release);
-                continue;
-            }
-            let Some(mut flow) = self.flows.get_mut(number as usize).and_then(Option::take) else {
-                continue;
-            };
-            let mut turn = 0;
-            let again = loop {
-                if flow.count == 0 || turn == TURN_PKTS {
-                    break None;
+            gone += match (number as usize).checked_sub(self.flows.len()) {
+                None => self.serve_flow(number, server),
+                Some(rate) => {
+                    let rate = u8::try_from(rate).unwrap_or_default();
+                    self.serve_rate(rate, limit - gone, server)
                 }
-                let at = Standing { rate: None, crowded: self.crowded };
-                let may_leave = match pace(&flow.key, self.bytes_of(flow.first), at) {
-                    Pace::Now => true,
-                    Pace::Never => false,
-                    later => break Some(later),
-                };
-                if let Some(held) = self.take_first(&mut flow) {
-                    release(&flow.key, may_leave, held);
-                }
-                turn += 1;
-                gone += 1;
             };
-            if flow.count == 0 {
-                self.forget(&flow, number);
-                continue;
-            }
-            match again {
-                Some(pace) => self.stand(number, &mut flow, pace),
-                None => self.wheel.insert_due(number),
-            }
-            self.flows[number as usize] = Some(flow);
         }
         gone
     }
 
+    /// Gives a flow, which stands nowhere, its turn; tells how many packets went.
+    #[inline]
+    fn serve_flow(&mut self, number: u32, server: &mut impl Server<P>) -> usize {
+        let flow = self.flows.get_mut(number as usize).filter(|flow| flow.count > 0);
+        let Some(flow) = flow else { return 0 };
+        let at = Standing { rate: None, crowded: self.crowded };
+        let mut turn = server.begin(&flow.key);
+        let mut gone = 0;
+        let again = loop {
+            if flow.count == 0 || gone == TURN_PKTS {
+                break None;
+            }
+            let Some(node) = self.nodes.get_mut(flow.first as usize) else { break None };
+            let may_leave = match server.pace(&mut turn, node.bytes, at) {
+                Pace::Now => true,
+                Pace::Never => false,
+                later => break Some(later),
+            };
+            if let Some(held) = node.take(flow, &mut self.free_node) {
+                server.take(&mut turn, may_leave, held);
+            }
+            gone += 1;
+        };
+        server.end(turn);
+        let is_over = flow.count == 0;
+        flow.turn = Turn::NONE;
+        self.len -= gone as usize;
+        match again {
+            _ if is_over => self.forget(number),
+            Some(pace) => self.stand(number, pace),
+            None => self.wheel.insert_due(number),
+        }
+        gone as usize
+    }
+
     /// The same for the flows that wait for a shared rate, which lets packets pass again.
-    fn release_ring(
-        &mut self,
-        rate: u8,
-        limit: usize,
-        pace: &mut impl FnMut(&FlowKey, u16, Standing) -> Pace,
-        release: &mut impl FnMut(&FlowKey, bool, Held<P>),
-    ) -> usize {
+    fn serve_rate(&mut self, rate: u8, limit: usize, server: &mut impl Server<P>) -> usize {
         let (mut left, mut credit) = (limit, u32::MAX);
-        match self.serve(rate, (rate, &mut credit), &mut left, pace, release) {
+        match self.serve_ring(rate, (rate, &mut credit), &mut left, server) {
             RingEnd::Empty => self.rings[usize::from(rate)].place = Place::Asleep,
             RingEnd::Closed(closed, at) => self.place_ring(rate, closed, at),
             RingEnd::Exhausted | RingEnd::Limit => {
@@ -478,19 +579,18 @@ impl<P> Queues<P> {
 
     /// Gives the members of a ring their turns, as far as `credit` octets and `left` packets allow,
     /// when the turn of rate `served` has come.
-    fn serve(
+    fn serve_ring(
         &mut self,
         rate: u8,
         (served, credit): (u8, &mut u32),
         left: &mut usize,
-        pace: &mut impl FnMut(&FlowKey, u16, Standing) -> Pace,
-        release: &mut impl FnMut(&FlowKey, bool, Held<P>),
+        server: &mut impl Server<P>,
     ) -> RingEnd {
         while let Some(number) = self.wheel.first_of(rate) {
             let inner = (number as usize).checked_sub(self.flows.len());
             let end = match inner.and_then(|inner| u8::try_from(inner).ok()) {
-                Some(inner) => self.serve_inner(inner, served, left, pace, release),
-                None => self.serve_flow((number, rate), (served, credit), left, pace, release),
+                Some(inner) => self.serve_inner(inner, served, left, server),
+                None => self.serve_member((number, rate), (served, credit), left, server),
             };
             match end {
                 Served::Gone => {}
@@ -506,13 +606,15 @@ impl<P> Queues<P> {
     }
 
     /// Takes a flow out of where it stands.
-    fn leave(&mut self, number: u32, flow: &mut Flow) {
+    fn leave(&mut self, number: u32) {
         self.wheel.remove(number);
+        let flow = &mut self.flows[number as usize];
         if flow.turn.quantum > 0
             && let Some(ring) = self.rings.get_mut(usize::from(flow.home))
         {
             ring.set_quantum(&mut flow.turn, 0);
         }
+        flow.turn = Turn::NONE;
     }
 
     /// Gives the flows of a ring their turn at the rate `served`, in whose ring it is the first.
@@ -521,15 +623,14 @@ impl<P> Queues<P> {
         inner: u8,
         served: u8,
         left: &mut usize,
-        pace: &mut impl FnMut(&FlowKey, u16, Standing) -> Pace,
-        release: &mut impl FnMut(&FlowKey, bool, Held<P>),
+        server: &mut impl Server<P>,
     ) -> Served {
         let at = usize::from(inner);
         self.rings[at].turn.begin();
         let mut credit = self.rings[at].turn.credit;
         let end = match inner == served {
             true => RingEnd::Empty,
-            false => self.serve(inner, (served, &mut credit), left, pace, release),
+            false => self.serve_ring(inner, (served, &mut credit), left, server),
         };
         let turn = &mut self.rings[at].turn;
         turn.credit = credit;
@@ -552,23 +653,27 @@ impl<P> Queues<P> {
     }
 
     /// Gives a flow, the first of the ring of `rate`, its turn.
-    fn serve_flow(
+    fn serve_member(
         &mut self,
         (number, rate): (u32, u8),
         (served, credit): (u8, &mut u32),
         left: &mut usize,
-        pace: &mut impl FnMut(&FlowKey, u16, Standing) -> Pace,
-        release: &mut impl FnMut(&FlowKey, bool, Held<P>),
+        server: &mut impl Server<P>,
     ) -> Served {
-        let found = self.flows.get_mut(number as usize).and_then(Option::take);
-        let Some(mut flow) = found else {
+        let Some(flow) = self.flows.get_mut(number as usize) else {
             self.wheel.remove(number);
             return Served::Gone;
         };
+        let at = Standing { rate: Some(served), crowded: self.crowded };
         flow.turn.begin();
+        let mut turn = server.begin(&flow.key);
         let end = loop {
-            let bytes = self.bytes_of(flow.first);
-            if flow.count == 0 || flow.turn.credit < bytes.into() {
+            let Some(node) = self.nodes.get_mut(flow.first as usize).filter(|_| flow.count > 0)
+            else {
+                break Err(None);
+            };
+            let bytes = node.bytes;
+            if flow.turn.credit < bytes.into() {
                 break Err(None);
             }
             if *left == 0 {
@@ -577,8 +682,7 @@ impl<P> Queues<P> {
             if *credit < bytes.into() {
                 break Ok(RingEnd::Exhausted);
             }
-            let at = Standing { rate: Some(served), crowded: self.crowded };
-            let may_leave = match pace(&flow.key, bytes, at) {
+            let may_leave = match server.pace(&mut turn, bytes, at) {
                 Pace::Now => true,
                 Pace::Never => false,
                 Pace::At(at) => break Err(Some(at)),
@@ -588,31 +692,31 @@ impl<P> Queues<P> {
                     break Ok(RingEnd::Closed(closed, at));
                 }
             };
-            if let Some(held) = self.take_first(&mut flow) {
-                release(&flow.key, may_leave, held);
+            if let Some(held) = node.take(flow, &mut self.free_node) {
+                server.take(&mut turn, may_leave, held);
             }
+            self.len -= 1;
             flow.turn.credit -= u32::from(bytes);
             *credit -= u32::from(bytes);
             *left -= 1;
         };
-        let end = match end {
+        server.end(turn);
+        match end {
             Ok(end) => Served::Stopped(end),
             Err(None) if flow.count > 0 => {
                 flow.turn.began = false;
                 Served::Over
             }
             Err(at) => {
-                self.leave(number, &mut flow);
-                if flow.count == 0 {
-                    self.forget(&flow, number);
-                    return Served::Gone;
+                let is_over = flow.count == 0;
+                self.leave(number);
+                match is_over {
+                    true => self.forget(number),
+                    false => self.stand(number, at.map_or(Pace::Now, Pace::At)),
                 }
-                self.stand(number, &mut flow, at.map_or(Pace::Now, Pace::At));
                 Served::Gone
             }
-        };
-        self.flows[number as usize] = Some(flow);
-        end
+        }
     }
 
     /// Takes everything that waits. What is pushed later waits forever.
@@ -641,7 +745,7 @@ impl<P> Queues<P> {
     ) {
         let head = self.by_line.get(session.line(direction));
         let mut at = head.copied().unwrap_or(NONE);
-        while let Some(mut flow) = self.flows.get_mut(at as usize).and_then(Option::take) {
+        while let Some(flow) = self.flows.get_mut(at as usize) {
             let number = core::mem::replace(&mut at, flow.sibling);
             let outcome = review(&flow.key);
             if outcome == Review::Hasten {
@@ -650,14 +754,20 @@ impl<P> Queues<P> {
                     self.wheel.remove(number);
                     self.wheel.insert_due(number);
                 }
-                self.flows[number as usize] = Some(flow);
                 continue;
             }
-            self.leave(number, &mut flow);
-            while let Some(held) = self.take_first(&mut flow) {
+            self.leave(number);
+            let flow = &mut self.flows[number as usize];
+            while let Some(held) = self
+                .nodes
+                .get_mut(flow.first as usize)
+                .filter(|_| flow.count > 0)
+                .and_then(|node| node.take(flow, &mut self.free_node))
+            {
+                self.len -= 1;
                 take(&flow.key, outcome == Review::Leave, held);
             }
-            self.forget(&flow, number);
+            self.forget(number);
         }
     }
 
@@ -668,39 +778,26 @@ impl<P> Queues<P> {
         mut take: impl FnMut(&FlowKey, bool, Held<P>),
     ) {
         for number in 0..self.flows.len() {
-            let Some(Some(Flow { key, .. })) = self.flows.get(number) else { continue };
+            let Some(Flow { key, count: 1.., .. }) = self.flows.get(number) else { continue };
             let FlowKey { session, direction, .. } = *key;
             self.review(session, direction, &mut review, &mut take);
         }
     }
 
-    fn bytes_of(&self, node: u32) -> u16 {
-        let node = self.nodes.get(node as usize).and_then(Option::as_ref);
-        node.map_or(0, |node| node.held.bytes)
-    }
-
-    fn take_first(&mut self, flow: &mut Flow) -> Option<Held<P>> {
-        let Node { held, next } = self.nodes.get_mut(flow.first as usize)?.take()?;
-        self.free_nodes.push(flow.first);
-        flow.first = next;
-        flow.count -= 1;
-        Some(held)
-    }
-
-    /// Takes a flow without packets, which was at `number`, out of its line.
-    fn forget(&mut self, flow: &Flow, number: u32) {
-        self.free_flows.push(number);
-        let Some(head) = self.by_line.get_mut(flow.key.session.line(flow.key.direction)) else {
-            return;
-        };
+    /// Takes a flow without packets, which stands nowhere, out of its line.
+    fn forget(&mut self, number: u32) {
+        let flow = &mut self.flows[number as usize];
+        let (line, next) = (flow.key.session.line(flow.key.direction), flow.sibling);
+        flow.sibling = core::mem::replace(&mut self.free_flow, number);
+        let Some(head) = self.by_line.get_mut(line) else { return };
         if *head == number {
-            *head = flow.sibling;
+            *head = next;
             return;
         }
         let mut at = *head;
-        while let Some(Some(other)) = self.flows.get_mut(at as usize) {
+        while let Some(other) = self.flows.get_mut(at as usize) {
             if other.sibling == number {
-                other.sibling = flow.sibling;
+                other.sibling = next;
                 return;
             }
             at = other.sibling;

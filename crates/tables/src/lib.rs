@@ -48,7 +48,7 @@ pub use counters::{
 };
 pub use express::{ExpressHome, ExpressLine};
 pub use foreign::{KeyRefused, KeyTable, KeyWriter};
-pub use meters::{Meter, MeterPair, MeterTraffic};
+pub use meters::{Meter, MeterPair, MeterTraffic, PairTurn, Waiting};
 pub use neighbour::{NeighbourCache, NeighbourCounters, NeighbourEntry, NeighbourState};
 pub use next_hop::{NextHop, NextHopRef, Via};
 pub use publisher::{Publisher, PublisherCounters, build};

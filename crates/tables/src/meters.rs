@@ -130,6 +130,18 @@ impl MeterTable {
         self.first.lines.get(session.line(direction)).map(MeterPair)
     }
 
+    /// Who waits behind the buckets of [`MeterTable::pair`].
+    #[inline]
+    pub(crate) fn waiting(
+        &self,
+        session: SessionIndex,
+        direction: Direction,
+        which: u64,
+    ) -> Option<Waiting<'_>> {
+        let [first, second] = self.first.stopped.get(session.line(direction))?;
+        Some(Waiting(if which & 1 != 0 { first } else { second }))
+    }
+
     #[inline]
     pub(crate) fn prefetch(&self, session: SessionIndex, direction: Direction) {
         if let Some(line) = self.first.lines.get(session.line(direction)) {
@@ -225,7 +237,10 @@ impl fmt::Debug for MeterTable {
 #[derive(Debug, Clone, Copy)]
 pub struct MeterPair<'a>(&'a Line);
 
-impl MeterPair<'_> {
+/// Both buckets of a pair.
+const BOTH: u64 = 0b11;
+
+impl<'a> MeterPair<'a> {
     /// Lets a packet of `bytes` octets pass those of the two buckets that `which` names by its bits,
     /// if all of them are open at `now`; tells whether it did. For the worker that owns the session
     /// only, and only where [`MeterPair::is_closed`] is false.
@@ -234,18 +249,43 @@ impl MeterPair<'_> {
     #[must_use]
     pub fn pass(self, which: u64, now: Nanos, bytes: u16) -> bool {
         let Self(Line([first, second])) = self;
-        let on = |bit: u64| which & bit != 0;
-        let (a, b) = (first.try_pass(now, bytes), second.try_pass(now, bytes));
-        if on(1) && !a.0 || on(2) && !b.0 {
+        if which == 0 {
+            return true;
+        }
+        if which == BOTH {
+            let (a, b) = (first.ask(now), second.ask(now));
+            // Below zero where one of the two is.
+            if a.room | b.room < 0 {
+                return false;
+            }
+            first.pay(&a, now, bytes);
+            second.pay(&b, now, bytes);
+            return true;
+        }
+        let only = if which & 1 != 0 { first } else { second };
+        let asked = only.ask(now);
+        if asked.room < 0 {
             return false;
         }
-        if on(1) {
-            first.commit(a.1, bytes);
-        }
-        if on(2) {
-            second.commit(b.1, bytes);
-        }
+        only.pay(&asked, now, bytes);
         true
+    }
+
+    /// What the two buckets are during a turn of packets that leave at `now`; as of
+    /// [`MeterPair::pass`].
+    #[inline]
+    #[must_use]
+    pub fn turn(self, which: u64, now: Nanos) -> PairTurn<'a> {
+        let Self(line) = self;
+        let of = |at: usize| {
+            let cell = &line.0[at];
+            match which >> at & 1 {
+                0 => (RateLimit::UNLIMITED, Bucket::default()),
+                _ => (cell.limit(), cell.bucket()),
+            }
+        };
+        let [(a, first), (b, second)] = [of(0), of(1)];
+        PairTurn { line, which, now, limits: [a, b], buckets: [first, second], passed: 0 }
     }
 
     /// True when one of those of the two buckets that `which` names never lets a packet pass.
@@ -257,6 +297,7 @@ impl MeterPair<'_> {
 
     /// True when those of the two buckets that `which` names and that are closed at `now` let packets
     /// wait. False, too, where a bucket owes to another limit, which [`Meter::is_open`] settles.
+    #[inline]
     #[must_use]
     pub fn waits(self, which: u64, now: Nanos) -> bool {
         self.named(which).all(|cell| {
@@ -279,12 +320,19 @@ impl Cell {
         Bucket { due: self.due.load(), fraction: self.fraction.load() }
     }
 
-    /// Whether the bucket is open, and what it is behind a packet. No express has a closed limit.
+    /// How the bucket is at `now`. No express has a closed limit.
     #[inline(always)]
     // PERF: as of its caller.
-    fn try_pass(&self, now: Nanos, bytes: u16) -> (bool, Bucket) {
+    fn ask(&self, now: Nanos) -> Asked {
         let (bucket, limit) = (self.bucket(), self.limit());
-        (bucket.is_within(limit, now), bucket.after(limit, now, bytes))
+        Asked { room: bucket.room(limit, now), bucket, limit }
+    }
+
+    /// Lets a packet of `bytes` octets pass a bucket that was asked.
+    #[inline(always)]
+    // PERF: as of its caller.
+    fn pay(&self, asked: &Asked, now: Nanos, bytes: u16) {
+        self.commit(asked.bucket.after(asked.limit, now, bytes), bytes);
     }
 
     #[inline]
@@ -311,6 +359,99 @@ impl Cell {
     }
 }
 
+/// A bucket at one moment.
+struct Asked {
+    /// As of [`Bucket::room`].
+    room: i64,
+    bucket: Bucket,
+    limit: RateLimit,
+}
+
+/// A pair of buckets while packets of one flow leave, in the worker's hands: they are looked at once,
+/// and written when all have left.
+#[derive(Debug)]
+pub struct PairTurn<'a> {
+    line: &'a Line,
+    which: u64,
+    now: Nanos,
+    /// Of a bucket that does not count, none.
+    limits: [RateLimit; PER_LINE],
+    buckets: [Bucket; PER_LINE],
+    /// Octets.
+    passed: u64,
+}
+
+impl PairTurn<'_> {
+    /// Lets a packet of `bytes` octets pass.
+    ///
+    /// # Errors
+    /// When it may, if not now. What is owed to another limit is forgiven.
+    #[inline]
+    pub fn pass(&mut self, bytes: u16) -> Result<(), Nanos> {
+        let Self { now, limits, buckets, .. } = self;
+        let [a, b] = core::array::from_fn(|at| buckets[at].room(limits[at], *now));
+        if a | b < 0 {
+            self.settle()?;
+        }
+        let Self { now, limits, buckets, passed, .. } = self;
+        for (bucket, limit) in buckets.iter_mut().zip(limits) {
+            *bucket = bucket.after(*limit, *now, bytes);
+        }
+        *passed += u64::from(bytes);
+        Ok(())
+    }
+
+    /// Forgives what is owed to other limits.
+    ///
+    /// # Errors
+    /// When both buckets are open, if they are not now.
+    fn settle(&mut self) -> Result<(), Nanos> {
+        let Self { now, limits, buckets, .. } = self;
+        let mut opens = None;
+        for (bucket, limit) in buckets.iter_mut().zip(limits) {
+            if !bucket.is_within(*limit, *now) {
+                *bucket = bucket.settled(*limit, *now);
+            }
+            if !bucket.is_within(*limit, *now) {
+                opens = opens.max(bucket.opens_at(*limit));
+            }
+        }
+        opens.map_or(Ok(()), Err)
+    }
+
+    /// The packets have left.
+    #[inline]
+    pub fn end(self) {
+        let Self { line: Line(cells), which, now: _, limits: _, buckets, passed } = self;
+        for (at, (cell, bucket)) in cells.iter().zip(buckets).enumerate() {
+            if which >> at & 1 != 0 {
+                cell.set(bucket);
+                cell.passed.add(passed);
+            }
+        }
+    }
+}
+
+/// Who waits behind a bucket, for the worker that owns the session.
+#[derive(Debug, Clone, Copy)]
+pub struct Waiting<'a>(&'a Stopped);
+
+impl Waiting<'_> {
+    /// Counts a packet that begins to wait.
+    #[inline]
+    pub fn add(self) {
+        self.0.queued_pkts.add(1);
+    }
+
+    /// Counts packets that do not wait any more; the last of them did for `delay`.
+    #[inline]
+    pub fn remove(self, pkts: u64, delay: Nanos) {
+        let queued = &self.0.queued_pkts;
+        queued.set(queued.load().saturating_sub(pkts));
+        self.0.delay_ns.set(delay.0);
+    }
+}
+
 /// One bucket.
 #[derive(Debug, Clone, Copy)]
 pub struct Meter<'a> {
@@ -319,7 +460,14 @@ pub struct Meter<'a> {
     shared: Option<Shared<'a>>,
 }
 
-impl Meter<'_> {
+impl<'a> Meter<'a> {
+    /// Who waits behind the bucket.
+    #[inline]
+    #[must_use]
+    pub fn waiting(&self) -> Waiting<'a> {
+        Waiting(self.stopped)
+    }
+
     /// True when a packet may pass at `now`, if `limit` is the rules' limit. For the worker that owns
     /// the session only: it forgives what is owed to another limit.
     #[inline]
@@ -372,18 +520,6 @@ impl Meter<'_> {
     pub fn count_dropped(&self, bytes: u16) {
         self.stopped.dropped_pkts.add(1);
         self.stopped.dropped_bytes.add(u64::from(bytes));
-    }
-
-    /// Counts a packet that begins to wait. For the worker that owns the session only.
-    pub fn queue(&self) {
-        self.stopped.queued_pkts.add(1);
-    }
-
-    /// Counts a packet that does not wait any more, and did for `delay`.
-    pub fn unqueue(&self, delay: Nanos) {
-        let queued = &self.stopped.queued_pkts;
-        queued.set(queued.load().saturating_sub(1));
-        self.stopped.delay_ns.set(delay.0);
     }
 
     /// What passed and what not.

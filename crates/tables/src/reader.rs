@@ -15,7 +15,7 @@ use crate::counters::WorkerCounters;
 use crate::express::{ExpressHome, ExpressTable};
 use crate::foreign::KeyTable;
 use crate::framed::FramedRoutes;
-use crate::meters::{Meter, MeterPair, MeterTable};
+use crate::meters::{Meter, MeterPair, MeterTable, Waiting};
 use crate::next_hop::{NextHop, NextHopRef, NextHopTable, Via};
 use crate::publish::{Guard, ReadHandle};
 use crate::rate_changes::{NextChange, RateChangeRing};
@@ -366,6 +366,18 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn meter_pair(&self, session: SessionIndex, direction: Direction) -> Option<MeterPair<'a>> {
         self.tables.meters.pair(session, direction)
+    }
+
+    /// Who waits behind the first of these buckets that `which` names.
+    #[inline]
+    #[must_use]
+    pub fn waiting(
+        &self,
+        session: SessionIndex,
+        direction: Direction,
+        which: u64,
+    ) -> Option<Waiting<'a>> {
+        self.tables.meters.waiting(session, direction, which)
     }
 
     /// Changes of rates so far.

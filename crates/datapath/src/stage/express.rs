@@ -504,9 +504,9 @@ fn part<Io: PacketIo, C: Course>(
             continue;
         };
         if row.waits_for != 0 {
-            let key = flow(row.session, C::DIRECTION, row.waits_for);
+            let flow = flow(row.session, C::DIRECTION, row.waits_for);
             let packet = Ready { buf, exit: (door.port, door.id) };
-            shaping::hold(env, (shaping, leases, tally), key, packet, row.len);
+            shaping::hold(env, (shaping, leases, tally), flow, packet, row.len);
             continue;
         }
         if let Some(last) = last.filter(|last| last.id != door.id) {

@@ -85,7 +85,7 @@ pub(crate) fn s6_apply<Io: PacketIo, S: Side>(
                 let key = shaping::flow_of(*session, matched);
                 let packet = Ready { buf, exit: (way.interface.port, way.interface.id) };
                 let Outbound { shaping, leases, tally, .. } = out;
-                shaping::hold(env, (shaping, leases, tally), key, packet, ip.total_len);
+                shaping::hold(env, (shaping, leases, tally), (key, None), packet, ip.total_len);
             }
             Ok(way) => out.send(env, io, buf, &way, Origin::Received(matched.direction)),
             Err(Refused { reason, error }) => {

@@ -18,17 +18,20 @@ pub(crate) enum Origin {
     Own,
 }
 
-/// What must be known of a frame when its buffer is gone.
+/// What must be known of frames when their buffers are gone: of frames in a row that are counted in the
+/// same way.
 #[derive(Debug, Clone, Copy)]
-struct Label {
+struct Run {
     interface: InterfaceId,
-    len: usize,
     origin: Origin,
+    pkts: usize,
+    bytes: usize,
 }
 
 struct TxQueue<B> {
     burst: Burst<B>,
-    labels: Column<Label>,
+    /// As many packets as there are frames.
+    runs: Column<Run>,
 }
 
 /// Frames on their way out, one queue per port.
@@ -39,7 +42,7 @@ pub(crate) struct TxQueues<B> {
 impl<B: PacketBuf> TxQueues<B> {
     /// Empty queues for `count` ports.
     pub fn new(count: usize) -> Self {
-        let queue = || TxQueue { burst: Burst::new(), labels: Column::new() };
+        let queue = || TxQueue { burst: Burst::new(), runs: Column::new() };
         Self { ports: core::iter::repeat_with(queue).take(count).collect() }
     }
 
@@ -53,7 +56,7 @@ impl<B: PacketBuf> TxQueues<B> {
         buf: B,
         origin: Origin,
     ) {
-        let label = Label { interface, len: buf.data().len(), origin };
+        let bytes = buf.data().len();
         let Some(queue) = self.ports.get_mut(usize::from(port.0)) else {
             // Interfaces with ports beyond the queues do not exist: both come from one list.
             refuse(tally, origin);
@@ -63,7 +66,13 @@ impl<B: PacketBuf> TxQueues<B> {
             transmit(io, port, queue, tally);
         }
         queue.burst.push(buf);
-        queue.labels.push(label);
+        match queue.runs.last_mut() {
+            Some(run) if run.interface == interface && run.origin == origin => {
+                run.pkts += 1;
+                run.bytes += bytes;
+            }
+            _ => queue.runs.push(Run { interface, origin, pkts: 1, bytes }),
+        }
     }
 
     /// Transmits everything queued.
@@ -89,23 +98,31 @@ fn transmit<Io: PacketIo>(
     queue: &mut TxQueue<Io::Buf>,
     tally: &mut Tally,
 ) {
-    let queued = queue.burst.len();
     io.tx_burst(port, &mut queue.burst);
-    let sent = queued - queue.burst.len().min(queued);
-    let (taken, refused) = queue.labels.split_at(sent.min(queue.labels.len()));
-    for label in taken {
-        tally.transmit_on(label.interface, label.len);
-        match label.origin {
-            Origin::Received(direction) => tally.transmit(direction, label.len),
-            Origin::Copy => tally.duplicate(),
-            Origin::Own => tally.originate(),
+    if !queue.burst.is_empty() {
+        refuse_rest(queue, tally);
+    }
+    for Run { interface, origin, pkts, bytes } in queue.runs.drain(..) {
+        match origin {
+            Origin::Received(direction) => tally.transmit_many(interface, direction, pkts, bytes),
+            Origin::Copy => tally.duplicate(interface, pkts, bytes),
+            Origin::Own => tally.originate(interface, pkts, bytes),
         }
     }
-    for label in refused {
-        refuse(tally, label.origin);
+}
+
+/// Drops the frames that a port did not take, the last ones of a queue.
+#[cold]
+fn refuse_rest<B: PacketBuf>(queue: &mut TxQueue<B>, tally: &mut Tally) {
+    while let Some(buf) = queue.burst.pop() {
+        let Some(run) = queue.runs.last_mut() else { return };
+        run.pkts -= 1;
+        run.bytes -= buf.data().len();
+        refuse(tally, run.origin);
+        if run.pkts == 0 {
+            queue.runs.pop();
+        }
     }
-    queue.burst.clear();
-    queue.labels.clear();
 }
 
 #[cold]

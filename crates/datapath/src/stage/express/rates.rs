@@ -2,8 +2,9 @@
 
 use adit_pktio::PacketBuf;
 use adit_rules::{EXPRESS_METERS_MAX, Excess};
-use adit_shaper::FlowKey;
+use adit_shaper::{FlowIndex, FlowKey};
 use adit_tables::ExpressLine;
+use adit_types::limits::{BURST_MAX, SHAPED_PKTS_MAX};
 use adit_types::{Direction, SessionIndex};
 
 use super::{At, Course, Row};
@@ -17,6 +18,12 @@ const WAITS: u64 = 1 << 63;
 /// Of [`Row::waits_for`]: where the tag of its flow begins.
 const TAG_SHIFT: u32 = 16;
 
+/// Of [`Row::waits_for`]: where the flow's index begins, counted from one; zero where no packets of it
+/// wait yet.
+const FLOW_SHIFT: u32 = 32;
+
+const _: () = assert!(SHAPED_PKTS_MAX + BURST_MAX < 1 << 31, "flows are as many as packets");
+
 /// What the packets of an express wait for, if they have to.
 #[inline]
 fn waits_for(line: &ExpressLine<'_>) -> u64 {
@@ -25,12 +32,18 @@ fn waits_for(line: &ExpressLine<'_>) -> u64 {
     WAITS | u64::from(tag) << TAG_SHIFT | line.meters()
 }
 
-/// The flow of a packet by what it waits for.
+/// The flow of a packet by what it waits for, and where it waits already.
 #[inline]
-#[allow(clippy::cast_possible_truncation, reason = "a tag has 16 bits")]
-pub(super) fn flow(session: SessionIndex, direction: Direction, waits_for: u64) -> FlowKey {
+#[allow(clippy::cast_possible_truncation, reason = "a tag has 16 bits, an index 31")]
+pub(super) fn flow(
+    session: SessionIndex,
+    direction: Direction,
+    waits_for: u64,
+) -> (FlowKey, Option<FlowIndex>) {
     let buckets = waits_for & ((1 << EXPRESS_METERS_MAX) - 1);
-    FlowKey { session, direction, buckets, tag: (waits_for >> TAG_SHIFT) as u16 }
+    let key = FlowKey { session, direction, buckets, tag: (waits_for >> TAG_SHIFT) as u16 };
+    let index = ((waits_for & !WAITS) >> FLOW_SHIFT) as u32;
+    (key, index.checked_sub(1).map(FlowIndex))
 }
 
 /// True unless a packet finds its flow's queue full, which the stages count. Where packets of its flow
@@ -45,11 +58,10 @@ pub(super) fn may_wait<B: PacketBuf, C: Course>(
         return true;
     }
     let waits_for = waits_for(line);
-    let flow_len = shaping.flow_len(&flow(row.session, C::DIRECTION, waits_for));
-    if flow_len > 0 {
-        row.waits_for = waits_for;
-    }
-    shaping.has_room(flow_len)
+    let (key, _) = flow(row.session, C::DIRECTION, waits_for);
+    let Some(flow) = shaping.find(&key) else { return shaping.has_room(0) };
+    row.waits_for = waits_for | u64::from(flow.0 + 1) << FLOW_SHIFT;
+    shaping.has_room(shaping.len_of(flow))
 }
 
 /// Lets the packet pass its rates; tells what it has to wait for ([`Row::waits_for`]), zero for
@@ -74,7 +86,7 @@ pub(super) fn pass_rates(
     if row.waits_for == 0 && pair.pass(which, env.now, row.len) {
         return Some(0);
     }
-    pair.waits(which, env.now).then(|| waits_for(line))
+    pair.waits(which, env.now).then(|| row.waits_for.max(waits_for(line)))
 }
 
 /// The same for a packet that shares rates with other sessions.
@@ -89,7 +101,7 @@ fn pass_shared(
     let (which, waits_for) = (line.meters(), waits_for(line));
     let sharing = Sharing { slice: line.slice(), guarantee: Guarantee::Nothing };
     let pair = env.view.meter_pair(row.session, direction)?;
-    let may_wait = || pair.waits(which, env.now).then_some(waits_for);
+    let may_wait = || pair.waits(which, env.now).then_some(row.waits_for.max(waits_for));
     if row.waits_for != 0 {
         return may_wait();
     }
