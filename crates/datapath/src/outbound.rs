@@ -123,7 +123,8 @@ impl<B: PacketBuf> Outbound<B> {
     ) {
         if way.mac.is_some() {
             let exit = (way.interface.port, way.interface.id);
-            self.queues.push(io, &mut self.tally, exit, buf, origin);
+            let len = buf.data().len();
+            self.queues.push(io, &mut self.tally, exit, (buf, len), origin);
             return;
         }
         match origin {

@@ -157,7 +157,9 @@ impl<B: PacketBuf> Pending<B> {
                 Some((mac, interface)) => {
                     fill_destination(&mut packet.buf, mac);
                     let exit = (interface.port, interface.id);
-                    queues.push(io, tally, exit, packet.buf, Origin::Received(packet.direction));
+                    let len = packet.buf.data().len();
+                    let origin = Origin::Received(packet.direction);
+                    queues.push(io, tally, exit, (packet.buf, len), origin);
                 }
                 None => tally.drop(DropReason::NeighbourUnresolved),
             }

@@ -10,7 +10,7 @@ use adit_rules::{DropReason, EXPRESS_METERS_MAX, Excess, PublishedPdr, Published
 use adit_shaper::{
     FlowIndex, FlowKey, Held, Pace, Queues, QueuesConfig, Review, SLOT, Server, Standing,
 };
-use adit_tables::{Leases, Meter, NextChange, PairTurn, RateChange, View, Waiting};
+use adit_tables::{Leases, Meter, NextChange, PairTurn, RateChange, View, Waiting, prefetch};
 use adit_types::limits::{BURST_MAX, SHAPED_PKTS_MAX, SHAPED_PKTS_PER_FLOW_MAX};
 use adit_types::{Direction, InterfaceId, Nanos, PortId, SessionIndex};
 
@@ -32,9 +32,21 @@ const SHARERS_BEHIND_MAX: u64 = 32;
 /// A frame that is ready to leave.
 #[derive(Debug)]
 pub(crate) struct Ready<B> {
-    pub buf: B,
+    buf: B,
+    /// Octets of the frame, which is not looked at again.
+    len: u16,
     /// Where it leaves.
-    pub exit: (PortId, InterfaceId),
+    exit: (PortId, InterfaceId),
+}
+
+impl<B: PacketBuf> Ready<B> {
+    /// The frame in `buf`, which leaves by `exit`.
+    #[inline]
+    pub fn new(buf: B, exit: (PortId, InterfaceId)) -> Self {
+        // Longer frames than 65535 octets do not exist.
+        let len = u16::try_from(buf.data().len()).unwrap_or(u16::MAX);
+        Self { buf, len, exit }
+    }
 }
 
 /// The packets of one worker that wait for rates.
@@ -120,7 +132,7 @@ pub(crate) fn hold<B: PacketBuf>(
     let is_held = match flow.or_else(|| shaping.find(&key)) {
         Some(flow) => shaping.append(flow, held),
         None => {
-            let pace = pace(env, leases, key, arriving(shaping.crowded()));
+            let pace = first_pace(env, leases, key, arriving(shaping.crowded()));
             shaping.begin(key, pace, held)
         }
     };
@@ -130,6 +142,28 @@ pub(crate) fn hold<B: PacketBuf>(
         meters(&env.view, key).next().inspect(|meter| meter.count_dropped(bytes));
         tally.drop(DropReason::ShapingQueueFull);
     }
+}
+
+/// As of [`pace`], by one look where the flow's buckets are its session's own.
+fn first_pace(env: &Env<'_>, leases: &mut Leases, key: FlowKey, standing: Standing) -> Pace {
+    let is_alone = env.view.aggregates().is_empty();
+    let Some(mut pair) = own_pair(env, key, is_alone) else {
+        return pace(env, leases, key, standing);
+    };
+    let opened = pair.open();
+    pair.end();
+    opened.map_or_else(Pace::At, |()| Pace::Now)
+}
+
+/// The buckets of a flow, if they are its session's own, and none is closed for good. `is_alone` says
+/// that sessions share no rate of a slice, or of all.
+#[inline]
+fn own_pair<'v>(env: &Env<'v>, key: FlowKey, is_alone: bool) -> Option<PairTurn<'v>> {
+    let is_own = is_alone
+        && key.buckets < 1 << EXPRESS_METERS_MAX
+        && !(env.view.any_shared_rate() && sharers(env, key) > 0);
+    let pair = env.view.meter_pair(key.session, key.direction).filter(|_| is_own)?;
+    (!pair.is_closed(key.buckets)).then(|| pair.turn(key.buckets, env.now))
 }
 
 /// When the next packet of a flow may leave, by the limits of now.
@@ -241,10 +275,7 @@ fn sharers(env: &Env<'_>, key: FlowKey) -> u64 {
 /// When a flow is looked at again that sent and may not send on at `now`: as soon as its rates say,
 /// but behind those that it shares them with and that sent nothing.
 fn behind_sharers(env: &Env<'_>, key: FlowKey, at: Nanos) -> Nanos {
-    match env.view.any_shared_rate() {
-        false => at,
-        true => at.max(env.now) + Nanos(SLOT.0 * sharers(env, key).min(SHARERS_BEHIND_MAX)),
-    }
+    at.max(env.now) + Nanos(SLOT.0 * sharers(env, key).min(SHARERS_BEHIND_MAX))
 }
 
 /// Sends what may leave by now.
@@ -281,44 +312,64 @@ struct Turn<'v> {
 }
 
 impl<'v, Io: PacketIo> Leaving<'_, 'v, Io> {
+    /// When a flow is looked at again whose rates say so.
     #[inline]
-    fn pair(&self, key: FlowKey) -> Option<PairTurn<'v>> {
-        let Self { env, is_alone, .. } = self;
-        let is_own = *is_alone
-            && key.buckets < 1 << EXPRESS_METERS_MAX
-            && !(env.view.any_shared_rate() && sharers(env, key) > 0);
-        let pair = env.view.meter_pair(key.session, key.direction).filter(|_| is_own)?;
-        (!pair.is_closed(key.buckets)).then(|| pair.turn(key.buckets, env.now))
+    fn again(&self, turn: &Turn<'v>, at: Nanos) -> Nanos {
+        match self.env.view.any_shared_rate() && (turn.sent > 0 || self.sent == Some(turn.key)) {
+            false => at,
+            true => behind_sharers(self.env, turn.key, at),
+        }
     }
 }
 
 impl<'v, Io: PacketIo> Server<Ready<Io::Buf>> for Leaving<'_, 'v, Io> {
     type Turn = Turn<'v>;
 
-    #[inline]
-    fn begin(&mut self, key: &FlowKey) -> Turn<'v> {
-        Turn { key: *key, pair: self.pair(*key), sent: 0, delay: Nanos(0) }
+    #[inline(always)]
+    // PERF: once per turn, of which most have one packet.
+    fn expect(&self, key: &FlowKey) {
+        self.env.view.prefetch_waiting(key.session, key.direction);
     }
 
-    #[inline]
+    #[inline(always)]
+    // PERF: as above.
+    fn prefetch<T>(&self, place: &T) {
+        prefetch(place);
+    }
+
+    #[inline(always)]
+    // PERF: as above.
+    fn begin(&mut self, key: &FlowKey) -> Turn<'v> {
+        Turn { key: *key, pair: own_pair(self.env, *key, self.is_alone), sent: 0, delay: Nanos(0) }
+    }
+
+    #[inline(always)]
+    // PERF: as above.
+    fn stops(&mut self, turn: &mut Turn<'v>) -> Option<Pace> {
+        let at = turn.pair.as_mut()?.open().err()?;
+        Some(Pace::At(self.again(turn, at)))
+    }
+
+    #[inline(always)]
+    // PERF: as above.
     fn pace(&mut self, turn: &mut Turn<'v>, bytes: u16, at: Standing) -> Pace {
-        let Self { env, leases, sent, .. } = self;
-        let key = turn.key;
         let pace = match &mut turn.pair {
-            Some(pair) => pair.pass(bytes).map_or_else(Pace::At, |()| Pace::Now),
-            None => pass(env, leases, key, bytes, at),
+            Some(pair) => {
+                pair.pass(bytes);
+                Pace::Now
+            }
+            None => pass(self.env, self.leases, turn.key, bytes, at),
         };
         match pace {
             Pace::Now => turn.sent += 1,
-            Pace::At(at) if turn.sent > 0 || *sent == Some(key) => {
-                return Pace::At(behind_sharers(env, key, at));
-            }
+            Pace::At(at) => return Pace::At(self.again(turn, at)),
             _ => {}
         }
         pace
     }
 
-    #[inline]
+    #[inline(always)]
+    // PERF: as above.
     fn take(&mut self, turn: &mut Turn<'v>, may_leave: bool, held: Held<Ready<Io::Buf>>) {
         let Self { env, io, queues, tally, .. } = self;
         if !may_leave {
@@ -329,10 +380,13 @@ impl<'v, Io: PacketIo> Server<Ready<Io::Buf>> for Leaving<'_, 'v, Io> {
         send(*io, (queues, tally), turn.key.direction, turn.delay, held.packet);
     }
 
-    #[inline]
+    #[inline(always)]
+    // PERF: as above.
     fn end(&mut self, turn: Turn<'v>) {
         let Turn { key, pair, sent, delay } = turn;
-        pair.map(PairTurn::end);
+        if let Some(pair) = pair {
+            pair.end();
+        }
         if sent > 0 {
             waiting(&self.env.view, key).inspect(|waiting| waiting.remove(sent, delay));
             self.sent = Some(key);
@@ -486,8 +540,8 @@ fn send<Io: PacketIo>(
     packet: Ready<Io::Buf>,
 ) {
     tally.delay(delay);
-    let Ready { buf, exit } = packet;
-    queues.push(io, tally, exit, buf, Origin::Received(direction));
+    let Ready { buf, len, exit } = packet;
+    queues.push(io, tally, exit, (buf, len.into()), Origin::Received(direction));
 }
 
 /// Drops everything that waits; the meters of sessions are left as they are.

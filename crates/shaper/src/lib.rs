@@ -18,7 +18,7 @@ mod server;
 mod wheel;
 
 pub use queues::{
-    FlowIndex, FlowKey, Full, Held, Pace, Queues, QueuesConfig, RateSet, Review, Standing,
+    Flow, FlowIndex, FlowKey, Full, Held, Pace, Queues, QueuesConfig, RateSet, Review, Standing,
 };
 pub use server::Server;
 pub use wheel::{SLOT, Wheel};

@@ -12,6 +12,9 @@ const NONE: u32 = u32::MAX;
 /// Packets of one flow that leave in a row before others have their turn.
 const TURN_PKTS: u32 = 16;
 
+/// Turns that are prepared together.
+const EXPECTED: usize = 16;
+
 /// Least part of a round that a flow has, so that rounds are few. Unit: octets.
 const QUANTUM_MIN: u32 = 512;
 
@@ -159,7 +162,7 @@ impl<P> Node<P> {
 /// PERF: in a line of its own, and never moved: a release touches flows at random.
 #[derive(Debug, Clone)]
 #[repr(align(64))]
-struct Flow {
+pub struct Flow {
     key: FlowKey,
     first: u32,
     last: u32,
@@ -335,6 +338,13 @@ impl<P> Queues<P> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// The first flow of one direction of a session, for whoever asks for its cache line.
+    #[inline]
+    #[must_use]
+    pub fn first_flow(&self, session: SessionIndex, direction: Direction) -> Option<&Flow> {
+        self.flows.get(*self.by_line.get(session.line(direction))? as usize)
     }
 
     /// True when packets of this direction of a session wait.
@@ -515,8 +525,13 @@ impl<P> Queues<P> {
     /// The same by turns of flows.
     pub fn serve(&mut self, now: Nanos, limit: usize, server: &mut impl Server<P>) -> usize {
         self.wheel.advance(now);
-        let mut gone = 0;
+        let (mut gone, mut expected) = (0, 0);
         while gone < limit {
+            if expected == 0 {
+                expected = EXPECTED;
+                self.expect(server);
+            }
+            expected -= 1;
             let Some(number) = self.wheel.take() else { break };
             gone += match (number as usize).checked_sub(self.flows.len()) {
                 None => self.serve_flow(number, server),
@@ -527,6 +542,21 @@ impl<P> Queues<P> {
             };
         }
         gone
+    }
+
+    /// Asks for what the next turns will look at.
+    ///
+    /// Cost: two passes over [`EXPECTED`] flows: where they are, then their first packets and rates.
+    fn expect(&self, server: &impl Server<P>) {
+        let next = || {
+            let due = self.wheel.due_numbers().take(EXPECTED);
+            due.filter_map(|number| self.flows.get(number as usize))
+        };
+        next().for_each(|flow| server.prefetch(flow));
+        for flow in next() {
+            server.expect(&flow.key);
+            self.nodes.get(flow.first as usize).inspect(|node| server.prefetch(*node));
+        }
     }
 
     /// Gives a flow, which stands nowhere, its turn; tells how many packets went.
@@ -540,6 +570,9 @@ impl<P> Queues<P> {
         let again = loop {
             if flow.count == 0 || gone == TURN_PKTS {
                 break None;
+            }
+            if let Some(later) = server.stops(&mut turn) {
+                break Some(later);
             }
             let Some(node) = self.nodes.get_mut(flow.first as usize) else { break None };
             let may_leave = match server.pace(&mut turn, node.bytes, at) {

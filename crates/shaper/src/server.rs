@@ -7,8 +7,20 @@ pub trait Server<P> {
     /// What it looked up of the flow whose turn it is.
     type Turn;
 
+    /// A flow will have its turn soon.
+    fn expect(&self, _key: &FlowKey) {}
+
+    /// What lies there will be looked at soon.
+    fn prefetch<T>(&self, _place: &T) {}
+
     /// A flow has its turn.
     fn begin(&mut self, key: &FlowKey) -> Self::Turn;
+
+    /// Tells why the flow's next packet, whatever its length, may not leave now, if that is known
+    /// without it.
+    fn stops(&mut self, _turn: &mut Self::Turn) -> Option<Pace> {
+        None
+    }
 
     /// Tells whether the flow's next packet, of `bytes` octets, may leave, from where the flow stands.
     /// One that may is taken.

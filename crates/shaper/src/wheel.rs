@@ -118,6 +118,15 @@ impl Wheel {
         Some(number)
     }
 
+    /// What is due, in the order in which [`Wheel::take`] takes it.
+    pub fn due_numbers(&self) -> impl Iterator<Item = u32> {
+        let (due, mut at) = (self.due(), self.due());
+        core::iter::from_fn(move || {
+            at = self.links.get(at as usize)?.next;
+            (at != due).then_some(at)
+        })
+    }
+
     /// The list of a slot.
     fn slot(&self, slot: u64) -> u32 {
         #[allow(clippy::cast_possible_truncation, reason = "a few thousand slots")]

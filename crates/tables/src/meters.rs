@@ -143,6 +143,13 @@ impl MeterTable {
     }
 
     #[inline]
+    pub(crate) fn prefetch_waiting(&self, session: SessionIndex, direction: Direction) {
+        let line = session.line(direction);
+        self.first.lines.get(line).inspect(|line| prefetch::read(*line));
+        self.first.stopped.get(line).inspect(|line| prefetch::read(*line));
+    }
+
+    #[inline]
     pub(crate) fn prefetch(&self, session: SessionIndex, direction: Direction) {
         if let Some(line) = self.first.lines.get(session.line(direction)) {
             prefetch::read(line);
@@ -277,15 +284,12 @@ impl<'a> MeterPair<'a> {
     #[must_use]
     pub fn turn(self, which: u64, now: Nanos) -> PairTurn<'a> {
         let Self(line) = self;
-        let of = |at: usize| {
-            let cell = &line.0[at];
-            match which >> at & 1 {
-                0 => (RateLimit::UNLIMITED, Bucket::default()),
-                _ => (cell.limit(), cell.bucket()),
-            }
+        let Line([first, second]) = line;
+        let asked = |bit: u64, cell: &Cell| match which & bit {
+            0 => (RateLimit::UNLIMITED, Bucket::default()),
+            _ => (cell.limit(), cell.bucket()),
         };
-        let [(a, first), (b, second)] = [of(0), of(1)];
-        PairTurn { line, which, now, limits: [a, b], buckets: [first, second], passed: 0 }
+        PairTurn { line, which, now, pair: [asked(1, first), asked(2, second)], passed: 0 }
     }
 
     /// True when one of those of the two buckets that `which` names never lets a packet pass.
@@ -300,11 +304,12 @@ impl<'a> MeterPair<'a> {
     #[inline]
     #[must_use]
     pub fn waits(self, which: u64, now: Nanos) -> bool {
-        self.named(which).all(|cell| {
-            let (bucket, limit) = (cell.bucket(), cell.limit());
-            bucket.is_open(limit, now)
-                || limit.excess() == Excess::Waits && bucket.settled(limit, now) == bucket
-        })
+        let Self(Line([first, second])) = self;
+        let may = |cell: &Cell| {
+            let Asked { room, bucket, limit } = cell.ask(now);
+            room >= 0 || limit.excess() == Excess::Waits && bucket.settled(limit, now) == bucket
+        };
+        (which & 1 == 0 || may(first)) && (which & 2 == 0 || may(second))
     }
 
     #[inline]
@@ -374,61 +379,63 @@ pub struct PairTurn<'a> {
     line: &'a Line,
     which: u64,
     now: Nanos,
-    /// Of a bucket that does not count, none.
-    limits: [RateLimit; PER_LINE],
-    buckets: [Bucket; PER_LINE],
+    /// A bucket that does not count has no limit.
+    pair: [(RateLimit, Bucket); PER_LINE],
     /// Octets.
     passed: u64,
 }
 
 impl PairTurn<'_> {
-    /// Lets a packet of `bytes` octets pass.
+    /// Tells whether a packet may pass. What is owed to another limit is forgiven.
     ///
     /// # Errors
-    /// When it may, if not now. What is owed to another limit is forgiven.
+    /// When it may, if not now.
     #[inline]
-    pub fn pass(&mut self, bytes: u16) -> Result<(), Nanos> {
-        let Self { now, limits, buckets, .. } = self;
-        let [a, b] = core::array::from_fn(|at| buckets[at].room(limits[at], *now));
-        if a | b < 0 {
-            self.settle()?;
+    pub fn open(&mut self) -> Result<(), Nanos> {
+        let [(a, first), (b, second)] = &self.pair;
+        if first.room(*a, self.now) | second.room(*b, self.now) >= 0 {
+            return Ok(());
         }
-        let Self { now, limits, buckets, passed, .. } = self;
-        for (bucket, limit) in buckets.iter_mut().zip(limits) {
-            *bucket = bucket.after(*limit, *now, bytes);
-        }
-        *passed += u64::from(bytes);
-        Ok(())
+        self.settle()
+    }
+
+    /// Lets a packet of `bytes` octets pass.
+    #[inline]
+    pub fn pass(&mut self, bytes: u16) {
+        let [(a, first), (b, second)] = &mut self.pair;
+        *first = first.after(*a, self.now, bytes);
+        *second = second.after(*b, self.now, bytes);
+        self.passed += u64::from(bytes);
     }
 
     /// Forgives what is owed to other limits.
     ///
     /// # Errors
     /// When both buckets are open, if they are not now.
+    #[inline]
     fn settle(&mut self) -> Result<(), Nanos> {
-        let Self { now, limits, buckets, .. } = self;
-        let mut opens = None;
-        for (bucket, limit) in buckets.iter_mut().zip(limits) {
-            if !bucket.is_within(*limit, *now) {
-                *bucket = bucket.settled(*limit, *now);
-            }
-            if !bucket.is_within(*limit, *now) {
-                opens = opens.max(bucket.opens_at(*limit));
-            }
-        }
-        opens.map_or(Ok(()), Err)
+        let now = self.now;
+        let settle = |(limit, bucket): &mut (RateLimit, Bucket)| {
+            *bucket = bucket.settled(*limit, now);
+            bucket.opens_at(*limit).unwrap_or(Nanos::NEVER)
+        };
+        let [first, second] = &mut self.pair;
+        let opens = settle(first).max(settle(second));
+        if opens <= now { Ok(()) } else { Err(opens) }
     }
 
     /// The packets have left.
     #[inline]
     pub fn end(self) {
-        let Self { line: Line(cells), which, now: _, limits: _, buckets, passed } = self;
-        for (at, (cell, bucket)) in cells.iter().zip(buckets).enumerate() {
-            if which >> at & 1 != 0 {
+        let Self { line: Line([first, second]), which, now: _, pair, passed } = self;
+        let end = |bit: u64, cell: &Cell, bucket: Bucket| {
+            if which & bit != 0 {
                 cell.set(bucket);
                 cell.passed.add(passed);
             }
-        }
+        };
+        end(1, first, pair[0].1);
+        end(2, second, pair[1].1);
     }
 }
 

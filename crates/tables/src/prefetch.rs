@@ -3,7 +3,7 @@
 /// Asks for the cache line that starts `place`, to be read soon.
 #[inline(always)]
 // PERF: a call would cost more than the hint saves; must be inlined into the first lookup pass.
-pub(crate) fn read<T>(place: &T) {
+pub fn read<T>(place: &T) {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -380,6 +380,12 @@ impl<'a> View<'a> {
         self.tables.meters.waiting(session, direction, which)
     }
 
+    /// Asks for the cache lines of [`View::meter_pair`] and [`View::waiting`].
+    #[inline]
+    pub fn prefetch_waiting(&self, session: SessionIndex, direction: Direction) {
+        self.tables.meters.prefetch_waiting(session, direction);
+    }
+
     /// Changes of rates so far.
     #[inline]
     #[must_use]

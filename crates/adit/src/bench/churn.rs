@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use adit_datapath::Worker;
-use adit_pktio::Burst;
 use adit_types::limits::BURST_DEFAULT;
 use adit_types::{Direction, Nanos, PortId};
 use anyhow::{Context, ensure};
@@ -134,13 +133,8 @@ impl Lane {
         let reader = plant.readers.pop().context("one worker")?;
         let spare = (0..BURST_DEFAULT).map(|_| BenchBuf::take()).collect();
         Ok(Self {
-            worker: measure::worker(reader, BURST_DEFAULT),
-            io: BenchIo {
-                rx_port: PortId(0),
-                ready: Burst::new(),
-                sent: spare,
-                macs: sessions::MACS,
-            },
+            worker: measure::worker(reader, BURST_DEFAULT, measure::SHAPED_PKTS_FEW),
+            io: BenchIo { sent: spare, ..BenchIo::new(PortId(0)) },
             active,
             random: SmallRng::seed_from_u64(1),
             clock: Instant::now(),

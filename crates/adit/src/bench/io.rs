@@ -7,6 +7,8 @@ use adit_pktio::mem::MemBuf;
 use adit_pktio::{Burst, PacketBuf, PacketIo, PortInfo, RxChecksum};
 use adit_types::{MacAddr, PortId};
 
+use super::sessions;
+
 thread_local! {
     /// Buffers whose packets were dropped: the mempool of this thread.
     static POOL: RefCell<Vec<MemBuf>> = const { RefCell::new(Vec::new()) };
@@ -93,12 +95,36 @@ impl PacketBuf for BenchBuf {
     }
 }
 
+/// Further bursts that a step of the bench sends at most: what a worker releases, in parts.
+const MORE_BURSTS_MAX: usize = 64;
+
 /// Two ports: packets prepared in `ready` arrive at `rx_port`, everything sent lands in `sent`.
 pub struct BenchIo {
     pub rx_port: PortId,
     pub ready: Burst<BenchBuf>,
     pub sent: Burst<BenchBuf>,
+    /// What was sent behind the first burst.
+    pub more: Vec<Burst<BenchBuf>>,
     pub macs: [MacAddr; 2],
+}
+
+impl BenchIo {
+    /// Ports where packets arrive at `rx_port`, which sent nothing yet.
+    pub fn new(rx_port: PortId) -> Self {
+        let more = Vec::with_capacity(MORE_BURSTS_MAX);
+        Self { rx_port, ready: Burst::new(), sent: Burst::new(), more, macs: sessions::MACS }
+    }
+
+    /// Packets that were sent.
+    pub fn sent_pkts(&self) -> usize {
+        self.sent.len() + self.more.iter().map(|burst| burst.len()).sum::<usize>()
+    }
+
+    /// Forgets what was sent.
+    pub fn clear_sent(&mut self) {
+        self.sent.clear();
+        self.more.clear();
+    }
 }
 
 impl PacketIo for BenchIo {
@@ -118,15 +144,12 @@ impl PacketIo for BenchIo {
     }
 
     fn tx_burst(&mut self, _port: PortId, burst: &mut Burst<BenchBuf>) -> usize {
+        let count = burst.len();
         if self.sent.is_empty() {
             mem::swap(burst, &mut self.sent);
-            return self.sent.len();
+        } else {
+            self.more.push(mem::take(burst));
         }
-        if burst.len() > self.sent.remaining_capacity() {
-            self.sent.clear();
-        }
-        let count = burst.len().min(self.sent.remaining_capacity());
-        self.sent.extend(burst.drain(..count));
         count
     }
 

@@ -4,7 +4,7 @@ use adit_datapath::{Worker, WorkerConfig};
 use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_rules::DropReason;
 use adit_tables::{Reader, Snapshot};
-use adit_types::limits::{BURST_MAX, COMMAND_RING_LEN, EVENT_RING_LEN};
+use adit_types::limits::{BURST_MAX, COMMAND_RING_LEN, EVENT_RING_LEN, SHAPED_PKTS_MAX};
 use adit_types::{Nanos, PortId, WorkerId};
 use anyhow::{Context, ensure};
 use rand::rngs::SmallRng;
@@ -85,8 +85,11 @@ impl Figures {
     }
 }
 
+/// Packets that a worker has room for where none waits for a rate.
+pub const SHAPED_PKTS_FEW: usize = SHAPED_PKTS_MAX / 16;
+
 /// A worker without others. Events and commands of the control thread are no part of a bench.
-pub fn worker(reader: Reader, burst: usize) -> Worker<BenchIo> {
+pub fn worker(reader: Reader, burst: usize, shaped_pkts_max: usize) -> Worker<BenchIo> {
     let (events, _) = rtrb::RingBuffer::new(EVENT_RING_LEN);
     let (_, commands) = rtrb::RingBuffer::new(COMMAND_RING_LEN);
     let config = WorkerConfig {
@@ -94,7 +97,7 @@ pub fn worker(reader: Reader, burst: usize) -> Worker<BenchIo> {
         ports: vec![PortId(0), PortId(1)],
         burst,
         buffer_pkts_max: BUFFER_PKTS_MAX,
-        shaped_pkts_max: adit_types::limits::SHAPED_PKTS_MAX / 16,
+        shaped_pkts_max,
         recovery_time_stamp: None,
     };
     Worker::new(config, reader, events, commands)
@@ -113,10 +116,8 @@ pub struct Bench {
 impl Bench {
     /// A worker that looks at tables of its own.
     pub fn new(reader: Reader) -> Self {
-        let worker = worker(reader, BURST_MAX);
-        let macs = sessions::MACS;
-        let (ready, sent) = (Burst::new(), Burst::new());
-        let io = BenchIo { rx_port: PortId(0), ready, sent, macs };
+        let worker = worker(reader, BURST_MAX, SHAPED_PKTS_MAX);
+        let io = BenchIo::new(PortId(0));
         Self { worker, io, random: SmallRng::seed_from_u64(1), step: 0, step_time: Nanos(1) }
     }
 
@@ -127,7 +128,7 @@ impl Bench {
         sessions: &[BenchSession],
         burst: usize,
     ) -> anyhow::Result<()> {
-        self.io.sent.clear();
+        self.io.clear_sent();
         self.io.rx_port = packet.rx_port();
         let mut frame = [0; 256];
         for _ in 0..burst {
@@ -150,7 +151,7 @@ impl Bench {
         let report = self.worker.step(now, &mut self.io);
         let end = adit_dpdk::tsc();
         ensure!(report.received == wanted, "a step received {} packets", report.received);
-        Ok((end.wrapping_sub(start), self.io.sent.len()))
+        Ok((end.wrapping_sub(start), self.io.sent_pkts()))
     }
 }
 
@@ -212,15 +213,14 @@ fn outcome_count(before: &Snapshot, after: &Snapshot, outcome: Outcome) -> u64 {
 /// None for the packets of this bench.
 pub fn floor(sessions: &[BenchSession], plan: &Plan) -> anyhow::Result<Figures> {
     let port = plan.packet.rx_port();
-    let mut io =
-        BenchIo { rx_port: port, ready: Burst::new(), sent: Burst::new(), macs: sessions::MACS };
+    let mut io = BenchIo::new(port);
     let mut random = SmallRng::seed_from_u64(1);
     let (steps, warm_up) = steps(plan);
     let mut cycles = Vec::with_capacity(steps);
     let mut frame = [0; 256];
     let mut burst: Burst<BenchBuf> = Burst::new();
     for step in 0..steps + warm_up {
-        io.sent.clear();
+        io.clear_sent();
         for _ in 0..plan.burst {
             let session = sessions[random.random_range(0..plan.active.min(sessions.len()))];
             let len = plan.packet.write(&mut frame, session, &mut random)?;

@@ -5,7 +5,6 @@
 //! no counter is memory that was never touched.
 
 use adit_datapath::Worker;
-use adit_pktio::Burst;
 use adit_types::limits::BURST_DEFAULT;
 use adit_types::{Direction, Nanos, PortId};
 use anyhow::{Context, ensure};
@@ -30,7 +29,7 @@ pub fn run(count: u32, output: &BenchOutput) -> anyhow::Result<()> {
     let with_sessions = resident_bytes()?;
     eprintln!("sending a packet each way for each session");
     let reader = plant.readers.pop().context("one worker")?;
-    let mut worker = measure::worker(reader, BURST_DEFAULT);
+    let mut worker = measure::worker(reader, BURST_DEFAULT, measure::SHAPED_PKTS_FEW);
     for direction in [Direction::Uplink, Direction::Downlink] {
         send_to_all(&mut worker, &plant, direction)?;
     }
@@ -61,7 +60,7 @@ fn send_to_all(
 ) -> anyhow::Result<()> {
     let rx_port = PortId(u16::from(direction == Direction::Downlink));
     let spare = (0..BURST_DEFAULT).map(|_| BenchBuf::take()).collect();
-    let mut io = BenchIo { rx_port, ready: Burst::new(), sent: spare, macs: sessions::MACS };
+    let mut io = BenchIo { sent: spare, ..BenchIo::new(rx_port) };
     let mut numbers = 0..u32::try_from(plant.sessions.len())?;
     let mut forwarded = 0;
     while forwarded < plant.sessions.len() {

@@ -206,7 +206,8 @@ fn originate<Io: PacketIo>(
     interface: &Interface,
     buf: Io::Buf,
 ) {
-    out.queues.push(io, &mut out.tally, (interface.port, interface.id), buf, Origin::Own);
+    let len = buf.data().len();
+    out.queues.push(io, &mut out.tally, (interface.port, interface.id), (buf, len), Origin::Own);
 }
 
 /// The source hardware address of the frame in `buf`, to which answers go.

@@ -25,7 +25,7 @@ use adit_wire::{
 };
 
 use self::choice::choose;
-use self::rates::{flow, may_wait, pass_rates};
+use self::rates::{expect, flow, may_wait, pass_rates, waits_for};
 use crate::columns::Column;
 use crate::handoff::Handoff;
 use crate::interfaces::{Door, UsualLink};
@@ -388,6 +388,7 @@ fn run_families<'v, Io: PacketIo, C: Course, F: Families>(
     let Some(arrival) = C::arrival(link) else { return };
     let view = &env.view;
     let Outbound { buffering, shaping, leases, handoff, tally, .. } = out;
+    let is_shaping = !shaping.is_empty();
     let is_alone = handoff.is_alone();
     for row in rows.iter_mut() {
         row.session = C::session(view, row, F::is_v6(row));
@@ -405,6 +406,9 @@ fn run_families<'v, Io: PacketIo, C: Course, F: Families>(
         let Some(home) = row.home else { continue };
         let is_v6 = F::is_v6(row);
         choices |= view.prefetch_express_usage(home, row.session, C::DIRECTION, is_v6);
+    }
+    if is_shaping {
+        expect(view, C::DIRECTION, shaping, rows);
     }
     if choices {
         choose(C::DIRECTION, view, rx, rows);
@@ -427,7 +431,9 @@ fn run_families<'v, Io: PacketIo, C: Course, F: Families>(
         };
         let line = line.filter(|_| !stays);
         let line = line.filter(|line| {
-            line.meters() == 0 && !is_shared || may_wait::<_, C>(shaping, line, row)
+            !is_shaping
+                || line.meters() == 0 && !is_shared
+                || may_wait::<_, C>(shaping, waits_for(line), row)
         });
         let frame_len = buf.data().len();
         let is_v6 = F::is_v6(row);
@@ -505,7 +511,7 @@ fn part<Io: PacketIo, C: Course>(
         };
         if row.waits_for != 0 {
             let flow = flow(row.session, C::DIRECTION, row.waits_for);
-            let packet = Ready { buf, exit: (door.port, door.id) };
+            let packet = Ready::new(buf, (door.port, door.id));
             shaping::hold(env, (shaping, leases, tally), flow, packet, row.len);
             continue;
         }

@@ -83,7 +83,7 @@ pub(crate) fn s6_apply<Io: PacketIo, S: Side>(
         match apply(env, &mut buf, arrival, ip, matched) {
             Ok(way) if matched.waits && way.mac.is_some() => {
                 let key = shaping::flow_of(*session, matched);
-                let packet = Ready { buf, exit: (way.interface.port, way.interface.id) };
+                let packet = Ready::new(buf, (way.interface.port, way.interface.id));
                 let Outbound { shaping, leases, tally, .. } = out;
                 shaping::hold(env, (shaping, leases, tally), (key, None), packet, ip.total_len);
             }

@@ -46,17 +46,17 @@ impl<B: PacketBuf> TxQueues<B> {
         Self { ports: core::iter::repeat_with(queue).take(count).collect() }
     }
 
-    /// Queues one frame; a full queue is transmitted first.
-    #[inline]
+    /// Queues one frame of `bytes` octets; a full queue is transmitted first.
+    #[inline(always)]
+    // PERF: once per packet of the stages, and that waited; a call would pass the frame through memory.
     pub fn push<Io: PacketIo<Buf = B>>(
         &mut self,
         io: &mut Io,
         tally: &mut Tally,
         (port, interface): (PortId, InterfaceId),
-        buf: B,
+        (buf, bytes): (B, usize),
         origin: Origin,
     ) {
-        let bytes = buf.data().len();
         let Some(queue) = self.ports.get_mut(usize::from(port.0)) else {
             // Interfaces with ports beyond the queues do not exist: both come from one list.
             refuse(tally, origin);
@@ -91,7 +91,7 @@ impl<B: PacketBuf> TxQueues<B> {
 /// Shape:   drains `queue`.
 /// Cost:    one driver call.
 /// Errors:  none; what is refused becomes `DropReason::TxQueueFull`.
-#[inline]
+#[inline(never)]
 fn transmit<Io: PacketIo>(
     io: &mut Io,
     port: PortId,

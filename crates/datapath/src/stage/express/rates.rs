@@ -3,12 +3,13 @@
 use adit_pktio::PacketBuf;
 use adit_rules::{EXPRESS_METERS_MAX, Excess};
 use adit_shaper::{FlowIndex, FlowKey};
-use adit_tables::ExpressLine;
+use adit_tables::{ExpressLine, MeterPair, View, prefetch};
 use adit_types::limits::{BURST_MAX, SHAPED_PKTS_MAX};
-use adit_types::{Direction, SessionIndex};
+use adit_types::{Direction, Nanos, SessionIndex};
 
 use super::{At, Course, Row};
 use crate::aggregates::{Guarantee, Sharing, arriving};
+use crate::columns::Column;
 use crate::shaping::Shaping;
 use crate::stage::egress::Env;
 
@@ -26,7 +27,7 @@ const _: () = assert!(SHAPED_PKTS_MAX + BURST_MAX < 1 << 31, "flows are as many 
 
 /// What the packets of an express wait for, if they have to.
 #[inline]
-fn waits_for(line: &ExpressLine<'_>) -> u64 {
+pub(super) fn waits_for(line: &ExpressLine<'_>) -> u64 {
     let guarantee = if line.is_guaranteed() { Guarantee::Whole } else { Guarantee::Nothing };
     let tag = Sharing { slice: line.slice(), guarantee }.tag();
     WAITS | u64::from(tag) << TAG_SHIFT | line.meters()
@@ -46,18 +47,30 @@ pub(super) fn flow(
     (key, index.checked_sub(1).map(FlowIndex))
 }
 
+/// Asks for the flows that packets may have to join.
+#[inline(never)]
+pub(super) fn expect<B: PacketBuf>(
+    view: &View<'_>,
+    direction: Direction,
+    shaping: &Shaping<B>,
+    rows: &Column<Row<'_>>,
+) {
+    for row in rows {
+        if let Some(flow) = shaping.first_flow(row.session, direction) {
+            prefetch(flow);
+            view.prefetch_waiting(row.session, direction);
+        }
+    }
+}
+
 /// True unless a packet finds its flow's queue full, which the stages count. Where packets of its flow
 /// wait, so does it: this is written down in its row.
-#[inline]
+#[inline(never)]
 pub(super) fn may_wait<B: PacketBuf, C: Course>(
     shaping: &Shaping<B>,
-    line: &ExpressLine<'_>,
+    waits_for: u64,
     row: &mut Row<'_>,
 ) -> bool {
-    if shaping.is_empty() {
-        return true;
-    }
-    let waits_for = waits_for(line);
     let (key, _) = flow(row.session, C::DIRECTION, waits_for);
     let Some(flow) = shaping.find(&key) else { return shaping.has_room(0) };
     row.waits_for = waits_for | u64::from(flow.0 + 1) << FLOW_SHIFT;
@@ -86,7 +99,13 @@ pub(super) fn pass_rates(
     if row.waits_for == 0 && pair.pass(which, env.now, row.len) {
         return Some(0);
     }
-    pair.waits(which, env.now).then(|| row.waits_for.max(waits_for(line)))
+    stays(pair, which, env.now, row.waits_for.max(waits_for(line)))
+}
+
+/// `waits_for`, unless a packet is dropped instead, which the stages do.
+#[inline(never)]
+fn stays(pair: MeterPair<'_>, which: u64, now: Nanos, waits_for: u64) -> Option<u64> {
+    pair.waits(which, now).then_some(waits_for)
 }
 
 /// The same for a packet that shares rates with other sessions.
