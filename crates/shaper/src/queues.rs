@@ -1,8 +1,11 @@
 //! Queues of packets by flow.
 
+mod rounds;
+
 use adit_types::limits::BURST_MAX;
 use adit_types::{Direction, Nanos, SessionIndex};
 
+use self::rounds::{Place, Ring, Turn};
 use crate::server::{ByPacket, Server};
 use crate::wheel::Wheel;
 
@@ -14,9 +17,6 @@ const TURN_PKTS: u32 = 16;
 
 /// Turns that are prepared together.
 const EXPECTED: usize = 16;
-
-/// Least part of a round that a flow has, so that rounds are few. Unit: octets.
-const QUANTUM_MIN: u32 = 512;
 
 /// Most that waits, but for a burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -197,80 +197,6 @@ const _: () = assert!(size_of::<Flow>() == 64, "one cache line");
 /// A flow that waits, until a packet leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowIndex(pub u32);
-
-/// How a flow, or the flows of a rate together, stand in the rounds of a shared rate.
-#[derive(Debug, Clone, Copy)]
-struct Turn {
-    /// Part of a round. Unit: octets.
-    quantum: u32,
-    /// What is left of it. Unit: octets.
-    credit: u32,
-    /// It has its part of this round.
-    began: bool,
-}
-
-impl Turn {
-    const NONE: Self = Self { quantum: 0, credit: 0, began: false };
-
-    /// Gives it its part of this round, once.
-    fn begin(&mut self) {
-        if !core::mem::replace(&mut self.began, true) {
-            self.credit = self.credit.saturating_add(self.quantum);
-        }
-    }
-}
-
-/// The flows that wait for a rate that they share, in rounds. Its members stand in the wheel's list of
-/// its number: flows, and rings whose flows wait for this rate, too.
-#[derive(Debug, Clone, Copy)]
-struct Ring {
-    place: Place,
-    /// The sum of its flows' quanta, which is its own, as far as that goes. Unit: octets.
-    weight: u64,
-    turn: Turn,
-}
-
-/// Where a ring is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// Nowhere: nobody waits.
-    Asleep,
-    /// In the wheel, until its rate lets packets pass; or it is looked at.
-    Awake,
-    /// In another ring, for whose rate it waits.
-    Inside,
-}
-
-impl Ring {
-    /// A flow of the ring has this quantum from now on.
-    fn set_quantum(&mut self, flow: &mut Turn, quantum: u32) {
-        self.weight = self.weight - u64::from(flow.quantum) + u64::from(quantum);
-        self.turn.quantum = u32::try_from(self.weight).unwrap_or(u32::MAX);
-        flow.quantum = quantum;
-    }
-}
-
-/// What became of a member that had its turn.
-enum Served {
-    /// It is no member any more.
-    Gone,
-    /// Its part of the round is used up.
-    Over,
-    /// It may go on with its turn when this is over.
-    Stopped(RingEnd),
-}
-
-/// Why no more packets of a ring leave.
-enum RingEnd {
-    /// None is left.
-    Empty,
-    /// This rate is closed until then.
-    Closed(u8, Nanos),
-    /// The ring's part of a round is used up.
-    Exhausted,
-    /// As many went as may in one step.
-    Limit,
-}
 
 /// The packets of one worker that wait for their rates.
 ///
@@ -473,39 +399,6 @@ impl<P> Queues<P> {
         }
     }
 
-    /// Makes a flow the last one of a ring.
-    fn stand_in_ring(&mut self, number: u32, home: u8, quantum: u32) {
-        let Some(ring) = self.rings.get_mut(usize::from(home)) else { return };
-        let flow = &mut self.flows[number as usize];
-        flow.home = home;
-        ring.set_quantum(&mut flow.turn, quantum.max(QUANTUM_MIN));
-        self.wheel.append_to(home, number);
-        self.crowded.set(home, true);
-    }
-
-    /// Lets a ring with members, which stands nowhere, wait for a closed rate: its own, or another
-    /// one in whose rounds it takes part.
-    fn place_ring(&mut self, own: u8, closed: u8, at: Nanos) {
-        let number = self.number_of_ring(own);
-        let other = usize::from(closed);
-        if own == closed || other >= self.rings.len() {
-            self.rings[usize::from(own)].place = Place::Awake;
-            self.wheel.insert(number, at);
-            return;
-        }
-        self.rings[usize::from(own)].place = Place::Inside;
-        self.wheel.append_to(closed, number);
-        self.crowded.set(closed, true);
-        if self.rings[other].place == Place::Asleep {
-            self.place_ring(closed, closed, at);
-        }
-    }
-
-    #[allow(clippy::cast_possible_truncation, reason = "flows have numbers of 32 bits")]
-    fn number_of_ring(&self, rate: u8) -> u32 {
-        self.flows.len() as u32 + u32::from(rate)
-    }
-
     /// Releases what may leave by `now`, until `limit` packets went and the turn of a flow ended;
     /// tells how many packets went.
     ///
@@ -597,161 +490,6 @@ impl<P> Queues<P> {
         gone as usize
     }
 
-    /// The same for the flows that wait for a shared rate, which lets packets pass again.
-    fn serve_rate(&mut self, rate: u8, limit: usize, server: &mut impl Server<P>) -> usize {
-        let (mut left, mut credit) = (limit, u32::MAX);
-        match self.serve_ring(rate, (rate, &mut credit), &mut left, server) {
-            RingEnd::Empty => self.rings[usize::from(rate)].place = Place::Asleep,
-            RingEnd::Closed(closed, at) => self.place_ring(rate, closed, at),
-            RingEnd::Exhausted | RingEnd::Limit => {
-                self.wheel.insert_due(self.number_of_ring(rate));
-            }
-        }
-        limit - left
-    }
-
-    /// Gives the members of a ring their turns, as far as `credit` octets and `left` packets allow,
-    /// when the turn of rate `served` has come.
-    fn serve_ring(
-        &mut self,
-        rate: u8,
-        (served, credit): (u8, &mut u32),
-        left: &mut usize,
-        server: &mut impl Server<P>,
-    ) -> RingEnd {
-        while let Some(number) = self.wheel.first_of(rate) {
-            let inner = (number as usize).checked_sub(self.flows.len());
-            let end = match inner.and_then(|inner| u8::try_from(inner).ok()) {
-                Some(inner) => self.serve_inner(inner, served, left, server),
-                None => self.serve_member((number, rate), (served, credit), left, server),
-            };
-            match end {
-                Served::Gone => {}
-                Served::Over => {
-                    self.wheel.remove(number);
-                    self.wheel.append_to(rate, number);
-                }
-                Served::Stopped(end) => return end,
-            }
-        }
-        self.crowded.set(rate, false);
-        RingEnd::Empty
-    }
-
-    /// Takes a flow out of where it stands.
-    fn leave(&mut self, number: u32) {
-        self.wheel.remove(number);
-        let flow = &mut self.flows[number as usize];
-        if flow.turn.quantum > 0
-            && let Some(ring) = self.rings.get_mut(usize::from(flow.home))
-        {
-            ring.set_quantum(&mut flow.turn, 0);
-        }
-        flow.turn = Turn::NONE;
-    }
-
-    /// Gives the flows of a ring their turn at the rate `served`, in whose ring it is the first.
-    fn serve_inner(
-        &mut self,
-        inner: u8,
-        served: u8,
-        left: &mut usize,
-        server: &mut impl Server<P>,
-    ) -> Served {
-        let at = usize::from(inner);
-        self.rings[at].turn.begin();
-        let mut credit = self.rings[at].turn.credit;
-        let end = match inner == served {
-            true => RingEnd::Empty,
-            false => self.serve_ring(inner, (served, &mut credit), left, server),
-        };
-        let turn = &mut self.rings[at].turn;
-        turn.credit = credit;
-        match end {
-            RingEnd::Exhausted => {
-                turn.began = false;
-                return Served::Over;
-            }
-            RingEnd::Limit => return Served::Stopped(end),
-            RingEnd::Closed(closed, _) if closed != inner => return Served::Stopped(end),
-            RingEnd::Empty | RingEnd::Closed(..) => {}
-        }
-        (turn.began, turn.credit) = (false, 0);
-        self.wheel.remove(self.number_of_ring(inner));
-        match end {
-            RingEnd::Closed(_, at) => self.place_ring(inner, inner, at),
-            _ => self.rings[at].place = Place::Asleep,
-        }
-        Served::Gone
-    }
-
-    /// Gives a flow, the first of the ring of `rate`, its turn.
-    fn serve_member(
-        &mut self,
-        (number, rate): (u32, u8),
-        (served, credit): (u8, &mut u32),
-        left: &mut usize,
-        server: &mut impl Server<P>,
-    ) -> Served {
-        let Some(flow) = self.flows.get_mut(number as usize) else {
-            self.wheel.remove(number);
-            return Served::Gone;
-        };
-        let at = Standing { rate: Some(served), crowded: self.crowded };
-        flow.turn.begin();
-        let mut turn = server.begin(&flow.key);
-        let end = loop {
-            let Some(node) = self.nodes.get_mut(flow.first as usize).filter(|_| flow.count > 0)
-            else {
-                break Err(None);
-            };
-            let bytes = node.bytes;
-            if flow.turn.credit < bytes.into() {
-                break Err(None);
-            }
-            if *left == 0 {
-                break Ok(RingEnd::Limit);
-            }
-            if *credit < bytes.into() {
-                break Ok(RingEnd::Exhausted);
-            }
-            let may_leave = match server.pace(&mut turn, bytes, at) {
-                Pace::Now => true,
-                Pace::Never => false,
-                Pace::At(at) => break Err(Some(at)),
-                Pace::InTurn { rate: closed, at, quantum, .. } => {
-                    let ring = &mut self.rings[usize::from(rate)];
-                    ring.set_quantum(&mut flow.turn, quantum.max(QUANTUM_MIN));
-                    break Ok(RingEnd::Closed(closed, at));
-                }
-            };
-            if let Some(held) = node.take(flow, &mut self.free_node) {
-                server.take(&mut turn, may_leave, held);
-            }
-            self.len -= 1;
-            flow.turn.credit -= u32::from(bytes);
-            *credit -= u32::from(bytes);
-            *left -= 1;
-        };
-        server.end(turn);
-        match end {
-            Ok(end) => Served::Stopped(end),
-            Err(None) if flow.count > 0 => {
-                flow.turn.began = false;
-                Served::Over
-            }
-            Err(at) => {
-                let is_over = flow.count == 0;
-                self.leave(number);
-                match is_over {
-                    true => self.forget(number),
-                    false => self.stand(number, at.map_or(Pace::Now, Pace::At)),
-                }
-                Served::Gone
-            }
-        }
-    }
-
     /// Takes everything that waits. What is pushed later waits forever.
     pub fn drain(&mut self, mut take: impl FnMut(Held<P>)) {
         self.release(Nanos::NEVER, usize::MAX, |_, _, _| Pace::Never, |_, _, held| take(held));
@@ -815,6 +553,18 @@ impl<P> Queues<P> {
             let FlowKey { session, direction, .. } = *key;
             self.review(session, direction, &mut review, &mut take);
         }
+    }
+
+    /// Takes a flow out of where it stands.
+    fn leave(&mut self, number: u32) {
+        self.wheel.remove(number);
+        let flow = &mut self.flows[number as usize];
+        if flow.turn.quantum > 0
+            && let Some(ring) = self.rings.get_mut(usize::from(flow.home))
+        {
+            ring.set_quantum(&mut flow.turn, 0);
+        }
+        flow.turn = Turn::NONE;
     }
 
     /// Takes a flow without packets, which stands nowhere, out of its line.
