@@ -72,7 +72,9 @@ impl Node {
             }
             _ => return Ok(()),
         };
-        Ok(self.store.judge(up_seid, change)?)
+        let association = self.association_for(request.peer());
+        let owner = association.map(|association| association.owner).unwrap_or_default();
+        Ok(self.store.judge(owner, up_seid, change)?)
     }
 }
 

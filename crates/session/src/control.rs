@@ -35,19 +35,22 @@ impl CpFSeid {
 }
 
 impl SessionStore {
-    /// Judges a change without carrying it out: of the session `up_seid`, or of a new one.
+    /// Judges a change without carrying it out: of the session `up_seid`, or of a new one of `owner`.
     ///
     /// # Errors
     /// The first [`Refusal`].
-    pub fn judge(&self, up_seid: Option<Seid>, change: Change) -> Result<(), Refusal> {
+    pub fn judge(
+        &self,
+        owner: OwnerId,
+        up_seid: Option<Seid>,
+        change: Change,
+    ) -> Result<(), Refusal> {
         let known = up_seid.and_then(|up_seid| self.session(up_seid));
         match known {
             Some(session) => update::prepare(self, &session.open(), change),
             None => {
                 let index = self.indices.peek().ok_or(Refusal::SessionTableFull)?;
-                let (owner, origin, cp) =
-                    (OwnerId::default(), OwnerId::default(), CpFSeid::default());
-                let records = Records::default();
+                let (origin, cp, records) = (owner, CpFSeid::default(), Records::default());
                 let session = OpenSession {
                     up_seid: Seid(0),
                     index,
