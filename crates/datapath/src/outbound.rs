@@ -59,6 +59,8 @@ pub(crate) struct Outbound<B> {
     pub events: Events,
     /// The step's counts.
     pub tally: Tally,
+    /// The last burst that arrived had packets of both families.
+    pub are_families_mixed: bool,
     /// When a station was last asked for because of a copy.
     asked_at: Option<Nanos>,
 }
@@ -84,6 +86,7 @@ impl<B: PacketBuf> Outbound<B> {
             slow: SlowQueue::new(),
             events: Events::new(events),
             tally: Tally::new(),
+            are_families_mixed: false,
             asked_at: None,
         }
     }

@@ -109,6 +109,11 @@ impl PacketBuf for Mbuf {
     }
 
     #[inline]
+    fn data_len(&self) -> usize {
+        usize::from(self.header().data_len)
+    }
+
+    #[inline]
     fn data_mut(&mut self) -> &mut [u8] {
         let header = self.header_mut();
         let start = header.buf_addr.cast::<u8>();

@@ -25,6 +25,11 @@ pub trait PacketBuf: Send {
     /// The packet's bytes.
     fn data(&self) -> &[u8];
 
+    /// How many they are.
+    fn data_len(&self) -> usize {
+        self.data().len()
+    }
+
     /// The packet's bytes, writable.
     fn data_mut(&mut self) -> &mut [u8];
 

@@ -87,6 +87,11 @@ impl PacketBuf for MemBuf {
     }
 
     #[inline]
+    fn data_len(&self) -> usize {
+        self.0.end - self.0.start
+    }
+
+    #[inline]
     fn data_mut(&mut self) -> &mut [u8] {
         &mut self.0.room[self.0.start..self.0.end]
     }

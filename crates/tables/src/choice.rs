@@ -150,8 +150,14 @@ impl<'a> Choice<'a> {
     #[inline]
     pub(crate) fn prefetch(&self, is_v6: bool) {
         let first = self.roots[usize::from(is_v6)].first_lines(is_v6);
-        for line in self.lines.get(first).unwrap_or_default() {
-            prefetch::read(line);
+        let lines = self.lines.get(first).unwrap_or_default();
+        // PERF: without a branch between one line and two, as families differ in that.
+        if let (Some(first), Some(last)) = (lines.first(), lines.last()) {
+            prefetch::read(first);
+            prefetch::read(last);
+        }
+        if lines.len() > 2 {
+            lines.iter().for_each(prefetch::read);
         }
     }
 

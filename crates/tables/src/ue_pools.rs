@@ -18,8 +18,21 @@ struct Pool {
     sessions: Large<AtomicU32>,
 }
 
+impl Pool {
+    #[inline]
+    fn entry(&self, addr: u32) -> Option<&AtomicU32> {
+        self.sessions.get(addr.wrapping_sub(self.first) as usize)
+    }
+}
+
 /// The pools, readers' and writer's side in one: an entry is one word.
-pub(crate) struct UePools(Box<[Pool]>);
+///
+/// PERF: usually there is one pool; a loop over all costs more than the look at the first.
+pub(crate) struct UePools {
+    /// Without an address where there is none.
+    first: Pool,
+    further: Box<[Pool]>,
+}
 
 impl UePools {
     /// An empty index of `pools`, in their order as far as `UE_POOL_INDEX_MAX` addresses reach.
@@ -32,7 +45,9 @@ impl UePools {
             left = rest;
             indexed.push(Pool { first: pool.addr().to_bits(), sessions: Large::zeroed(len) });
         }
-        Self(indexed.into_boxed_slice())
+        let mut pools = indexed.into_iter();
+        let none = Pool { first: 0, sessions: Large::zeroed(0) };
+        Self { first: pools.next().unwrap_or(none), further: pools.collect() }
     }
 
     /// The entry of `addr`, `None` outside the pools.
@@ -40,7 +55,15 @@ impl UePools {
     /// Cost: a scan over the pools, of which there are few.
     #[inline]
     fn entry(&self, addr: u32) -> Option<&AtomicU32> {
-        self.0.iter().find_map(|pool| pool.sessions.get(addr.wrapping_sub(pool.first) as usize))
+        match self.first.entry(addr) {
+            None if !self.further.is_empty() => self.further_entry(addr),
+            found => found,
+        }
+    }
+
+    #[inline(never)]
+    fn further_entry(&self, addr: u32) -> Option<&AtomicU32> {
+        self.further.iter().find_map(|pool| pool.entry(addr))
     }
 
     /// Asks for the entry of `addr`; tells whether there is one.
@@ -75,7 +98,7 @@ impl UePools {
 
 impl fmt::Debug for UePools {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UePools").field("pools", &self.0.len()).finish()
+        f.debug_struct("UePools").field("further", &self.further.len()).finish_non_exhaustive()
     }
 }
 

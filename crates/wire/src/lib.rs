@@ -42,5 +42,5 @@ pub use parse::{
 pub use psc::{PduSessionContainer, PduType};
 pub use usual::{
     GPduPattern, Glance, IpPattern, UsualGPdu, UsualIp, UsualOuter, UsualTunnel, age_usual, glance,
-    usual_g_pdu, usual_ip,
+    guess_is_v6, usual_g_pdu, usual_ip,
 };

@@ -9,6 +9,7 @@
 //! PERF: these functions are inlined whole: a call would pass what was recognized through memory.
 //! Spec: RFC 791; RFC 8200; TS 29.281 §4.4, §5; TS 38.415 §5.5.2.2.
 
+use core::hint::select_unpredictable;
 use core::net::Ipv4Addr;
 
 use adit_types::{MacAddr, Qfi, Teid};
@@ -264,6 +265,19 @@ pub fn glance(frame: &[u8], tunnels: Option<Ipv4Addr>) -> Glance {
     }
 }
 
+/// True when a frame seems to carry IPv6, in a G-PDU or, without `tunnels`, as it is. Only a guess.
+///
+/// PERF: without a branch on what is seen.
+#[inline(always)]
+#[must_use]
+pub fn guess_is_v6(frame: &[u8], tunnels: bool) -> bool {
+    let Some(headers) = frame.first_chunk::<{ EXTENDED_LEN + 1 }>() else { return false };
+    let is_extended = headers[42] == FLAGS_EXTENDED;
+    let inner = headers[if is_extended { EXTENDED_LEN } else { G_PDU_LEN }];
+    let is_inner_v6 = tunnels & (inner >> 4 == 6);
+    is_inner_v6 | (u16::from_be_bytes([headers[12], headers[13]]) == IPV6)
+}
+
 /// Reads a frame that carries IP. Without `verify` the port has verified an IPv4 checksum.
 #[inline(always)]
 #[must_use]
@@ -363,7 +377,7 @@ pub fn age_usual(packet: &mut [u8], is_v6: bool) {
     // one, so that the checksum becomes more by that, and never 0xffff.
     let sum = u16::from_le_bytes([header[10], header[11]]);
     let older = sum.wrapping_add(1).wrapping_add(u16::from(sum >= 0xfffe));
-    let sum = core::hint::select_unpredictable(is_v6, sum, older);
+    let sum = select_unpredictable(is_v6, sum, older);
     header[10..12].copy_from_slice(&sum.to_le_bytes());
 }
 

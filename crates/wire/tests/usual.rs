@@ -10,8 +10,8 @@ use adit_wire::ipv6::{Ipv6Fields, Ipv6Header, decrement_hop_limit};
 use adit_wire::udp::UdpHeader;
 use adit_wire::{
     EtherType, GPduPattern, Glance, IpPacket, IpPattern, OuterIpv4, PduSessionContainer, UsualGPdu,
-    UsualIp, UsualOuter, UsualTunnel, age_usual, emit_gtpu_ipv4, glance, parse_frame, parse_gtpu,
-    parse_ip, protocol,
+    UsualIp, UsualOuter, UsualTunnel, age_usual, emit_gtpu_ipv4, glance, guess_is_v6, parse_frame,
+    parse_gtpu, parse_ip, protocol,
 };
 use proptest::prelude::*;
 use zerocopy::IntoBytes;
@@ -300,4 +300,16 @@ fn usual_packet_grows_older_as_others_do() {
             assert_eq!((packet, left), (expected, Some(hops - 1)), "{sum:#x}");
         }
     }
+}
+
+#[test]
+fn family_of_a_usual_packet_is_guessed() {
+    for (family, is_v6) in [(Family::V4, false), (Family::V6, true)] {
+        for psc in [None, Some(uplink(9))] {
+            let frame = g_pdu_around(psc, &inner_of(family, 30));
+            assert_eq!(guess_is_v6(&frame, true), is_v6, "{family:?}");
+        }
+        assert_eq!(guess_is_v6(&plain_of(family, 30), false), is_v6, "{family:?}");
+    }
+    assert!(!guess_is_v6(&[0x66; 20], true));
 }

@@ -60,6 +60,11 @@ impl PacketBuf for BenchBuf {
     }
 
     #[inline]
+    fn data_len(&self) -> usize {
+        self.get().data_len()
+    }
+
+    #[inline]
     fn data_mut(&mut self) -> &mut [u8] {
         self.get_mut().data_mut()
     }

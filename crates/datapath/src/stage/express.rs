@@ -7,25 +7,24 @@
 
 mod choice;
 mod rates;
+mod recognize;
 
 use core::hint::select_unpredictable;
 use core::mem;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::IpAddr;
 
-use adit_pktio::{Burst, PacketBuf, PacketIo, RxChecksum};
+use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_rules::{DropReason, EXPRESS_URRS_MAX, ExpressUe};
 use adit_shaper::RateSet;
 use adit_tables::{Chosen, ClearUsage, ExpressHome, ExpressLine, Leases, View};
 use adit_types::{
     Direction, InterfaceId, InterfaceSet, MacAddr, NextHopIndex, PortId, Qfi, SessionIndex, Teid,
-    is_forwardable_v4, is_forwardable_v6,
 };
-use adit_wire::{
-    EtherType, Glance, UsualGPdu, UsualTunnel, age_usual, glance, usual_g_pdu, usual_ip,
-};
+use adit_wire::{EtherType, UsualTunnel, age_usual};
 
 use self::choice::choose;
 use self::rates::{expect, flow, may_wait, pass_rates, waits_for};
+use self::recognize::{Order, is_forwardable, recognize_all, recognize_mixed, v4};
 use crate::columns::Column;
 use crate::handoff::Handoff;
 use crate::interfaces::{Door, UsualLink};
@@ -72,9 +71,6 @@ struct Row<'v> {
     chosen: Option<Chosen<'v>>,
 }
 
-/// The key of a frame that no session has.
-const NO_KEY: u64 = u64::MAX;
-
 /// The interface of a packet that does not leave.
 const NO_DOOR: InterfaceId = InterfaceId(u8::MAX);
 
@@ -88,14 +84,15 @@ trait Course {
     /// The interface that packets arrive on.
     fn arrival(link: &UsualLink) -> Option<InterfaceId>;
 
-    /// Rewrites one packet and counts it for its session and URRs, or leaves it as it is.
+    /// Rewrites one packet and counts it for its session and URRs, or leaves it as it is. `is`: of
+    /// IPv6, and without rates to pass.
     ///
-    /// PERF: where `is_v6` is no constant nothing branches on it: nothing predicts it.
+    /// PERF: nothing branches on the family where it is no constant: nothing predicts it.
     fn forward<'v, B: PacketBuf>(
         env: &Env<'v>,
         line: &ExpressLine<'v>,
         row: &Row<'v>,
-        is_v6: bool,
+        is: (bool, bool),
         at: &mut At<'v, '_>,
         buf: &mut B,
     ) -> Option<Left<'v>>;
@@ -106,6 +103,9 @@ struct Downlink;
 
 /// The families of a burst's packets; chosen outside the packet loops.
 trait Families {
+    /// There may be both.
+    const ARE_MIXED: bool = false;
+
     /// That of one packet.
     fn is_v6(row: &Row<'_>) -> bool;
 }
@@ -129,6 +129,8 @@ impl Families for OnlyV6 {
 }
 
 impl Families for Mixed {
+    const ARE_MIXED: bool = true;
+
     #[inline(always)]
     fn is_v6(row: &Row<'_>) -> bool {
         row.is_v6
@@ -145,6 +147,8 @@ struct Exit<'v> {
 /// A frame that is ready to leave.
 struct Left<'v> {
     door: &'v Door,
+    /// Before it was rewritten. Unit: octets.
+    received_len: usize,
     /// Unit: octets.
     frame_len: usize,
     /// As of [`Row::waits_for`].
@@ -183,28 +187,19 @@ pub(crate) fn express<Io: PacketIo>(
 ) {
     let Some(link) = env.interfaces.usual(port) else { return };
     let mut rows = Column::new();
-    let (mut usual, mut uplink, mut v6) = (0, 0, 0);
-    for buf in rx.iter() {
-        match recognize(&env.view, link, buf, &mut rows) {
-            Seen::Usual(direction, is_v6) => {
-                usual += 1;
-                uplink += usize::from(direction == Direction::Uplink);
-                v6 += usize::from(is_v6);
-            }
-            Seen::Stranger(direction, is_v6) => {
-                uplink += usize::from(direction == Direction::Uplink);
-                v6 += usize::from(is_v6);
-            }
-            Seen::Unknown => return,
-        }
-    }
-    if usual == 0 {
+    let seen = match out.are_families_mixed {
+        false => recognize_all(&env.view, link, rx, &mut rows),
+        true => recognize_mixed(&env.view, link, rx, &mut rows),
+    };
+    let [usual, uplink, v6, unknown] = seen.counts();
+    out.are_families_mixed = v6 != 0 && v6 != rx.len();
+    if usual == 0 || unknown != 0 {
         return;
     }
     let on = (port, link);
     match (uplink == rows.len(), uplink == 0) {
-        (true, _) => run::<Io, Uplink>(env, io, on, v6, &mut rows, rx, out),
-        (_, true) => run::<Io, Downlink>(env, io, on, v6, &mut rows, rx, out),
+        (true, _) => run::<Io, Uplink>(env, io, on, (usual, v6), &mut rows, rx, out),
+        (_, true) => run::<Io, Downlink>(env, io, on, (usual, v6), &mut rows, rx, out),
         _ => run_both(env, io, on, &rows, rx, out),
     }
 }
@@ -229,150 +224,34 @@ fn run_both<'v, Io: PacketIo>(
         bufs.push(buf);
         rows.push(*row);
     }
-    let v6 = |rows: &Column<Row<'_>>| rows.iter().filter(|row| row.is_v6).count();
-    run::<Io, Uplink>(env, io, on, v6(&uplink), &mut uplink, &mut tunneled, out);
-    run::<Io, Downlink>(env, io, on, v6(&downlink), &mut downlink, &mut plain, out);
+    let counts = |rows: &Column<Row<'_>>| {
+        let usual = rows.iter().filter(|row| row.usual).count();
+        (usual, rows.iter().filter(|row| row.is_v6).count())
+    };
+    run::<Io, Uplink>(env, io, on, counts(&uplink), &mut uplink, &mut tunneled, out);
+    run::<Io, Downlink>(env, io, on, counts(&downlink), &mut downlink, &mut plain, out);
     rx.extend(tunneled);
     rx.extend(plain);
 }
 
-/// What was seen of a packet.
-enum Seen {
-    /// It was recognized. True: in IPv6.
-    Usual(Direction, bool),
-    /// It may belong to a session, that of an IPv6 UE if true.
-    Stranger(Direction, bool),
-    /// Only the stages can tell which session it belongs to.
-    Unknown,
-}
-
-/// Tells what one packet is, and asks for the line where its session is found.
-// PERF: a call would pass what was recognized through memory.
-#[inline(always)]
-fn recognize<'v, B: PacketBuf>(
-    view: &View<'v>,
-    link: &UsualLink,
-    buf: &B,
-    rows: &mut Column<Row<'v>>,
-) -> Seen {
-    let checksum = buf.rx_checksum();
-    let verify = checksum == RxChecksum::Unknown;
-    let frame = buf.data();
-    if buf.is_contiguous() && checksum != RxChecksum::Bad {
-        if let Some(n3) = &link.n3
-            && let Some(UsualGPdu { teid, qfi, inner_offset, inner }) =
-                usual_g_pdu(frame, &n3.pattern, verify)
-            && is_forwardable(inner.is_v6, inner.dst)
-        {
-            view.prefetch_teid(teid);
-            rows.push(Row {
-                direction: Direction::Uplink,
-                usual: true,
-                is_v6: inner.is_v6,
-                qfi,
-                offset: inner_offset,
-                block: match inner.is_v6 {
-                    false => view.network_block_v4(v4(inner.dst).to_bits()),
-                    true => view.network_block_v6(inner.dst),
-                },
-                len: inner.total_len,
-                teid,
-                ue: inner.src,
-                ..BLANK
-            });
-            return Seen::Usual(Direction::Uplink, inner.is_v6);
-        }
-        if let Some((_, pattern)) = &link.n6
-            && let Some(ip) = usual_ip(frame, pattern, verify)
-            && is_forwardable(ip.is_v6, ip.src)
-            && !link.is_own(&ip)
-        {
-            match ip.is_v6 {
-                false => view.prefetch_ue_v4(v4(ip.dst).to_bits()),
-                true => view.prefetch_ue_v6(ip.dst),
-            }
-            rows.push(Row {
-                is_v6: ip.is_v6,
-                usual: true,
-                offset: ETHERNET_LEN,
-                len: ip.total_len,
-                ue: ip.dst,
-                ..BLANK
-            });
-            return Seen::Usual(Direction::Downlink, ip.is_v6);
-        }
-    }
-    let Some(row) = stranger(frame, link.n3.as_ref().map(|n3| n3.addr)) else {
-        return Seen::Unknown;
-    };
-    rows.push(row);
-    Seen::Stranger(row.direction, row.is_v6)
-}
-
-/// Nothing is known of a packet.
-const BLANK: Row<'static> = Row {
-    direction: Direction::Downlink,
-    usual: false,
-    is_v6: false,
-    qfi: None,
-    offset: 0,
-    block: 0,
-    door: NO_DOOR,
-    len: 0,
-    teid: Teid(0),
-    session: SessionIndex::NONE,
-    ue: 0,
-    waits_for: 0,
-    home: None,
-    chosen: None,
-};
-
-/// The row of a packet that is not usual.
-#[cold]
-fn stranger<'v>(frame: &[u8], tunnels: Option<Ipv4Addr>) -> Option<Row<'v>> {
-    Some(match glance(frame, tunnels) {
-        Glance::Nothing => Row { is_v6: true, ue: NO_KEY, ..BLANK },
-        Glance::Tunneled(teid) => Row { direction: Direction::Uplink, teid, ..BLANK },
-        Glance::PlainV4(dst) => Row { ue: u64::from(dst.to_bits()), ..BLANK },
-        Glance::PlainV6(key) => Row { is_v6: true, ue: key, ..BLANK },
-        Glance::Unknown => return None,
-    })
-}
-
-/// True unless a router keeps packets from or to the address of a key. Prefixes that hold the
-/// unspecified and the loopback address count as such.
-#[inline]
-fn is_forwardable(is_v6: bool, key: u64) -> bool {
-    match is_v6 {
-        true => is_forwardable_v6(Ipv6Addr::from_bits(u128::from(key) << 64)),
-        false => is_forwardable_v4(v4(key)),
-    }
-}
-
-/// The IPv4 address of a key.
-#[inline]
-#[allow(clippy::cast_possible_truncation, reason = "an IPv4 address has 32 bits")]
-const fn v4(key: u64) -> Ipv4Addr {
-    Ipv4Addr::from_bits(key as u32)
-}
-
 /// Forwards what meets the conditions of its session's express, in a loop for the families that
-/// there are: `v6` of the rows are of IPv6.
+/// there are: so many of the rows are usual, and of IPv6.
 fn run<'v, Io: PacketIo, C: Course>(
     env: &Env<'v>,
     io: &mut Io,
     on: (PortId, &UsualLink),
-    v6: usize,
+    (usual, v6): (usize, usize),
     rows: &mut Column<Row<'v>>,
     rx: &mut Burst<Io::Buf>,
     out: &mut Outbound<Io::Buf>,
 ) {
+    let are_usual = usual == rows.len();
     if v6 == 0 {
-        run_families::<Io, C, OnlyV4>(env, io, on, rows, rx, out);
+        run_families::<Io, C, OnlyV4>(env, io, on, are_usual, rows, rx, out);
     } else if v6 == rows.len() {
-        run_families::<Io, C, OnlyV6>(env, io, on, rows, rx, out);
+        run_families::<Io, C, OnlyV6>(env, io, on, are_usual, rows, rx, out);
     } else {
-        run_families::<Io, C, Mixed>(env, io, on, rows, rx, out);
+        run_families::<Io, C, Mixed>(env, io, on, are_usual, rows, rx, out);
     }
 }
 
@@ -381,6 +260,7 @@ fn run_families<'v, Io: PacketIo, C: Course, F: Families>(
     env: &Env<'v>,
     io: &mut Io,
     (port, link): (PortId, &UsualLink),
+    are_usual: bool,
     rows: &mut Column<Row<'v>>,
     rx: &mut Burst<Io::Buf>,
     out: &mut Outbound<Io::Buf>,
@@ -390,13 +270,22 @@ fn run_families<'v, Io: PacketIo, C: Course, F: Families>(
     let Outbound { buffering, shaping, leases, handoff, tally, .. } = out;
     let is_shaping = !shaping.is_empty();
     let is_alone = handoff.is_alone();
-    for row in rows.iter_mut() {
+    let locate = |row: &mut Row<'v>| {
         row.session = C::session(view, row, F::is_v6(row));
         // What another worker writes is not fetched away from it.
         if is_alone || handoff.is_ours(row.session) {
-            row.home = view.express_home(row.session, C::DIRECTION).filter(|_| row.usual);
+            row.home = view.express_home(row.session, C::DIRECTION);
             row.home.inspect(|home| home.prefetch());
         }
+    };
+    if F::ARE_MIXED && C::DIRECTION == Direction::Downlink {
+        for part in Order::of_rows(rows).parts() {
+            part.iter().for_each(|place| {
+                rows.get_mut(usize::from(*place)).map(locate);
+            });
+        }
+    } else {
+        rows.iter_mut().for_each(locate);
     }
     if !is_alone {
         steer(handoff, (port, arrival), rows, rx, tally);
@@ -411,7 +300,7 @@ fn run_families<'v, Io: PacketIo, C: Course, F: Families>(
         expect(view, C::DIRECTION, shaping, rows);
     }
     if choices {
-        choose(C::DIRECTION, view, rx, rows);
+        choose::<_, F>(C::DIRECTION, view, rx, rows);
     }
     let (arrivals, crowded) = (InterfaceSet::only(arrival), shaping.crowded());
     let exits = [(NO_EXIT, None); 2];
@@ -419,28 +308,25 @@ fn run_families<'v, Io: PacketIo, C: Course, F: Families>(
     let mut at = At { arrival: arrivals, exits, door, is_one_door, leases, crowded };
     let is_shared = !view.aggregates().is_empty();
     let mut left = Column::<SessionIndex>::new();
-    // Packets of some sessions wait, or were left to the stages.
-    let mut is_watched = !buffering.is_empty();
+    // Some packets are not usual, or packets of their sessions wait or were left to the stages.
+    let mut is_watched = !are_usual || !buffering.is_empty();
     let mut any_waits = false;
     let [mut bytes, mut bytes_out] = [0, 0];
     for (buf, row) in rx.iter_mut().zip(rows.iter_mut()) {
-        let stays = is_watched && (left.contains(&row.session) || buffering.waits(row.session));
-        let line = match row.chosen {
-            None => row.home.and_then(ExpressHome::read),
-            Some(chosen) => Some(chosen.express()),
+        let stays = is_watched
+            && (!row.usual || left.contains(&row.session) || buffering.waits(row.session));
+        let line = match (stays, row.chosen) {
+            (true, _) => None,
+            (false, None) => row.home.and_then(ExpressHome::read),
+            (false, Some(chosen)) => Some(chosen.express()),
         };
-        let line = line.filter(|_| !stays);
-        let line = line.filter(|line| {
-            !is_shaping
-                || line.meters() == 0 && !is_shared
-                || may_wait::<_, C>(shaping, waits_for(line), row)
+        let ready = line.and_then(|line| {
+            let is_free = line.meters() == 0 && !is_shared;
+            if is_shaping && !is_free && !may_wait::<_, C>(shaping, waits_for(&line), row) {
+                return None;
+            }
+            C::forward(env, &line, row, (F::is_v6(row), is_free), &mut at, buf)
         });
-        let frame_len = buf.data().len();
-        let is_v6 = F::is_v6(row);
-        let ready = match line {
-            None => None,
-            Some(line) => C::forward(env, &line, row, is_v6, &mut at, buf),
-        };
         let Some(ready) = ready else {
             // As many are pushed as there are packets.
             left.push(row.session);
@@ -453,7 +339,7 @@ fn run_families<'v, Io: PacketIo, C: Course, F: Families>(
             row.waits_for = ready.waits_for;
             any_waits = true;
         }
-        bytes += frame_len;
+        bytes += ready.received_len;
         bytes_out += ready.frame_len;
     }
     tally.receive_express(arrival, rows.len() - left.len(), bytes);
@@ -568,7 +454,7 @@ impl Course for Uplink {
         env: &Env<'v>,
         line: &ExpressLine<'v>,
         row: &Row<'v>,
-        is_v6: bool,
+        (is_v6, is_free): (bool, bool),
         at: &mut At<'v, '_>,
         buf: &mut B,
     ) -> Option<Left<'v>> {
@@ -581,7 +467,8 @@ impl Course for Uplink {
         if row.len > exit.door.mtu_bytes {
             return None;
         }
-        let waits_for = pass_rates(env, Self::DIRECTION, line, row, at)?;
+        let waits_for = if is_free { 0 } else { pass_rates(env, Self::DIRECTION, line, row, at)? };
+        let received_len = buf.data_len();
         let (cut, keep) = (usize::from(row.offset), usize::from(row.len));
         let frame = buf.replace_front(cut, usize::from(ETHERNET_LEN), keep)?;
         let frame_len = frame.len();
@@ -592,7 +479,7 @@ impl Course for Uplink {
         header[12..].copy_from_slice(&ether_type.to_be_bytes());
         age_usual(packet, is_v6);
         count(env, Self::DIRECTION, line, usage, row);
-        Some(Left { door: exit.door, frame_len, waits_for })
+        Some(Left { door: exit.door, received_len, frame_len, waits_for })
     }
 }
 
@@ -619,7 +506,7 @@ impl Course for Downlink {
         env: &Env<'v>,
         line: &ExpressLine<'v>,
         row: &Row<'v>,
-        is_v6: bool,
+        (is_v6, is_free): (bool, bool),
         at: &mut At<'v, '_>,
         buf: &mut B,
     ) -> Option<Left<'v>> {
@@ -635,7 +522,8 @@ impl Course for Downlink {
         if tunnel.ip_len(row.len)? > exit.door.mtu_bytes {
             return None;
         }
-        let waits_for = pass_rates(env, Self::DIRECTION, line, row, at)?;
+        let waits_for = if is_free { 0 } else { pass_rates(env, Self::DIRECTION, line, row, at)? };
+        let received_len = buf.data_len();
         let headers_len = tunnel.headers_len();
         let frame =
             buf.replace_front(usize::from(row.offset), headers_len, usize::from(row.len))?;
@@ -644,7 +532,7 @@ impl Course for Downlink {
         outer.emit(&tunnel, row.len, frame)?;
         age_usual(frame.get_mut(headers_len..)?, is_v6);
         count(env, Self::DIRECTION, line, usage, row);
-        Some(Left { door: exit.door, frame_len, waits_for })
+        Some(Left { door: exit.door, received_len, frame_len, waits_for })
     }
 }
 

@@ -4,10 +4,9 @@ use adit_pktio::{Burst, PacketBuf};
 use adit_rules::{FlowKey, UsualFlow};
 use adit_tables::{Choice, Chosen, View};
 use adit_types::Direction;
-use adit_types::limits::BURST_MAX;
 use adit_wire::protocol;
 
-use super::Row;
+use super::{Families, Order, Row};
 use crate::columns::Column;
 
 /// Finds the expresses of packets whose sessions have several, by the SDF filters.
@@ -15,44 +14,32 @@ use crate::columns::Column;
 /// Shape: writes `chosen` of these packets' rows.
 /// Cost:  two passes: the matcher, whose lines were asked for, then the express that it tells.
 #[inline(never)]
-pub(super) fn choose<'v, B: PacketBuf>(
+pub(super) fn choose<'v, B: PacketBuf, F: Families>(
     direction: Direction,
     view: &View<'v>,
     rx: &Burst<B>,
     rows: &mut Column<Row<'v>>,
 ) {
-    for place in by_family(rows).into_iter().take(rows.len()).map(usize::from) {
-        let (Some(row), Some(buf)) = (rows.get_mut(place), rx.get(place)) else { continue };
-        let choice = row.home.and_then(|home| view.choice(home));
-        let found = choice.and_then(|choice| match row.is_v6 {
+    let decide = |(buf, row): (&B, &mut Row<'v>)| {
+        let choice = row.home.and_then(|home| view.choice(home)).filter(|_| row.usual);
+        row.chosen = choice.and_then(|choice| match F::is_v6(row) {
             false => find::<_, false>(direction, &choice, row, buf),
             true => find::<_, true>(direction, &choice, row, buf),
         });
-        if let Some(found) = found {
-            found.prefetch();
+        row.chosen.inspect(|chosen| chosen.prefetch());
+    };
+    if F::ARE_MIXED {
+        for part in Order::of_rows(rows).parts() {
+            part.iter().map(|place| usize::from(*place)).for_each(|place| {
+                rx.get(place).zip(rows.get_mut(place)).map(decide);
+            });
         }
-        row.chosen = found;
+    } else {
+        rx.iter().zip(rows.iter_mut()).for_each(decide);
     }
     for found in rows.iter().filter_map(|row| row.chosen) {
         view.prefetch_chosen_usage(found);
     }
-}
-
-/// The places of packets of IPv4, then those of IPv6.
-///
-/// PERF: where families come mixed, what is done next cannot be predicted; in this order, which is
-/// found without a branch per packet, it can.
-fn by_family(rows: &Column<Row<'_>>) -> [u8; BURST_MAX] {
-    let v6 = rows.iter().filter(|row| row.is_v6).count();
-    let mut order = [0_u8; BURST_MAX];
-    // Where the next one of each family goes.
-    let mut next = [0, rows.len().saturating_sub(v6)];
-    for (place, row) in (0_u8..).zip(rows.iter()) {
-        let at = &mut next[usize::from(row.is_v6)];
-        order[*at % BURST_MAX] = place;
-        *at += 1;
-    }
-    order
 }
 
 // PERF: a call would pass the key through memory.
