@@ -36,9 +36,7 @@ pub struct Session {
     origin: OwnerId,
     cp_seid: Seid,
     cp_addresses: CpAddresses,
-    /// Raised when buffered packets are to be discarded.
-    pub(crate) buffer_epoch: u32,
-    /// The records and then the measurements.
+    /// The records, the measurements, and what is raised when buffered packets are to be discarded.
     packed: Box<[u8]>,
 }
 
@@ -71,6 +69,8 @@ pub(crate) struct Identity<'a> {
     pub packet_rates: &'a [(QerId, PacketRate)],
 }
 
+const _: () = assert!(size_of::<Session>() == 56, "of millions");
+
 /// A PFCP session while it is looked at or changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OpenSession {
@@ -102,8 +102,7 @@ impl OpenSession {
             origin,
             cp_seid: cp.seid,
             cp_addresses: CpAddresses::of(cp),
-            buffer_epoch,
-            packed: packed(records, usage),
+            packed: packed(records, usage, buffer_epoch),
         }
     }
 }
@@ -111,34 +110,36 @@ impl OpenSession {
 /// Octets that most sessions fit in.
 const PACKED_BYTES_USUAL: usize = 512;
 
-fn packed(records: &Records, usage: &SessionUsage) -> Box<[u8]> {
+fn packed(records: &Records, usage: &SessionUsage, buffer_epoch: u32) -> Box<[u8]> {
     let mut octets = Vec::with_capacity(PACKED_BYTES_USUAL);
     records.pack(&mut octets);
     usage.pack(&mut octets);
+    buffer_epoch.pack(&mut octets);
     Box::from(&*octets)
 }
 
 impl Session {
     /// The session to look at, or to change and [`OpenSession::close`].
     pub(crate) fn open(&self) -> OpenSession {
-        let &Self { up_seid, owner, origin, buffer_epoch, .. } = self;
+        let &Self { up_seid, owner, origin, .. } = self;
         let (index, cp) = (self.index(), self.cp_f_seid());
-        let (records, usage) = self.unpacked();
+        let (records, usage, buffer_epoch) = self.unpacked();
         OpenSession { up_seid, index, owner, origin, cp, records, buffer_epoch, usage }
     }
 
     /// Replaces records and measurements.
     pub(crate) fn keep(&mut self, records: &Records, usage: &SessionUsage) {
-        self.packed = packed(records, usage);
+        let (.., buffer_epoch) = self.unpacked();
+        self.packed = packed(records, usage, buffer_epoch);
     }
 
-    fn unpacked(&self) -> (Records, SessionUsage) {
+    fn unpacked(&self) -> (Records, SessionUsage, u32) {
         let mut octets = &*self.packed;
         let unpacked = Records::unpack(&mut octets).zip(SessionUsage::unpack(&mut octets));
-        let Some(unpacked) = unpacked else {
+        let Some(((records, usage), buffer_epoch)) = unpacked.zip(u32::unpack(&mut octets)) else {
             unreachable!("a session's octets are those that it was packed into")
         };
-        unpacked
+        (records, usage, buffer_epoch)
     }
 
     /// All rules, each kind in the order of creation.
