@@ -121,6 +121,8 @@ fn waiting<'v>(view: &View<'v>, key: FlowKey) -> Option<Waiting<'v>> {
 
 /// Lets a frame wait whose rates do not let it pass yet, in `flow` where packets of it wait. `bytes`
 /// are those of the user's packet.
+// PERF: once per packet that waits; a call would pass the packet through memory.
+#[inline(always)]
 pub(crate) fn hold<B: PacketBuf>(
     env: &Env<'_>,
     (shaping, leases, tally): (&mut Shaping<B>, &mut Leases, &mut Tally),
@@ -129,14 +131,11 @@ pub(crate) fn hold<B: PacketBuf>(
     bytes: u16,
 ) {
     let held = Held { packet, bytes, since: env.now };
-    let is_held = match flow.or_else(|| shaping.find(&key)) {
-        Some(flow) => shaping.append(flow, held),
-        None => {
-            let pace = first_pace(env, leases, key, arriving(shaping.crowded()));
-            shaping.begin(key, pace, held)
-        }
+    let is_held = match flow {
+        Some(flow) => shaping.append(flow, held).is_ok(),
+        None => join(env, (shaping, leases), key, held),
     };
-    if is_held.is_ok() {
+    if is_held {
         waiting(&env.view, key).inspect(|waiting| waiting.add());
     } else {
         meters(&env.view, key).next().inspect(|meter| meter.count_dropped(bytes));
@@ -144,10 +143,24 @@ pub(crate) fn hold<B: PacketBuf>(
     }
 }
 
+/// Lets a packet wait, perhaps as the first one of its flow; tells whether there was room.
+#[inline(never)]
+fn join<B: PacketBuf>(
+    env: &Env<'_>,
+    (shaping, leases): (&mut Shaping<B>, &mut Leases),
+    key: FlowKey,
+    held: Held<Ready<B>>,
+) -> bool {
+    if let Some(flow) = shaping.find(&key) {
+        return shaping.append(flow, held).is_ok();
+    }
+    let pace = first_pace(env, leases, key, arriving(shaping.crowded()));
+    shaping.begin(key, pace, held).is_ok()
+}
+
 /// As of [`pace`], by one look where the flow's buckets are its session's own.
 fn first_pace(env: &Env<'_>, leases: &mut Leases, key: FlowKey, standing: Standing) -> Pace {
-    let is_alone = env.view.aggregates().is_empty();
-    let Some(mut pair) = own_pair(env, key, is_alone) else {
+    let Some(mut pair) = own_pair(env, key, Shared::of(env)) else {
         return pace(env, leases, key, standing);
     };
     let opened = pair.open();
@@ -155,15 +168,33 @@ fn first_pace(env: &Env<'_>, leases: &mut Leases, key: FlowKey, standing: Standi
     opened.map_or_else(Pace::At, |()| Pace::Now)
 }
 
-/// The buckets of a flow, if they are its session's own, and none is closed for good. `is_alone` says
-/// that sessions share no rate of a slice, or of all.
+/// What sessions share.
+#[derive(Debug, Clone, Copy)]
+struct Shared {
+    /// Rates of a slice, or of all.
+    aggregates: bool,
+    /// Some session has shared a rate by its QER Correlation ID.
+    rates: bool,
+}
+
+impl Shared {
+    #[inline]
+    fn of(env: &Env<'_>) -> Self {
+        let aggregates = !env.view.aggregates().is_empty();
+        Self { aggregates, rates: env.view.any_shared_rate() }
+    }
+}
+
+/// The buckets of a flow, if they are its session's own, and none is closed for good.
 #[inline]
-fn own_pair<'v>(env: &Env<'v>, key: FlowKey, is_alone: bool) -> Option<PairTurn<'v>> {
-    let is_own = is_alone
-        && key.buckets < 1 << EXPRESS_METERS_MAX
-        && !(env.view.any_shared_rate() && sharers(env, key) > 0);
-    let pair = env.view.meter_pair(key.session, key.direction).filter(|_| is_own)?;
-    (!pair.is_closed(key.buckets)).then(|| pair.turn(key.buckets, env.now))
+fn own_pair<'v>(env: &Env<'v>, key: FlowKey, shared: Shared) -> Option<PairTurn<'v>> {
+    if shared.aggregates
+        || key.buckets >= 1 << EXPRESS_METERS_MAX
+        || shared.rates && sharers(env, key) > 0
+    {
+        return None;
+    }
+    env.view.meter_pair(key.session, key.direction)?.turn(key.buckets, env.now)
 }
 
 /// When the next packet of a flow may leave, by the limits of now.
@@ -282,8 +313,8 @@ fn behind_sharers(env: &Env<'_>, key: FlowKey, at: Nanos) -> Nanos {
 #[inline(never)]
 pub(crate) fn release<Io: PacketIo>(env: &Env<'_>, io: &mut Io, out: &mut Outbound<Io::Buf>) {
     let Outbound { shaping, leases, queues, tally, .. } = out;
-    let is_alone = env.view.aggregates().is_empty();
-    let mut leaving = Leaving { env, io, leases, queues, tally, is_alone, sent: None };
+    let shared = Shared::of(env);
+    let mut leaving = Leaving { env, io, leases, queues, tally, shared, sent: None };
     shaping.serve(env.now, RELEASES_PER_STEP_MAX, &mut leaving);
 }
 
@@ -294,9 +325,8 @@ struct Leaving<'e, 'v, Io: PacketIo> {
     leases: &'e mut Leases,
     queues: &'e mut TxQueues<Io::Buf>,
     tally: &'e mut Tally,
-    /// Sessions share no rate of a slice, or of all.
-    is_alone: bool,
-    /// The flow that sent last.
+    shared: Shared,
+    /// The flow that sent last, where sessions share rates.
     sent: Option<FlowKey>,
 }
 
@@ -315,7 +345,7 @@ impl<'v, Io: PacketIo> Leaving<'_, 'v, Io> {
     /// When a flow is looked at again whose rates say so.
     #[inline]
     fn again(&self, turn: &Turn<'v>, at: Nanos) -> Nanos {
-        match self.env.view.any_shared_rate() && (turn.sent > 0 || self.sent == Some(turn.key)) {
+        match self.shared.rates && (turn.sent > 0 || self.sent == Some(turn.key)) {
             false => at,
             true => behind_sharers(self.env, turn.key, at),
         }
@@ -340,7 +370,7 @@ impl<'v, Io: PacketIo> Server<Ready<Io::Buf>> for Leaving<'_, 'v, Io> {
     #[inline(always)]
     // PERF: as above.
     fn begin(&mut self, key: &FlowKey) -> Turn<'v> {
-        Turn { key: *key, pair: own_pair(self.env, *key, self.is_alone), sent: 0, delay: Nanos(0) }
+        Turn { key: *key, pair: own_pair(self.env, *key, self.shared), sent: 0, delay: Nanos(0) }
     }
 
     #[inline(always)]
@@ -389,7 +419,9 @@ impl<'v, Io: PacketIo> Server<Ready<Io::Buf>> for Leaving<'_, 'v, Io> {
         }
         if sent > 0 {
             waiting(&self.env.view, key).inspect(|waiting| waiting.remove(sent, delay));
-            self.sent = Some(key);
+            if self.shared.rates {
+                self.sent = Some(key);
+            }
         }
     }
 }

@@ -187,6 +187,33 @@ impl Bucket {
         }
     }
 
+    /// The same while times are below 2^62 nanoseconds.
+    // PERF: once per packet and bucket; nothing saturates.
+    #[inline(always)]
+    #[must_use]
+    pub const fn paid(self, limit: RateLimit, now: Nanos, bytes: u16) -> Self {
+        let cost = (limit.price() * bytes as u64).wrapping_add(self.fraction);
+        let begin = if self.due > now.0 { self.due } else { now.0 };
+        Self {
+            due: begin.wrapping_add(cost >> PRICE_FRACTION_BITS),
+            fraction: cost & ((1 << PRICE_FRACTION_BITS) - 1),
+        }
+    }
+
+    /// True when a packet may wait that finds the bucket as it is at `now`: the bucket is open, or ahead
+    /// by no more than `limit` leads to, and lets packets wait. Times are below 2^62 nanoseconds.
+    #[inline]
+    #[must_use]
+    pub const fn may_be_waited_for(self, limit: RateLimit, now: Nanos) -> bool {
+        let room = self.room(limit, now);
+        if room >= 0 {
+            return true;
+        }
+        // The longest packet, and the fraction of a nanosecond before it.
+        let most = ((limit.price() * PACKET_BYTES_MAX) >> PRICE_FRACTION_BITS).cast_signed() + 1;
+        limit.0 & WAITS != 0 && limit.0 != RateLimit::CLOSED.0 && room + most >= 0
+    }
+
     /// The same bucket, or an empty one if it is further ahead than `limit` ever leads to: it was
     /// another limit, and that one's debt is not owed to this one.
     #[inline]
@@ -304,6 +331,26 @@ mod tests {
         let after = settled.after(fast, now, MTU);
         assert!(!after.is_open(fast, now), "it begins empty");
         assert_eq!(after.settled(fast, now), after, "its own debt stays");
+    }
+
+    #[test]
+    fn what_may_be_waited_for_is_what_another_limit_is_not_owed() {
+        let now = Nanos::from_secs(9);
+        for kbps in [0, 8, 20_000, 100_000_000] {
+            for (excess, depth) in [(Excess::Drops, 0), (Excess::Waits, 0), (Excess::Waits, 20)] {
+                let limit =
+                    RateLimit::new(BitRate::from_kbps(kbps), Nanos::from_millis(depth), excess);
+                let most = limit.depth_ns() + limit.time_of(PACKET_BYTES_MAX).0 + 1;
+                for ahead in [0, 1, limit.depth_ns(), limit.depth_ns() + 1, most, most + 1] {
+                    let bucket = Bucket { due: now.0 + ahead, fraction: 5 };
+                    let expected = bucket.is_within(limit, now)
+                        || limit.excess() == Excess::Waits && bucket.settled(limit, now) == bucket;
+                    assert_eq!(bucket.may_be_waited_for(limit, now), expected, "{limit:?} {ahead}");
+                    let paid = bucket.paid(limit, now, MTU);
+                    assert_eq!(paid, bucket.after(limit, now, MTU));
+                }
+            }
+        }
     }
 
     #[test]

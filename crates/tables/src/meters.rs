@@ -13,7 +13,7 @@
 
 use core::fmt;
 
-use adit_rules::{Bucket, Excess, RateLimit};
+use adit_rules::{Bucket, RateLimit};
 use adit_types::limits::RULES_PER_SESSION_MAX;
 use adit_types::{Direction, Nanos, SessionIndex};
 
@@ -250,7 +250,7 @@ const BOTH: u64 = 0b11;
 impl<'a> MeterPair<'a> {
     /// Lets a packet of `bytes` octets pass those of the two buckets that `which` names by its bits,
     /// if all of them are open at `now`; tells whether it did. For the worker that owns the session
-    /// only, and only where [`MeterPair::is_closed`] is false.
+    /// only, and only where none is closed for good.
     // PERF: once per packet; straight through, so that each word is loaded once.
     #[inline(always)]
     #[must_use]
@@ -279,24 +279,21 @@ impl<'a> MeterPair<'a> {
     }
 
     /// What the two buckets are during a turn of packets that leave at `now`; as of
-    /// [`MeterPair::pass`].
+    /// [`MeterPair::pass`]. `None` where one of them never lets a packet pass.
     #[inline]
     #[must_use]
-    pub fn turn(self, which: u64, now: Nanos) -> PairTurn<'a> {
+    pub fn turn(self, which: u64, now: Nanos) -> Option<PairTurn<'a>> {
         let Self(line) = self;
         let Line([first, second]) = line;
         let asked = |bit: u64, cell: &Cell| match which & bit {
             0 => (RateLimit::UNLIMITED, Bucket::default()),
             _ => (cell.limit(), cell.bucket()),
         };
-        PairTurn { line, which, now, pair: [asked(1, first), asked(2, second)], passed: 0 }
-    }
-
-    /// True when one of those of the two buckets that `which` names never lets a packet pass.
-    #[inline]
-    #[must_use]
-    pub fn is_closed(self, which: u64) -> bool {
-        self.named(which).any(|cell| cell.limit() == RateLimit::CLOSED)
+        let (first, second) = (asked(1, first), asked(2, second));
+        if first.0 == RateLimit::CLOSED || second.0 == RateLimit::CLOSED {
+            return None;
+        }
+        Some(PairTurn { line, which, now, pair: [first, second], passed: 0 })
     }
 
     /// True when those of the two buckets that `which` names and that are closed at `now` let packets
@@ -305,17 +302,8 @@ impl<'a> MeterPair<'a> {
     #[must_use]
     pub fn waits(self, which: u64, now: Nanos) -> bool {
         let Self(Line([first, second])) = self;
-        let may = |cell: &Cell| {
-            let Asked { room, bucket, limit } = cell.ask(now);
-            room >= 0 || limit.excess() == Excess::Waits && bucket.settled(limit, now) == bucket
-        };
+        let may = |cell: &Cell| cell.bucket().may_be_waited_for(cell.limit(), now);
         (which & 1 == 0 || may(first)) && (which & 2 == 0 || may(second))
-    }
-
-    #[inline]
-    fn named(&self, which: u64) -> impl Iterator<Item = &Cell> {
-        let Self(Line(cells)) = self;
-        cells.iter().enumerate().filter(move |(at, _)| which >> at & 1 != 0).map(|(_, cell)| cell)
     }
 }
 
@@ -337,7 +325,7 @@ impl Cell {
     #[inline(always)]
     // PERF: as of its caller.
     fn pay(&self, asked: &Asked, now: Nanos, bytes: u16) {
-        self.commit(asked.bucket.after(asked.limit, now, bytes), bytes);
+        self.commit(asked.bucket.paid(asked.limit, now, bytes), bytes);
     }
 
     #[inline]
@@ -403,8 +391,8 @@ impl PairTurn<'_> {
     #[inline]
     pub fn pass(&mut self, bytes: u16) {
         let [(a, first), (b, second)] = &mut self.pair;
-        *first = first.after(*a, self.now, bytes);
-        *second = second.after(*b, self.now, bytes);
+        *first = first.paid(*a, self.now, bytes);
+        *second = second.paid(*b, self.now, bytes);
         self.passed += u64::from(bytes);
     }
 
@@ -544,6 +532,7 @@ impl<'a> Meter<'a> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use adit_rules::Excess;
     use adit_types::BitRate;
 
     use super::*;

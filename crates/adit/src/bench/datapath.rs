@@ -46,7 +46,9 @@ pub fn run(wish: &Wish, output: &BenchOutput) -> anyhow::Result<()> {
                     packet,
                     outcome: match wish.profile.rates {
                         Rates::Exceed | Rates::Wait => Outcome::Shaped,
-                        Rates::None | Rates::Police | Rates::Shape => Outcome::Forwarded,
+                        Rates::None | Rates::Police | Rates::Shape | Rates::Shared => {
+                            Outcome::Forwarded
+                        }
                     },
                     active: wish.active.min(count),
                     packets: wish.packets,

@@ -1,5 +1,7 @@
 //! One measurement: bursts of packets through `Worker::step`, timed step by step.
 
+use std::sync::atomic::{Ordering, fence};
+
 use adit_datapath::{Worker, WorkerConfig};
 use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_rules::DropReason;
@@ -147,6 +149,8 @@ impl Bench {
         self.step += 1;
         let wanted = self.io.ready.len();
         let now = Nanos(self.step * self.step_time.0);
+        // What was written into buffers is in the cache, not on its way there.
+        fence(Ordering::SeqCst);
         let start = adit_dpdk::tsc();
         let report = self.worker.step(now, &mut self.io);
         let end = adit_dpdk::tsc();

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use adit_n4::{Node, NodeConfig, NodeId};
 use adit_rules::{
     ApplyAction, DeltaId, DestinationInterface, Excess, Gate, GtpuTunnel, OuterHeaderCreation,
-    OuterHeaderRemoval, SourceInterface, UeAddresses,
+    OuterHeaderRemoval, RateLimit, SourceInterface, UeAddresses,
 };
 use adit_session::{
     Change, CpFSeid, Enforcement, FTeidSpec, Far, Forwarding, GateStatus, LocalAddresses,
@@ -64,6 +64,7 @@ fn tables(
     teid_slot_bits: u32,
     workers: usize,
     given_keys: bool,
+    rates: Rates,
 ) -> anyhow::Result<(Publisher, Vec<Reader>)> {
     let interface = |id: u8, role, addr| Interface {
         id: InterfaceId(id),
@@ -87,7 +88,7 @@ fn tables(
             interface(1, InterfaceRole::N6, N6_ADDR),
         ],
         routes: vec![route("0.0.0.0/0", DN_ADDR.into())?, route("::/0", DN6_ADDR.into())?],
-        aggregates: Vec::new(),
+        aggregates: rates.aggregates(),
         ue_pools_v4: pool.into_iter().collect(),
     })?;
     let neighbors: [(u8, IpAddr, MacAddr); 3] =
@@ -128,7 +129,8 @@ pub fn control_side(
         paths: adit_n4::PathConfig::OFF,
         store: store(sessions_max, Rates::None),
     });
-    let (publisher, readers) = tables(sessions_max, node.store().slot_bits(), workers, false)?;
+    let (publisher, readers) =
+        tables(sessions_max, node.store().slot_bits(), workers, false, Rates::None)?;
     Ok((node, publisher, readers))
 }
 
@@ -154,7 +156,8 @@ pub struct Populated {
 /// As [`establish`], for a worker that the caller makes.
 pub fn populate(profile: Profile, count: usize) -> anyhow::Result<Populated> {
     let mut store = SessionStore::new(store(count, profile.rates));
-    let (mut publisher, readers) = tables(count, store.slot_bits(), 1, profile.given_keys)?;
+    let (mut publisher, readers) =
+        tables(count, store.slot_bits(), 1, profile.given_keys, profile.rates)?;
     let reader = readers.into_iter().next().context("one reader")?;
     let mut sessions = Vec::with_capacity(count);
     let limit = profile.rates.limit(count);
@@ -207,9 +210,14 @@ pub enum Rates {
     Shape,
     /// Nine tenths of what is offered; excess is dropped.
     Exceed,
+    /// None, but one that all sessions share, beyond what is offered.
+    Shared,
     /// A ninth above what is offered on average, without any burst, so that most packets wait.
     Wait,
 }
+
+/// More than is ever offered.
+const PLENTY: BitRate = BitRate::from_kbps(1_000_000_000);
 
 /// Virtual time of one burst of 32 packets where rates matter: 10.7 million packets a second.
 pub const BURST_TIME: Nanos = Nanos(3000);
@@ -220,16 +228,22 @@ impl Rates {
         let offered = 32 * 8 * INNER_LEN as u64 * 1_000_000_000 / BURST_TIME.0;
         let share = offered / (sessions as u64).max(1);
         match self {
-            Self::None => None,
-            Self::Police | Self::Shape => Some(BitRate::from_kbps(1_000_000_000)),
+            Self::None | Self::Shared => None,
+            Self::Police | Self::Shape => Some(PLENTY),
             Self::Exceed => Some(BitRate::from_bps(share * 9 / 10)),
             Self::Wait => Some(BitRate::from_bps(share * 10 / 9)),
         }
     }
 
+    /// What all sessions share, by slice and direction.
+    fn aggregates(self) -> Vec<[RateLimit; 2]> {
+        let limit = RateLimit::new(PLENTY, Nanos::from_millis(20), Excess::Waits);
+        if self == Self::Shared { vec![[limit; 2]] } else { Vec::new() }
+    }
+
     fn policy(self) -> QosPolicy {
         let excess = match self {
-            Self::None | Self::Police | Self::Exceed => Excess::Drops,
+            Self::None | Self::Shared | Self::Police | Self::Exceed => Excess::Drops,
             Self::Shape | Self::Wait => Excess::Waits,
         };
         let of = Enforcement { gbr: excess, flow: excess, session: excess, shared: excess };
