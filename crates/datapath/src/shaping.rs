@@ -305,6 +305,7 @@ fn sharers(env: &Env<'_>, key: FlowKey) -> u64 {
 
 /// When a flow is looked at again that sent and may not send on at `now`: as soon as its rates say,
 /// but behind those that it shares them with and that sent nothing.
+#[inline(never)]
 fn behind_sharers(env: &Env<'_>, key: FlowKey, at: Nanos) -> Nanos {
     at.max(env.now) + Nanos(SLOT.0 * sharers(env, key).min(SHARERS_BEHIND_MAX))
 }
@@ -342,12 +343,13 @@ struct Turn<'v> {
 }
 
 impl<'v, Io: PacketIo> Leaving<'_, 'v, Io> {
-    /// When a flow is looked at again whose rates say so.
-    #[inline]
-    fn again(&self, turn: &Turn<'v>, at: Nanos) -> Nanos {
-        match self.shared.rates && (turn.sent > 0 || self.sent == Some(turn.key)) {
+    /// When a flow, which sent packets in this turn or not, is looked at again whose rates say `at`.
+    #[inline(always)]
+    // PERF: by value, so that turns stay in registers.
+    fn again(&self, key: FlowKey, is_sending: bool, at: Nanos) -> Nanos {
+        match self.shared.rates && (is_sending || self.sent == Some(key)) {
             false => at,
-            true => behind_sharers(self.env, turn.key, at),
+            true => behind_sharers(self.env, key, at),
         }
     }
 }
@@ -377,7 +379,7 @@ impl<'v, Io: PacketIo> Server<Ready<Io::Buf>> for Leaving<'_, 'v, Io> {
     // PERF: as above.
     fn stops(&mut self, turn: &mut Turn<'v>) -> Option<Pace> {
         let at = turn.pair.as_mut()?.open().err()?;
-        Some(Pace::At(self.again(turn, at)))
+        Some(Pace::At(self.again(turn.key, turn.sent > 0, at)))
     }
 
     #[inline(always)]
@@ -392,7 +394,7 @@ impl<'v, Io: PacketIo> Server<Ready<Io::Buf>> for Leaving<'_, 'v, Io> {
         };
         match pace {
             Pace::Now => turn.sent += 1,
-            Pace::At(at) => return Pace::At(self.again(turn, at)),
+            Pace::At(at) => return Pace::At(self.again(turn.key, turn.sent > 0, at)),
             _ => {}
         }
         pace
@@ -427,6 +429,7 @@ impl<'v, Io: PacketIo> Server<Ready<Io::Buf>> for Leaving<'_, 'v, Io> {
 }
 
 /// As of [`pace`]; a packet of `bytes` octets that may leave is charged to its rates.
+#[inline(never)]
 fn pass(env: &Env<'_>, leases: &mut Leases, key: FlowKey, bytes: u16, standing: Standing) -> Pace {
     let pace = pace(env, leases, key, standing);
     if pace == Pace::Now {
@@ -540,6 +543,7 @@ fn review(rules: &PublishedRules, key: FlowKey) -> Review {
 }
 
 /// Drops a packet that waited, behind a gate that was closed.
+#[cold]
 fn discard<B>(env: &Env<'_>, tally: &mut Tally, key: FlowKey, held: &Held<Ready<B>>) {
     if let Some(meter) = meters(&env.view, key).next() {
         meter.waiting().remove(1, env.now.since(held.since));
