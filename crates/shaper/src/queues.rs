@@ -213,7 +213,8 @@ pub struct Queues<P> {
     flows: Vec<Flow>,
     /// The first free flow.
     free_flow: u32,
-    /// The first flow of each session and direction.
+    /// The complement of the number of each session's and direction's first flow, so that zero is none:
+    /// lines that never waited take no memory.
     by_line: Vec<u32>,
     /// Numbers of flows, and behind them of rings.
     wheel: Wheel,
@@ -242,7 +243,7 @@ impl<P> Queues<P> {
             free_node: 0,
             flows: nexts().map(flow).collect(),
             free_flow: 0,
-            by_line: vec![NONE; if pkts_max == 0 { 0 } else { lines }],
+            by_line: vec![!NONE; if pkts_max == 0 { 0 } else { lines }],
             wheel: Wheel::new(pkts_max + usize::from(config.shared_rates), config.shared_rates),
             rings: vec![
                 Ring { place: Place::Asleep, weight: 0, turn: Turn::NONE };
@@ -270,14 +271,20 @@ impl<P> Queues<P> {
     #[inline]
     #[must_use]
     pub fn first_flow(&self, session: SessionIndex, direction: Direction) -> Option<&Flow> {
-        self.flows.get(*self.by_line.get(session.line(direction))? as usize)
+        self.flows.get(self.head(session, direction) as usize)
+    }
+
+    /// The first flow of a session's direction.
+    #[inline]
+    fn head(&self, session: SessionIndex, direction: Direction) -> u32 {
+        self.by_line.get(session.line(direction)).map_or(NONE, |head| !head)
     }
 
     /// True when packets of this direction of a session wait.
     #[inline]
     #[must_use]
     pub fn waits(&self, session: SessionIndex, direction: Direction) -> bool {
-        !self.is_empty() && self.by_line.get(session.line(direction)).is_some_and(|at| *at != NONE)
+        !self.is_empty() && self.head(session, direction) != NONE
     }
 
     /// Packets of a flow that wait.
@@ -290,7 +297,7 @@ impl<P> Queues<P> {
     #[inline]
     #[must_use]
     pub fn find(&self, key: &FlowKey) -> Option<FlowIndex> {
-        self.find_from(*self.by_line.get(key.session.line(key.direction))?, key)
+        self.find_from(self.head(key.session, key.direction), key)
     }
 
     /// Packets of a flow that wait.
@@ -376,7 +383,7 @@ impl<P> Queues<P> {
         self.free_node = node.fill(held);
         self.len += 1;
         self.free_flow = flow.sibling;
-        let sibling = core::mem::replace(head, number);
+        let sibling = !core::mem::replace(head, !number);
         *flow = Flow { key, first, last: first, count: 1, sibling, home: 0, turn: Turn::NONE };
         self.stand(number, pace);
         Ok(())
@@ -514,8 +521,7 @@ impl<P> Queues<P> {
         mut review: impl FnMut(&FlowKey) -> Review,
         mut take: impl FnMut(&FlowKey, bool, Held<P>),
     ) {
-        let head = self.by_line.get(session.line(direction));
-        let mut at = head.copied().unwrap_or(NONE);
+        let mut at = self.head(session, direction);
         while let Some(flow) = self.flows.get_mut(at as usize) {
             let number = core::mem::replace(&mut at, flow.sibling);
             let outcome = review(&flow.key);
@@ -573,11 +579,11 @@ impl<P> Queues<P> {
         let (line, next) = (flow.key.session.line(flow.key.direction), flow.sibling);
         flow.sibling = core::mem::replace(&mut self.free_flow, number);
         let Some(head) = self.by_line.get_mut(line) else { return };
-        if *head == number {
-            *head = next;
+        if *head == !number {
+            *head = !next;
             return;
         }
-        let mut at = *head;
+        let mut at = !*head;
         while let Some(other) = self.flows.get_mut(at as usize) {
             if other.sibling == number {
                 other.sibling = next;
