@@ -149,17 +149,23 @@ fn new_rate_counts_what_passed_and_a_new_qer_does_not() {
 }
 
 #[test]
+fn unit_of_time_that_nobody_knows_is_a_minute() {
+    let mut qer = qer();
+    let uplink = Some(PacketRateLimit { time_unit: 7, packets_max: 1 });
+    qer.packet_rate = Some(PacketRate { uplink, ..PacketRate::default() });
+    let mut scene = scene(qer);
+    assert_eq!(scene.pass(2), 1);
+    scene.bench.now = Nanos::from_secs(60);
+    assert_eq!(scene.pass(2), 1);
+}
+
+#[test]
 fn what_cannot_be_enforced_is_refused_by_name() {
-    let unit = PacketRateLimit { time_unit: 5, packets_max: 1 };
-    let uplink = |limit| PacketRate { uplink: Some(limit), ..PacketRate::default() };
-    let mut wrong_unit = qer();
-    wrong_unit.packet_rate = Some(uplink(unit));
     let mut nothing = qer();
     nothing.packet_rate = Some(PacketRate::default());
     let mut marking = qer();
     marking.qer_control_indications = Some(QerControlIndications::MOED);
     let cases = [
-        (wrong_unit, Cause::MandatoryIeIncorrect, IeType::PACKET_RATE),
         (nothing, Cause::MandatoryIeIncorrect, IeType::PACKET_RATE),
         (marking, Cause::ServiceNotSupported, IeType::QER_CONTROL_INDICATIONS),
     ];

@@ -29,7 +29,7 @@ pub use express::{
 };
 pub use forwarding::{Redirect, Steering};
 pub use matcher::{Candidate, FlowKey, Line, Matcher, MatcherView, Matchers, Root, UsualFlow};
-pub use packet_rate::{PacketLimit, PacketQuota, PacketRate, PacketWindow, PacketsLeft};
+pub use packet_rate::{PacketLimit, PacketQuota, PacketRate, PacketsLeft};
 pub use published::{
     FarShape, PdrShape, PublishedFar, PublishedPdr, PublishedRules, PublishedUrr, UrrShape,
 };

@@ -32,35 +32,25 @@ pub struct PacketLimit {
 
 /// What passed in the window that began last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct PacketWindow {
+struct Window {
     /// The window's end.
-    pub until: Nanos,
+    until: Nanos,
     /// Packets that passed in it.
-    pub passed: u64,
+    passed: u16,
+    /// The unit of time that it is one of; zero where only its end is known.
+    unit: Nanos,
 }
 
-impl PacketWindow {
-    /// The window, which at `now` ends no later than one of `quota` would that began now: one that is
-    /// longer belonged to another rate.
-    #[must_use]
-    pub fn settled(self, quota: PacketQuota, now: Nanos) -> Self {
-        Self { until: self.until.min(now + quota.unit), passed: self.passed }
-    }
-
-    /// The window at `now`: a new one where the last one is over.
-    #[must_use]
-    pub fn at(self, quota: PacketQuota, now: Nanos) -> Self {
-        match self.until <= now {
-            true => Self { until: now + quota.unit, passed: 0 },
-            false => self.settled(quota, now),
+impl Window {
+    /// The window at `now`: a new one where the last one is over. One of another unit, from before
+    /// `since`, ends no later than a unit of `quota` after that.
+    fn at(self, quota: PacketQuota, since: Nanos, now: Nanos) -> Self {
+        let PacketQuota { unit, .. } = quota;
+        let until = if self.unit == unit { self.until } else { self.until.min(since + unit) };
+        match until <= now {
+            true => Self { until: now + unit, passed: 0, unit },
+            false => Self { until, passed: self.passed, unit },
         }
-    }
-
-    /// Packets that may still pass in the window at `now`.
-    #[must_use]
-    pub fn left(self, quota: PacketQuota, now: Nanos) -> u16 {
-        let passed = u16::try_from(self.at(quota, now).passed).unwrap_or(u16::MAX);
-        quota.pkts_max.saturating_sub(passed)
     }
 }
 
@@ -68,18 +58,26 @@ impl PacketWindow {
 #[derive(Debug, Default)]
 struct Cell {
     until: AtomicU64,
+    /// Packets that passed, and above them the unit in microseconds.
     passed: AtomicU64,
 }
 
+/// Bits of the packets that passed.
+const PASSED_BITS: u32 = 16;
+
 impl Cell {
-    fn load(&self) -> PacketWindow {
-        let [until, passed] = [&self.until, &self.passed].map(|word| word.load(Ordering::Relaxed));
-        PacketWindow { until: Nanos(until), passed }
+    fn load(&self) -> Window {
+        let until = Nanos(self.until.load(Ordering::Acquire));
+        let word = self.passed.load(Ordering::Relaxed);
+        #[allow(clippy::cast_possible_truncation, reason = "the low 16 bits")]
+        Window { until, passed: word as u16, unit: Nanos((word >> PASSED_BITS) * 1000) }
     }
 
-    fn store(&self, PacketWindow { until, passed }: PacketWindow) {
-        self.until.store(until.0, Ordering::Relaxed);
-        self.passed.store(passed, Ordering::Relaxed);
+    fn store(&self, Window { until, passed, unit }: Window) {
+        // Whoever sees the new end sees no older count: a new window never looks used up.
+        let word = ((unit.0 / 1000) << PASSED_BITS) | u64::from(passed);
+        self.passed.store(word, Ordering::Relaxed);
+        self.until.store(until.0, Ordering::Release);
     }
 }
 
@@ -112,20 +110,26 @@ pub struct PacketsLeft {
 #[derive(Debug, Clone, Default)]
 pub struct PacketRate {
     limits: [Option<PacketLimit>; 2],
+    /// When it got these limits.
+    since: Nanos,
     counts: Arc<Counts>,
 }
 
 impl PacketRate {
-    /// Rates of which nothing passed; without one in a direction everything passes there.
+    /// Rates from `since` on, of which nothing passed; without one in a direction everything passes
+    /// there.
+    ///
+    /// Units: of time are multiples of a microsecond.
     #[must_use]
-    pub fn new(uplink: Option<PacketLimit>, downlink: Option<PacketLimit>) -> Self {
-        Self { limits: [uplink, downlink], counts: Arc::default() }
+    pub fn new(limits: [Option<PacketLimit>; 2], since: Nanos) -> Self {
+        Self { limits, since, counts: Arc::default() }
     }
 
-    /// Other rates that go on with what passed of these.
+    /// Other rates from `since` on, which go on with what passed of these.
     #[must_use]
-    pub fn with_limits(&self, uplink: Option<PacketLimit>, downlink: Option<PacketLimit>) -> Self {
-        Self { limits: [uplink, downlink], counts: Arc::clone(&self.counts) }
+    pub fn with_limits(&self, limits: [Option<PacketLimit>; 2], since: Nanos) -> Self {
+        let since = if self.limits == limits { self.since } else { since };
+        Self { limits, since, counts: Arc::clone(&self.counts) }
     }
 
     /// The rate of `direction`.
@@ -147,13 +151,13 @@ impl PacketRate {
         }
     }
 
-    /// The quota that a packet would count in at `now`, and where. `None` where both are used up.
+    /// The window that a packet would count in at `now`. `None` where both are used up.
     fn open(&self, limit: PacketLimit, direction: Direction, now: Nanos) -> Option<Open<'_>> {
         let Course { plain, additional, .. } = self.course(direction);
         let both = [Some((plain, limit.plain)), limit.additional.map(|quota| (additional, quota))];
         both.into_iter().flatten().find_map(|(cell, quota)| {
-            let window = cell.load().at(quota, now);
-            (window.passed < u64::from(quota.pkts_max)).then_some(Open { cell, window })
+            let window = cell.load().at(quota, self.since, now);
+            (window.passed < quota.pkts_max).then_some(Open { cell, window })
         })
     }
 
@@ -162,34 +166,30 @@ impl PacketRate {
     #[must_use]
     pub fn is_open(&self, direction: Direction, now: Nanos) -> bool {
         let Some(limit) = self.limit(direction) else { return true };
-        if self.open(limit, direction, now).is_some() {
-            return true;
+        let is_open = self.open(limit, direction, now).is_some();
+        if !is_open {
+            let dropped = &self.course(direction).dropped;
+            dropped.store(dropped.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
-        let Course { plain, additional, dropped } = self.course(direction);
-        // A window of another rate ends in time from now on.
-        plain.store(plain.load().settled(limit.plain, now));
-        if let Some(quota) = limit.additional {
-            additional.store(additional.load().settled(quota, now));
-        }
-        dropped.store(dropped.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        false
+        is_open
     }
 
     /// Counts a packet that passes at `now`. For the worker that owns the session only.
     pub fn pass(&self, direction: Direction, now: Nanos) {
         let Some(limit) = self.limit(direction) else { return };
         if let Some(Open { cell, window }) = self.open(limit, direction, now) {
-            cell.store(PacketWindow { passed: window.passed + 1, ..window });
+            cell.store(Window { passed: window.passed + 1, ..window });
         }
     }
 
-    /// Lets the windows of a direction, which end at `until`, have only so many packets left, and no
-    /// more than the rate has. Before any worker knows the rate.
+    /// Lets the windows of a direction have only so many packets left until `until`, or until the end
+    /// of a window that begins now. Before any worker knows the rate.
     pub fn resume(&self, direction: Direction, (packets, additional): (u16, u16), until: Nanos) {
         let Some(limit) = self.limit(direction) else { return };
-        let window = |quota: PacketQuota, left: u16| {
-            let passed = u64::from(quota.pkts_max.saturating_sub(left));
-            PacketWindow { until, passed }
+        let window = |quota: PacketQuota, left: u16| Window {
+            until,
+            passed: quota.pkts_max.saturating_sub(left),
+            unit: Nanos(0),
         };
         let course = self.course(direction);
         course.plain.store(window(limit.plain, packets));
@@ -203,14 +203,15 @@ impl PacketRate {
     pub fn left(&self, direction: Direction, now: Nanos) -> Option<PacketsLeft> {
         let PacketLimit { plain, additional } = self.limit(direction)?;
         let course = self.course(direction);
-        let [first, second] = [course.plain.load(), course.additional.load()];
-        let further = additional.map(|quota| (second.left(quota, now), second.until));
-        let until = further.map_or(first.until, |(_, until)| until.max(first.until));
-        Some(PacketsLeft {
-            packets: first.left(plain, now),
-            additional: further.map(|(left, _)| left),
-            until: until.max(now),
-        })
+        let of = |cell: &Cell, quota: PacketQuota| {
+            let Window { until, passed, .. } = cell.load().at(quota, self.since, now);
+            // A window without a packet has not begun.
+            (quota.pkts_max.saturating_sub(passed), if passed == 0 { now } else { until })
+        };
+        let (packets, first) = of(&course.plain, plain);
+        let further = additional.map(|quota| of(&course.additional, quota));
+        let until = further.map_or(first, |(_, until)| until.max(first));
+        Some(PacketsLeft { packets, additional: further.map(|(left, _)| left), until })
     }
 
     /// Packets of a direction that the rate dropped.
@@ -223,13 +224,14 @@ impl PacketRate {
 /// Where a packet counts.
 struct Open<'a> {
     cell: &'a Cell,
-    window: PacketWindow,
+    window: Window,
 }
 
 /// Equal rates that share what passed.
 impl PartialEq for PacketRate {
     fn eq(&self, other: &Self) -> bool {
-        self.limits == other.limits && Arc::ptr_eq(&self.counts, &other.counts)
+        (self.limits, self.since) == (other.limits, other.since)
+            && Arc::ptr_eq(&self.counts, &other.counts)
     }
 }
 
@@ -271,7 +273,7 @@ mod tests {
 
     #[test]
     fn window_begins_with_its_first_packet_and_lets_so_many_pass() {
-        let rate = PacketRate::new(limit(quota(3, HOUR), None), None);
+        let rate = PacketRate::new([limit(quota(3, HOUR), None), None], Nanos(0));
         let first = Nanos::from_secs(100);
         assert_eq!(passed(&rate, 5, first), 3);
         assert_eq!(passed(&rate, 5, first + HOUR - Nanos(1)), 0);
@@ -284,7 +286,7 @@ mod tests {
     #[test]
     fn additional_packets_pass_behind_the_plain_ones_in_their_own_window() {
         let minute = Nanos::from_secs(60);
-        let rate = PacketRate::new(limit(quota(2, minute), Some(quota(1, HOUR))), None);
+        let rate = PacketRate::new([limit(quota(2, minute), Some(quota(1, HOUR))), None], Nanos(0));
         let now = Nanos::from_secs(1);
         assert_eq!(passed(&rate, 5, now), 3);
         let left = PacketsLeft { packets: 0, additional: Some(0), until: now + HOUR };
@@ -297,7 +299,7 @@ mod tests {
 
     #[test]
     fn zero_lets_nothing_pass() {
-        let rate = PacketRate::new(limit(quota(0, HOUR), None), None);
+        let rate = PacketRate::new([limit(quota(0, HOUR), None), None], Nanos(0));
         assert_eq!(passed(&rate, 2, Nanos(5)), 0);
     }
 
@@ -305,7 +307,7 @@ mod tests {
     fn rate_goes_on_where_another_session_left_it() {
         let now = Nanos::from_secs(50);
         for (left, expected) in [(1, 1), (0, 0), (9, 3)] {
-            let rate = PacketRate::new(limit(quota(3, HOUR), None), None);
+            let rate = PacketRate::new([limit(quota(3, HOUR), None), None], Nanos(0));
             rate.resume(UL, (left, 0), now + Nanos::from_secs(10));
             assert_eq!(passed(&rate, 5, now), expected);
             assert_eq!(passed(&rate, 5, now + Nanos::from_secs(10)), 3);
@@ -313,15 +315,36 @@ mod tests {
     }
 
     #[test]
+    fn status_holds_no_longer_than_a_window_that_began_with_the_session() {
+        let (now, day) = (Nanos::from_secs(50), Nanos::from_secs(86_400));
+        let rate = PacketRate::new([limit(quota(3, HOUR), Some(quota(2, day))), None], now);
+        rate.resume(UL, (0, 2), now + day);
+        assert_eq!(rate.left(UL, now).unwrap().until, now + HOUR);
+        assert_eq!(passed(&rate, 1, now + Nanos(1)), 1, "an additional one");
+        assert_eq!(passed(&rate, 9, now + HOUR), 3 + 1);
+    }
+
+    #[test]
     fn new_rate_counts_what_passed_of_the_old_one_but_not_for_longer_than_its_own_unit() {
         let now = Nanos::from_secs(50);
-        let weekly = PacketRate::new(limit(quota(4, Nanos::from_secs(7 * 86_400)), None), None);
+        let week = Nanos::from_secs(7 * 86_400);
+        let weekly = PacketRate::new([limit(quota(4, week), None), None], Nanos(0));
         assert_eq!(passed(&weekly, 9, now), 4);
-        let hourly = weekly.with_limits(limit(quota(6, HOUR), None), None);
+        let at = now + Nanos::from_secs(60);
+        let limits = [limit(quota(6, HOUR), None), None];
+        let hourly = weekly.with_limits(limits, at);
         assert_ne!(hourly, weekly);
-        assert_eq!(passed(&hourly, 9, now), 2);
-        assert_eq!(passed(&hourly, 9, now + HOUR - Nanos(1)), 0);
-        assert_eq!(passed(&hourly, 9, now + HOUR), 6);
+        assert_eq!(hourly, hourly.with_limits(limits, at + HOUR), "the same rates");
+        let left = PacketsLeft { packets: 2, additional: None, until: at + HOUR };
+        assert_eq!(hourly.left(UL, at), Some(left));
+        assert_eq!(passed(&hourly, 9, at), 2);
+        assert_eq!(passed(&hourly, 9, at + HOUR - Nanos(1)), 0);
+        assert_eq!(passed(&hourly, 9, at + HOUR), 6);
         assert_eq!(hourly.dropped(UL), weekly.dropped(UL));
+        // Nobody sends until the old window has nearly ended.
+        let silent = PacketRate::new([limit(quota(4, week), None), None], Nanos(0));
+        assert_eq!(passed(&silent, 9, now), 4);
+        let silent = silent.with_limits(limits, at);
+        assert_eq!(passed(&silent, 9, now + week - Nanos(1)), 6);
     }
 }

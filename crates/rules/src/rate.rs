@@ -206,12 +206,15 @@ impl Bucket {
     #[must_use]
     pub const fn may_be_waited_for(self, limit: RateLimit, now: Nanos) -> bool {
         let room = self.room(limit, now);
+        if limit.0 == RateLimit::CLOSED.0 {
+            return false;
+        }
         if room >= 0 {
             return true;
         }
         // The longest packet, and the fraction of a nanosecond before it.
         let most = ((limit.price() * PACKET_BYTES_MAX) >> PRICE_FRACTION_BITS).cast_signed() + 1;
-        limit.0 & WAITS != 0 && limit.0 != RateLimit::CLOSED.0 && room + most >= 0
+        limit.0 & WAITS != 0 && room + most >= 0
     }
 
     /// The same bucket, or an empty one if it is further ahead than `limit` ever leads to: it was
@@ -343,7 +346,7 @@ mod tests {
                 let most = limit.depth_ns() + limit.time_of(PACKET_BYTES_MAX).0 + 1;
                 for ahead in [0, 1, limit.depth_ns(), limit.depth_ns() + 1, most, most + 1] {
                     let bucket = Bucket { due: now.0 + ahead, fraction: 5 };
-                    let expected = bucket.is_within(limit, now)
+                    let expected = bucket.is_open(limit, now)
                         || limit.excess() == Excess::Waits && bucket.settled(limit, now) == bucket;
                     assert_eq!(bucket.may_be_waited_for(limit, now), expected, "{limit:?} {ahead}");
                     let paid = bucket.paid(limit, now, MTU);

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use adit_rules::{PacketLimit, PacketRate, PacketsLeft};
 use adit_types::{Direction, Nanos, QerId, Seid, SessionIndex};
 
-use crate::record::Qer;
+use crate::record::{PacketLimits, Qer};
 use crate::store::SessionStore;
 
 /// The packet rates of a session's QERs.
@@ -25,17 +25,26 @@ impl PacketRates {
         self.0.get(&session).map_or(&[], Vec::as_slice)
     }
 
-    /// What becomes of them when a session has `qers`, of which `created` are new.
-    pub fn plan(&self, session: SessionIndex, qers: &[Qer], created: &[QerId]) -> QerPacketRates {
+    /// What becomes of them when a session has `qers` at `now`, of which `created` are new.
+    pub fn plan(
+        &self,
+        now: Nanos,
+        session: SessionIndex,
+        qers: &[Qer],
+        created: &[QerId],
+    ) -> QerPacketRates {
         let kept = |id: QerId| {
             let mut known = self.of(session).iter().filter(|_| !created.contains(&id));
             known.find(|(known, _)| *known == id).map(|(_, rate)| rate)
         };
         let planned = |qer: &Qer| {
-            let limits = qer.packet_rate?;
+            let PacketLimits { uplink, downlink } = qer.packet_rate?;
             let rate = match kept(qer.id) {
-                Some(rate) => rate.with_limits(limits.uplink, limits.downlink),
-                None => begun(qer, PacketRate::new(limits.uplink, limits.downlink)),
+                Some(rate) => rate.with_limits([uplink, downlink], now),
+                None if created.contains(&qer.id) => {
+                    begun(qer, PacketRate::new([uplink, downlink], now))
+                }
+                None => PacketRate::new([uplink, downlink], now),
             };
             Some((qer.id, rate))
         };

@@ -357,6 +357,7 @@ impl<P> Queues<P> {
     pub fn append(&mut self, FlowIndex(flow): FlowIndex, held: Held<P>) -> Result<(), Full> {
         let number = self.free_node;
         let Some(flow) = self.flows.get_mut(flow as usize) else { return Err(Full) };
+        debug_assert!(flow.count > 0, "a flow that waits");
         let Some(node) = self.nodes.get_mut(number as usize) else { return Err(Full) };
         self.free_node = node.fill(held);
         self.len += 1;

@@ -23,7 +23,7 @@ pub trait Server<P> {
     }
 
     /// Tells whether the flow's next packet, of `bytes` octets, may leave, from where the flow stands.
-    /// One that may is taken.
+    /// One that may is taken. Asked only where [`Server::stops`] has just told nothing.
     fn pace(&mut self, turn: &mut Self::Turn, bytes: u16, at: Standing) -> Pace;
 
     /// Takes a packet: with true where it may leave, with false where the flow never may.

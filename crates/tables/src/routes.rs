@@ -50,7 +50,7 @@ const BLOCKS: usize = 1 << 16;
 /// The number of destinations that no one gateway leads to: they are searched for.
 const SEARCH: u8 = 0;
 
-/// The number of the first gateway: that of a default route, where there is one.
+/// The number of the first gateway: that of the first block that one gateway leads to.
 const FIRST: u8 = 1;
 
 /// Gateways that lead to whole blocks of destinations, by their numbers less one.

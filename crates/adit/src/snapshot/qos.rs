@@ -142,9 +142,17 @@ fn packet_rates(store: &SessionStore, session: &Session, now: Nanos) -> Vec<Valu
     rows
 }
 
-/// The session with an UP SEID, or with an address of its UE.
+/// The session with an UP SEID, with an address of its UE, or with a network behind it.
 fn session<'s>(store: &'s SessionStore, wanted: &str) -> Option<&'s Session> {
-    let seid = wanted.strip_prefix("0x").and_then(|hex| u64::from_str_radix(hex, 16).ok());
-    let addr = || wanted.split('/').next()?.parse::<IpAddr>().ok();
-    seid.and_then(|seid| store.session(Seid(seid))).or_else(|| store.session_of_ue(addr()?))
+    let lower = wanted.to_ascii_lowercase();
+    let seid = lower.strip_prefix("0x").and_then(|hex| u64::from_str_radix(hex, 16).ok());
+    if let Some(seid) = seid {
+        return store.session(Seid(seid));
+    }
+    let addr = wanted.split('/').next()?.parse::<IpAddr>().ok()?;
+    let has_it = |session: &&Session| {
+        let is_it = |ue: &String| ue.split('/').next().and_then(|ue| ue.parse().ok()) == Some(addr);
+        ues(&session.records()).iter().any(is_it)
+    };
+    store.session_of_ue(addr).or_else(|| store.sessions().find(has_it))
 }

@@ -268,7 +268,8 @@ fn run_families<'v, Io: PacketIo, C: Course, F: Families>(
     let Some(arrival) = C::arrival(link) else { return };
     let view = &env.view;
     let Outbound { buffering, shaping, leases, handoff, tally, .. } = out;
-    let is_shaping = !shaping.is_empty();
+    // Without room nothing waits, and only the stages know that before they count a packet.
+    let is_shaping = !shaping.is_empty() || !shaping.has_room(0);
     let is_alone = handoff.is_alone();
     let locate = |row: &mut Row<'v>| {
         row.session = C::session(view, row, F::is_v6(row));

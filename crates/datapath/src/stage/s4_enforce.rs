@@ -1,6 +1,6 @@
 //! Fourth stage: may the packet pass, by gates, rates and FAR?
 
-use adit_rules::{ApplyAction, DropReason, Excess, PacketRate, PublishedFar};
+use adit_rules::{ApplyAction, DropReason, Excess, PublishedFar};
 use adit_tables::Leases;
 use adit_types::{Direction, SessionIndex};
 
@@ -18,7 +18,7 @@ use crate::tally::Tally;
 /// Cost:    reads the QERs of each PDR and a bucket for each of their rates; asks for the usage
 ///          counters that `s5_account` writes. No allocation, no clock.
 /// Units:   rates count the octets of the inner IP packet, without outer headers and padding. A
-///          packet passes all buckets and packet rates of its PDR's QERs or counts in none.
+///          packet passes all buckets of its PDR's QERs or counts in none.
 /// Spec:    TS 29.244 §5.4.3 (gating), §5.4.4 (QoS control), §8.2.26 (Apply Action), §8.2.68
 ///          (measurement before QoS).
 /// Errors:  none.
@@ -34,11 +34,9 @@ pub(crate) fn s4_enforce<B, S: Side>(
     for ((verdict, ip), session) in verdicts.iter_mut().zip(&*ips).zip(&*sessions) {
         let Verdict::Pass(matched) = *verdict else { continue };
         let admitted = admit(&matched, matched.direction)
-            .and_then(|()| packet_rates_open(env, &matched))
             .and_then(|()| pass_rates(env, (shaping, leases), &matched, *session, ip.total_len));
         match admitted {
             Ok(waits) => {
-                packet_rates(&matched).for_each(|rate| rate.pass(matched.direction, env.now));
                 if waits {
                     *verdict = Verdict::Pass(Matched { waits, ..matched });
                 }
@@ -56,25 +54,6 @@ pub(crate) fn s4_enforce<B, S: Side>(
                 *verdict = stopped(matched, reason);
             }
         }
-    }
-}
-
-/// The packet rates of a PDR's QERs.
-#[inline]
-fn packet_rates<'m>(matched: &Matched<'m>) -> impl Iterator<Item = &'m PacketRate> {
-    let Matched { rules, pdr, .. } = *matched;
-    rules.qers_of(pdr).filter_map(|qer| qer.packet_rate.as_deref())
-}
-
-/// Tells whether a packet is among those that may pass in this unit of time.
-///
-/// # Errors
-/// `PacketRateExceeded`.
-#[inline]
-fn packet_rates_open(env: &Env<'_>, matched: &Matched<'_>) -> Result<(), DropReason> {
-    match packet_rates(matched).all(|rate| rate.is_open(matched.direction, env.now)) {
-        true => Ok(()),
-        false => Err(DropReason::PacketRateExceeded),
     }
 }
 
@@ -158,7 +137,6 @@ fn measure(
     match reason {
         DropReason::GateClosed
         | DropReason::RateExceeded
-        | DropReason::PacketRateExceeded
         | DropReason::AggregateExceeded
         | DropReason::ShapingQueueFull => {
             meter.gated(matched, direction, bytes, events, tally);

@@ -1,8 +1,8 @@
-//! Fifth stage: measure what the session uses, and stop what its quotas do not cover.
+//! Fifth stage: measure what the session uses, and stop what its packet rates and quotas do not cover.
 
 use adit_pktio::PacketBuf;
 use adit_rules::{
-    DropReason, FlowSelector, PublishedRules, PublishedUrr, UsageLimits, WorkerEvent,
+    DropReason, FlowSelector, PacketRate, PublishedRules, PublishedUrr, UsageLimits, WorkerEvent,
 };
 use adit_tables::{UsageMark, UsageView};
 use adit_types::{Direction, Nanos, PdrId, Seid};
@@ -14,8 +14,9 @@ use crate::stage::s3_classify::selector;
 use crate::stage::s4_enforce::{admit_far, stopped};
 use crate::tally::Tally;
 
-/// Adds the packets that pass to their session's and their URRs' counters; packets beyond a quota
-/// take the URR's quota action or are dropped.
+/// Adds the packets that pass to their session's and their URRs' counters and to the packet rates of
+/// their QERs. Packets beyond such a rate are dropped, and packets beyond a quota take the URR's quota
+/// action or are dropped.
 ///
 /// Shape:   reads `sessions` and `ips[0..n]`; may turn `verdicts` from `Pass` to `Drop`, to
 ///          `Divert`, or to another FAR. n ≤ BURST_MAX.
@@ -23,7 +24,7 @@ use crate::tally::Tally;
 ///          credit pool reads the lines of all its members. No allocation, no clock.
 /// Units:   octets of the inner IP packet, without outer headers and padding. What the network
 ///          loses behind this stage (TTL, MTU, neighbor) is counted.
-/// Spec:    TS 29.244 §5.2.2.2 (volume is measured on the user's packet; packets pass while the
+/// Spec:    TS 29.244 §8.2.63 (packet rate), §5.2.2.2 (volume is measured on the user's packet; packets pass while the
 ///          quota is not used up, so the last one may exceed it).
 /// Threads: the counters belong to this worker, which owns the session.
 pub(crate) fn s5_account<B: PacketBuf, S: Side>(
@@ -40,6 +41,11 @@ pub(crate) fn s5_account<B: PacketBuf, S: Side>(
         let Verdict::Pass(matched) = verdict else { continue };
         let direction = matched.direction;
         let bytes = u64::from(ip.total_len);
+        if !packet_rates(matched).all(|rate| rate.is_open(direction, env.now)) {
+            Meter::new(env, matched).gated(matched, direction, bytes, events, tally);
+            *verdict = Verdict::Drop(DropReason::PacketRateExceeded);
+            continue;
+        }
         if !matched.pdr.urrs.is_empty() {
             let meter = Meter::new(env, matched);
             let packet = || buf.data().get(usize::from(arrival.ip_offset)..).unwrap_or_default();
@@ -49,8 +55,16 @@ pub(crate) fn s5_account<B: PacketBuf, S: Side>(
                 continue;
             }
         }
+        packet_rates(matched).for_each(|rate| rate.pass(direction, env.now));
         env.view.count_session(*session, direction, 1, bytes);
     }
+}
+
+/// The packet rates of a PDR's QERs.
+#[inline]
+fn packet_rates<'v>(matched: &Matched<'v>) -> impl Iterator<Item = &'v PacketRate> + use<'v> {
+    let Matched { rules, pdr, .. } = *matched;
+    rules.qers_of(pdr).filter_map(|qer| qer.packet_rate.as_deref())
 }
 
 /// The URRs of a PDR.

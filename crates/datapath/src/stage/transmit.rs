@@ -117,7 +117,7 @@ fn refuse_rest<B: PacketBuf>(queue: &mut TxQueue<B>, tally: &mut Tally) {
     while let Some(buf) = queue.burst.pop() {
         let Some(run) = queue.runs.last_mut() else { return };
         run.pkts -= 1;
-        run.bytes -= buf.data().len();
+        run.bytes = run.bytes.saturating_sub(buf.data().len());
         refuse(tally, run.origin);
         if run.pkts == 0 {
             queue.runs.pop();

@@ -127,7 +127,7 @@ fn packet_rate_counts_packets_that_pass_and_only_those() {
     let hour = Nanos::from_secs(3600);
     let mut rules = limited([limit(288, Excess::Drops); 2], OPEN);
     let plain = PacketQuota { pkts_max: 5, unit: hour };
-    let rate = PacketRate::new(Some(PacketLimit { plain, additional: None }), None);
+    let rate = PacketRate::new([Some(PacketLimit { plain, additional: None }), None], Nanos(0));
     rules.qers[1].packet_rate = Some(Box::new(rate.clone()));
     rules.urrs = vec![urr(false)];
     rules.uplink[0].urrs = [0].into_iter().collect();

@@ -16,35 +16,29 @@ use crate::wall::Wall;
 /// Both rates. Spec: TS 29.244 §8.2.63.
 pub(super) fn limits(ie: ie::PacketRate) -> Result<PacketLimits, Rejected> {
     let limit = |plain: Option<_>, additional: Option<_>| {
-        let Some(plain) = plain else { return Ok::<_, Rejected>(None) };
-        let additional = additional.map(quota).transpose()?;
-        Ok(Some(PacketLimit { plain: quota(plain)?, additional }))
+        plain.map(|plain| PacketLimit { plain: quota(plain), additional: additional.map(quota) })
     };
     let limits = PacketLimits {
-        uplink: limit(ie.uplink, ie.additional_uplink)?,
-        downlink: limit(ie.downlink, ie.additional_downlink)?,
+        uplink: limit(ie.uplink, ie.additional_uplink),
+        downlink: limit(ie.downlink, ie.additional_downlink),
     };
     match limits == PacketLimits::default() {
-        true => Err(incorrect()),
+        true => Err(Rejected::with_ie(Cause::MandatoryIeIncorrect, IeType::PACKET_RATE)),
         false => Ok(limits),
     }
 }
 
-fn quota(limit: ie::PacketRateLimit) -> Result<PacketQuota, Rejected> {
+fn quota(limit: ie::PacketRateLimit) -> PacketQuota {
     const MINUTE: u64 = 60;
     let seconds = match limit.time_unit {
-        0 => MINUTE,
         1 => 6 * MINUTE,
         2 => 60 * MINUTE,
         3 => 24 * 60 * MINUTE,
         4 => 7 * 24 * 60 * MINUTE,
-        _ => return Err(incorrect()),
+        // What later releases may name is read as 0.
+        _ => MINUTE,
     };
-    Ok(PacketQuota { pkts_max: limit.packets_max, unit: Nanos::from_secs(seconds) })
-}
-
-fn incorrect() -> Rejected {
-    Rejected::with_ie(Cause::MandatoryIeIncorrect, IeType::PACKET_RATE)
+    PacketQuota { pkts_max: limit.packets_max, unit: Nanos::from_secs(seconds) }
 }
 
 /// What an earlier session left. Spec: TS 29.244 §8.2.139.
@@ -62,9 +56,11 @@ pub(super) fn status(ie: ie::PacketRateStatus, When { now, wall }: When) -> Pack
 
 /// Whether the status is reported when the session ends. Spec: TS 29.244 §8.2.174.
 pub(super) fn is_reported(indications: QerControlIndications) -> Result<bool, Rejected> {
-    match QerControlIndications::RCSR.contains(indications) {
-        true => Ok(indications.contains(QerControlIndications::RCSR)),
-        false => Err(Rejected::unsupported(IeType::QER_CONTROL_INDICATIONS)),
+    const REFUSED: QerControlIndications =
+        QerControlIndications::MOED.union(QerControlIndications::NORD);
+    match indications.intersects(REFUSED) {
+        true => Err(Rejected::unsupported(IeType::QER_CONTROL_INDICATIONS)),
+        false => Ok(indications.contains(QerControlIndications::RCSR)),
     }
 }
 

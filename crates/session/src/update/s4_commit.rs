@@ -84,7 +84,12 @@ pub(crate) fn compile_change(
 ) -> Compiled {
     let usage = store.plan_usage(session, resolved);
     let (before, after) = (&session.records, &resolved.records);
-    let packet_rates = store.packet_rates.plan(session.index, &after.qers, &resolved.created_qers);
+    let packet_rates = store.packet_rates.plan(
+        resolved.usage.at,
+        session.index,
+        &after.qers,
+        &resolved.created_qers,
+    );
     let identity = session.identity(&store.packet_rates);
     let buffer_epoch = epoch_after(session, resolved.drop_buffered);
     let identity_after = Identity { buffer_epoch, packet_rates: &packet_rates, ..identity };

@@ -231,7 +231,9 @@ impl<P> Queues<P> {
             if *credit < bytes.into() {
                 break Ok(RingEnd::Exhausted);
             }
-            let may_leave = match server.pace(&mut turn, bytes, at) {
+            let stopped = server.stops(&mut turn);
+            let pace = stopped.unwrap_or_else(|| server.pace(&mut turn, bytes, at));
+            let may_leave = match pace {
                 Pace::Now => true,
                 Pace::Never => false,
                 Pace::At(at) => break Err(Some(at)),

@@ -449,13 +449,6 @@ impl Oracle {
                 false => Err(DropReason::FarDrop),
             };
         }
-        let (is_open, windows) = packet_rate::pass(session, &qers, from_ue, self.now);
-        let windows = windows.into_iter().map(|(key, window)| (owner, key, window)).collect();
-        if !is_open {
-            notes.windows = windows;
-            before_qos(notes);
-            return Err(DropReason::PacketRateExceeded);
-        }
         let (has_passed, due) =
             rate::pass((session, &self.shared_due), &qers, from_ue, self.now, octets);
         notes.due.extend(due.into_iter().map(|(bucket, up, due)| (owner, bucket, up, due)));
@@ -463,7 +456,10 @@ impl Oracle {
             before_qos(notes);
             return Err(DropReason::RateExceeded);
         }
-        notes.windows = windows;
+        let Some(windows) = packet_rate::pass(session, &qers, from_ue, self.now) else {
+            before_qos(notes);
+            return Err(DropReason::PacketRateExceeded);
+        };
         let exempt = |urr: &Urr| {
             urr.settings.exempted.iter().any(|exempted| {
                 let of = |spec: &SdfSpec| sdf::matches(spec, from_ue, ip, arrival.packet);
@@ -494,6 +490,7 @@ impl Oracle {
             notes.measured.push((owner, urr.id, from_ue, octets));
         }
         notes.counted = Some((owner, from_ue, octets));
+        notes.windows = windows.into_iter().map(|(key, window)| (owner, key, window)).collect();
         copy(notes, far);
         if let Some(Redirect::Url(_)) = &far.forwarding.as_ref().unwrap().redirect {
             let segment = &arrival.packet[ip.upper.min(ip.len)..ip.len];

@@ -2,56 +2,51 @@
 //!
 //! Spec: TS 29.244 §8.2.63.
 
+use adit_rules::PacketQuota;
 use adit_session::Qer;
 use adit_types::{Nanos, QerId};
 
 use super::Session;
 
-/// A window's end, and what passed in it.
-pub type Window = (Nanos, u64);
+/// A window's end, what passed in it, and the unit of time that it is one of, if that is known.
+pub type Window = (Nanos, u64, Option<Nanos>);
 
 /// A window that a packet leaves behind: of a QER's additional rate or of the plain one, and of a
 /// direction (true is uplink).
 pub type Key = (QerId, bool, bool);
 
-/// Asks the packet rates of some QERs at `now`. Tells whether all let a packet pass, and the windows
-/// behind that; those of the first rate that does not otherwise.
+/// Asks the packet rates of some QERs at `now`. The windows that a packet leaves behind, `None` where
+/// it may not pass.
 pub(super) fn pass(
     session: &Session,
     qers: &[&Qer],
     is_uplink: bool,
     now: Nanos,
-) -> (bool, Vec<(Key, Window)>) {
+) -> Option<Vec<(Key, Window)>> {
     let mut passed = Vec::new();
     for qer in qers {
         let limits = qer.packet_rate.unwrap_or_default();
         let Some(limit) = (if is_uplink { limits.uplink } else { limits.downlink }) else {
             continue;
         };
-        let mut used_up = Vec::new();
         let quotas = [(false, Some(limit.plain)), (true, limit.additional)];
-        let mut is_open = false;
-        for (is_additional, quota) in quotas {
-            let Some(quota) = quota else { continue };
+        let window = |(is_additional, quota): (bool, Option<PacketQuota>)| {
+            let PacketQuota { pkts_max, unit } = quota?;
             let key = (qer.id, is_additional, is_uplink);
-            let known = session.windows.get(&key).filter(|(until, _)| *until > now);
-            let longest = now + quota.unit;
-            let (until, count) =
-                known.map_or((longest, 0), |(until, count)| (*until.min(&longest), *count));
-            if count < u64::from(quota.pkts_max) {
-                passed.push((key, (until, count + 1)));
-                is_open = true;
-                break;
-            }
-            if known.is_some() {
-                used_up.push((key, (until, count)));
-            }
-        }
-        if !is_open {
-            return (false, used_up);
-        }
+            let (until, count) = match session.windows.get(&key).copied() {
+                Some((until, count, of)) if of == Some(unit) => (until, count),
+                // Of another rate, or of another session.
+                Some((until, count, _)) => {
+                    (until.min(session.packet_rates_since[&qer.id] + unit), count)
+                }
+                None => (now, 0),
+            };
+            let (until, count) = if until <= now { (now + unit, 0) } else { (until, count) };
+            (count < u64::from(pkts_max)).then_some((key, (until, count + 1, Some(unit))))
+        };
+        passed.push(quotas.into_iter().find_map(window)?);
     }
-    (true, passed)
+    Some(passed)
 }
 
 /// The windows that a QER begins with, where an earlier session left some.
@@ -69,7 +64,7 @@ pub(super) fn begun(qer: &Qer) -> Vec<(Key, Window)> {
         for (is_additional, quota, left) in quotas {
             let Some(quota) = quota else { continue };
             let passed = u64::from(quota.pkts_max.saturating_sub(left));
-            windows.push(((qer.id, is_additional, is_uplink), (status.until, passed)));
+            windows.push(((qer.id, is_additional, is_uplink), (status.until, passed, None)));
         }
     }
     windows

@@ -89,9 +89,10 @@ pub(super) fn pass(
         if due > now + depth {
             return (false, full);
         }
-        // Of two QERs with one bucket each is paid.
+        // Of two QERs with one bucket each is paid, and what the one left is another rate's to the other.
         let before = passed.iter().rev().find(|(known, ..)| *known == bucket);
-        let due = before.map_or(due, |(.., due)| *due).max(now) + octet * u128::from(octets);
+        let before = before.map(|(.., due)| if *due > most { now + depth } else { *due });
+        let due = before.unwrap_or(due).max(now) + octet * u128::from(octets);
         passed.push((bucket, is_uplink, due));
         if bucket != own {
             // Its own goes along.

@@ -8,7 +8,7 @@ use adit_session::{
     Forwarding, ForwardingUpdate, PdrSpec, PdrUpdate, Qer, QerUpdate, SdfSpec, TrafficEndpointSpec,
     UeMatch, UeSide, Urr, Volumes,
 };
-use adit_types::{QerId, Seid, UrrId};
+use adit_types::{Nanos, QerId, Seid, UrrId};
 
 use super::packet_rate;
 
@@ -35,6 +35,8 @@ pub struct Session {
     pub due: BTreeMap<(QerId, bool), u128>,
     /// The windows of their packet rates.
     pub windows: BTreeMap<packet_rate::Key, packet_rate::Window>,
+    /// Since when QERs have their packet rates.
+    pub packet_rates_since: BTreeMap<QerId, Nanos>,
     /// Packets and octets that passed uplink.
     pub uplink: (u64, u64),
     /// Packets and octets that passed downlink.
@@ -114,6 +116,7 @@ impl Session {
         self.qers.extend(change.create_qers.iter().cloned());
         for qer in &change.create_qers {
             self.windows.extend(packet_rate::begun(qer));
+            self.packet_rates_since.insert(qer.id, change.at);
         }
         for update in &change.update_pdrs {
             let pdr = self.stated.iter_mut().find(|pdr| pdr.id == update.id).unwrap();
@@ -125,6 +128,9 @@ impl Session {
         }
         for update in &change.update_qers {
             let qer = self.qers.iter_mut().find(|qer| qer.id == update.id).unwrap();
+            if update.packet_rate.is_some() && update.packet_rate != qer.packet_rate {
+                self.packet_rates_since.insert(qer.id, change.at);
+            }
             update_qer(qer, update);
         }
         for answer in chosen.f_teids {
