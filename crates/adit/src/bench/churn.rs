@@ -199,6 +199,7 @@ impl Lane {
             let report = self.worker.step(now, &mut self.io);
             let end = adit_dpdk::tsc();
             ensure!(report.received == BURST_DEFAULT, "received {}", report.received);
+            self.io.gather();
             ensure!(self.io.sent.len() == BURST_DEFAULT, "a packet was not forwarded");
             if cycles.len() < SAMPLES_MAX {
                 cycles.push(end.wrapping_sub(start));

@@ -125,6 +125,11 @@ impl BenchIo {
         self.sent.len() + self.more.iter().map(|burst| burst.len()).sum::<usize>()
     }
 
+    /// Brings what was sent into one burst, whose room is for what one burst became.
+    pub fn gather(&mut self) {
+        self.sent.extend(self.more.drain(..).flatten());
+    }
+
     /// Forgets what was sent.
     pub fn clear_sent(&mut self) {
         self.sent.clear();

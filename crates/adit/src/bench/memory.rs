@@ -74,6 +74,7 @@ fn send_to_all(
         let report = worker.step(Nanos(u64::from(numbers.start)), &mut io);
         forwarded += report.received;
         ensure!(report.received == offered, "{} of {offered} were received", report.received);
+        io.gather();
         ensure!(io.sent.len() == BURST_DEFAULT, "a packet was not forwarded");
     }
     Ok(())
