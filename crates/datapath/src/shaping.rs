@@ -151,11 +151,8 @@ fn join<B: PacketBuf>(
     key: FlowKey,
     held: Held<Ready<B>>,
 ) -> bool {
-    if let Some(flow) = shaping.find(&key) {
-        return shaping.append(flow, held).is_ok();
-    }
-    let pace = first_pace(env, leases, key, arriving(shaping.crowded()));
-    shaping.begin(key, pace, held).is_ok()
+    let standing = arriving(shaping.crowded());
+    shaping.push(key, || first_pace(env, leases, key, standing), held).is_ok()
 }
 
 /// As of [`pace`], by one look where the flow's buckets are its session's own.

@@ -178,13 +178,18 @@ impl Bucket {
     #[inline]
     #[must_use]
     pub const fn after(self, limit: RateLimit, now: Nanos, bytes: u16) -> Self {
+        let (begin, time, fraction) = self.charge(limit, now, bytes);
+        Self { due: begin.saturating_add(time), fraction }
+    }
+
+    /// From when on a packet counts, its time in whole nanoseconds, and the fraction that is left.
+    #[inline(always)]
+    // PERF: part of [`Bucket::paid`].
+    const fn charge(self, limit: RateLimit, now: Nanos, bytes: u16) -> (u64, u64, u64) {
         // A price has 48 bits and a length 16; the fraction is below 2^24.
         let cost = (limit.price() * bytes as u64).wrapping_add(self.fraction);
         let begin = if self.due > now.0 { self.due } else { now.0 };
-        Self {
-            due: begin.saturating_add(cost >> PRICE_FRACTION_BITS),
-            fraction: cost & ((1 << PRICE_FRACTION_BITS) - 1),
-        }
+        (begin, cost >> PRICE_FRACTION_BITS, cost & ((1 << PRICE_FRACTION_BITS) - 1))
     }
 
     /// The same while times are below 2^62 nanoseconds.
@@ -192,12 +197,8 @@ impl Bucket {
     #[inline(always)]
     #[must_use]
     pub const fn paid(self, limit: RateLimit, now: Nanos, bytes: u16) -> Self {
-        let cost = (limit.price() * bytes as u64).wrapping_add(self.fraction);
-        let begin = if self.due > now.0 { self.due } else { now.0 };
-        Self {
-            due: begin.wrapping_add(cost >> PRICE_FRACTION_BITS),
-            fraction: cost & ((1 << PRICE_FRACTION_BITS) - 1),
-        }
+        let (begin, time, fraction) = self.charge(limit, now, bytes);
+        Self { due: begin.wrapping_add(time), fraction }
     }
 
     /// True when a packet may wait that finds the bucket as it is at `now`: the bucket is open, or ahead

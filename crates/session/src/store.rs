@@ -280,8 +280,8 @@ impl SessionStore {
         let chosen = created.iter().map(|made| made.pdr);
         let chosen = chosen.chain(created_ues.iter().map(|made| made.pdr));
         let updated = chosen.filter(|pdr| !new.contains(pdr)).collect();
-        let mut packet_rates = self.packet_rates(up_seid);
-        packet_rates.retain(|rate| queried.contains(&rate.qer));
+        let asked = (!queried.is_empty()).then(|| self.packet_rates(up_seid)).into_iter().flatten();
+        let packet_rates = asked.filter(|rate| queried.contains(&rate.qer)).collect();
         Ok(Modified {
             delta,
             reports,

@@ -49,7 +49,7 @@ fn queues(criterion: &mut Criterion) {
     let held = |now| Held { packet: 0, bytes: 64, since: now };
     let mut now = Nanos(0);
     (0..COUNT).for_each(|session| {
-        let _ = queues.push(key(session), Pace::Now, held(now));
+        let _ = queues.push(key(session), || Pace::Now, held(now));
     });
     let mut session = 0_u32;
     // A flow that has a packet gets another, and one leaves.
@@ -57,7 +57,7 @@ fn queues(criterion: &mut Criterion) {
         bench.iter(|| {
             session = session.wrapping_add(40_503);
             now += Nanos(100);
-            let pushed = queues.push(black_box(key(session)), Pace::Now, held(now));
+            let pushed = queues.push(black_box(key(session)), || Pace::Now, held(now));
             let gone = queues.release(
                 now,
                 1,

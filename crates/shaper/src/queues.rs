@@ -342,10 +342,15 @@ impl<P> Queues<P> {
     /// # Errors
     /// [`Full`] where [`Queues::has_room`] had said so, or for a session out of range; the packet is
     /// gone.
-    pub fn push(&mut self, key: FlowKey, pace: Pace, held: Held<P>) -> Result<(), Full> {
+    pub fn push(
+        &mut self,
+        key: FlowKey,
+        pace: impl FnOnce() -> Pace,
+        held: Held<P>,
+    ) -> Result<(), Full> {
         match self.find(&key) {
             Some(flow) => self.append(flow, held),
-            None => self.begin(key, pace, held),
+            None => self.begin(key, pace(), held),
         }
     }
 
@@ -373,7 +378,7 @@ impl<P> Queues<P> {
     ///
     /// # Errors
     /// As of [`Queues::push`].
-    pub fn begin(&mut self, key: FlowKey, pace: Pace, held: Held<P>) -> Result<(), Full> {
+    fn begin(&mut self, key: FlowKey, pace: Pace, held: Held<P>) -> Result<(), Full> {
         let Some(head) = self.by_line.get_mut(key.session.line(key.direction)) else {
             return Err(Full);
         };

@@ -271,7 +271,7 @@ fn push(queues: &mut Queues<u32>, naive: &mut Naive, flow: usize) -> Result<(), 
     if !has_room {
         return Ok(());
     }
-    let pushed = queues.push(key, Pace::At(at), held(number, now));
+    let pushed = queues.push(key, || Pace::At(at), held(number, now));
     let is_known = key.session.0 < SESSIONS;
     prop_assert_eq!(pushed, if is_known { Ok(()) } else { Err(Full) });
     if is_known {
@@ -420,7 +420,7 @@ proptest! {
         queues.release(now, 1, |_, _, _| Pace::Now, |_, _, _| ());
         for (session, len) in lens.iter().enumerate() {
             for number in 0..*len {
-                queues.push(flow(session), Pace::At(now), held(number as u32, now)).unwrap();
+                queues.push(flow(session), || Pace::At(now), held(number as u32, now)).unwrap();
             }
         }
         let now = now + Nanos(SLOT_NS);

@@ -80,7 +80,7 @@ proptest! {
                     gate.left = [0; 2];
                     let pace = gate.pace(&key, len, standing);
                     let held = Held { packet: pushed[number], bytes: len, since: now };
-                    prop_assert!(queues.push(key, pace, held).is_ok());
+                    prop_assert!(queues.push(key, || pace, held).is_ok());
                     pushed[number] += 1;
                 }
             }
@@ -144,7 +144,7 @@ proptest! {
             for (number, quantum) in quanta.iter().enumerate() {
                 let pace = Pace::InTurn { home: INNER, rate: INNER, at: now + SLOT, quantum: *quantum };
                 let held = Held { packet, bytes: 1500, since: now };
-                queues.push(flow(number, true), pace, held).unwrap();
+                queues.push(flow(number, true), || pace, held).unwrap();
             }
         }
         prop_assert!(queues.crowded().contains(INNER));

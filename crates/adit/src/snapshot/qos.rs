@@ -83,11 +83,12 @@ const fn excess_word(limit: RateLimit) -> &'static str {
 
 /// One row for each QER with a rate, and direction.
 fn session_rates(control: &Control, session: &Session) -> Vec<Value> {
-    let ues = ues(&session.records());
+    let records = session.records();
+    let ues = ues(&records);
     let publisher = &control.parts.publisher;
     let compiled = publisher.rules(session.index()).map_or(&[][..], |rules| rules.qers());
     let mut rows = Vec::new();
-    for qer in &session.records().qers {
+    for qer in &records.qers {
         let found = compiled.iter().find(|entry| entry.id == qer.id);
         let Some((mbr, meter)) = qer.mbr.zip(found.and_then(|entry| entry.meter)) else { continue };
         for direction in [Direction::Uplink, Direction::Downlink] {
@@ -118,14 +119,19 @@ fn session_rates(control: &Control, session: &Session) -> Vec<Value> {
 /// One row for each QER with a packet rate, and direction.
 fn packet_rates(store: &SessionStore, session: &Session, now: Nanos) -> Vec<Value> {
     let mut rows = Vec::new();
-    for rate in store.packet_rates(session.up_seid()) {
+    let rates = store.packet_rates(session.up_seid());
+    if rates.is_empty() {
+        return rows;
+    }
+    let ues = ues(&session.records());
+    for rate in rates {
         let [uplink, downlink] = rate.left(now);
         for (direction, left) in [(Direction::Uplink, uplink), (Direction::Downlink, downlink)] {
             let (Some(left), Some(limit)) = (left, rate.limit(direction)) else { continue };
             let additional = limit.additional;
             rows.push(json!({
                 "up_seid": session.up_seid().to_string(),
-                "ue": ues(&session.records()),
+                "ue": ues,
                 "qer": rate.qer.0,
                 "direction": format!("{direction:?}").to_lowercase(),
                 "pkts_max": limit.plain.pkts_max,
