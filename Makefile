@@ -29,6 +29,7 @@ test:
 	cargo xtask tidy
 	cargo build --quiet --package adit --package adit-lab
 	cargo test --quiet --workspace
+	RUSTFLAGS="--cfg loom" cargo test --quiet --package adit-tables --target-dir target/loom --test loom_publish
 
 bench: build
 	cargo xtask perf suite

@@ -10,6 +10,7 @@ mod config;
 mod control;
 mod gate;
 mod poll;
+mod recovery_time;
 mod run;
 mod saturation;
 mod show;

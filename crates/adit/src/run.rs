@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use adit_datapath::{Handoff, Worker, WorkerConfig, connect};
 use adit_dpdk::{Eal, Mbuf, Mempool, MempoolConfig, Port, PortConfig, WorkerIo, WorkerPort};
@@ -23,11 +22,12 @@ use signal_hook::iterator::Signals;
 use tracing::{info, warn};
 
 use crate::admin::{self, Server};
-use crate::clock::{Clock, NTP_UNIX_OFFSET_S};
+use crate::clock::Clock;
 use crate::config::{Config, Poll};
 use crate::control::{Control, ControlParts, ControlPort};
 use crate::gate::Gate;
 use crate::poll::{Doorbell, Pause, Sleeper};
+use crate::recovery_time::RecoveryTime;
 use crate::saturation::{Meter, Saturation};
 use crate::{show, snapshot, steering, wiring};
 
@@ -53,6 +53,7 @@ pub fn run(path: &Path) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot wait for signals")?;
     let server = Server::bind(&config.admin_socket)?;
     let socket = bind_n4(&config)?;
+    let recovery_time = RecoveryTime::next()?;
     let eal = Eal::init(&wiring::eal(&config))?;
     if let Some(notice) = eal.notice() {
         warn!("{notice}");
@@ -62,10 +63,11 @@ pub fn run(path: &Path) -> anyhow::Result<()> {
     let (ports, workers_io) = open_ports(&eal, &config, &pool)?;
     let clock = Clock::new(eal.tsc_hz());
     let stop = Arc::new(AtomicBool::new(false));
-    let (control, workers) = assemble(&config, clock, socket, ports)?;
+    let (control, workers) = assemble(&config, clock, socket, ports, recovery_time.time_stamp())?;
     let (queries, questions) = mpsc::channel();
     serve_admin(&server, queries)?;
 
+    recovery_time.wait()?;
     let mut threads = Vec::new();
     let gate = Gate::default();
     for (parts, io) in workers.into_iter().zip(workers_io) {
@@ -238,12 +240,9 @@ fn assemble(
     clock: Clock,
     socket: UdpSocket,
     ports: Vec<OpenPort>,
+    recovery_time_stamp: u32,
 ) -> anyhow::Result<(Control, Vec<WorkerParts>)> {
     let mut random = StdRng::from_os_rng();
-    let unix_s =
-        SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
-    let ntp_s = (unix_s.as_secs() + NTP_UNIX_OFFSET_S) & u64::from(u32::MAX);
-    let recovery_time_stamp = u32::try_from(ntp_s).context("NTP seconds have 32 bits")?;
     let (sequence_seed, secret_seed) = (random.random(), random.random());
     let mut node = Node::new(wiring::node(config, sequence_seed, secret_seed, recovery_time_stamp));
     let macs: Vec<MacAddr> = ports.iter().map(|open| open.port.info().mac).collect();

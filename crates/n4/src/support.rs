@@ -107,7 +107,9 @@ const IES: &[(IeType, Acts)] = &[
     (IeType::MBR, Acts::Yes),
     (
         IeType::GBR,
-        Acts::Partly("admitted within a configured capacity; not preferred where packets queue"),
+        Acts::Partly(
+            "admitted within a configured capacity; goes first at rates that sessions share",
+        ),
     ),
     (IeType::QER_CORRELATION_ID, Acts::Yes),
     (IeType::PACKET_RATE, Acts::Yes),

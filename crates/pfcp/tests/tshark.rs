@@ -165,7 +165,7 @@ fn tshark_dissects_variants_of_leaf_ies_without_a_mark() {
 #[test]
 fn tshark_knows_the_same_ie_and_message_numbers() {
     let Ok(output) = Command::new("tshark").args(["-G", "values"]).output() else {
-        println!("skipped: tshark not found");
+        adit_testkit::skip("tshark not found");
         return;
     };
     let text = String::from_utf8_lossy(&output.stdout);

@@ -1,5 +1,5 @@
 //! Explores the interleavings of publication under loom:
-//! `RUSTFLAGS="--cfg loom" cargo test -p adit-tables --release --test loom_publish`.
+//! `RUSTFLAGS="--cfg loom" cargo test -p adit-tables --target-dir target/loom --test loom_publish`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")]
 #![cfg(loom)]
 

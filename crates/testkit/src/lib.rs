@@ -8,4 +8,4 @@ pub mod link;
 pub mod packet;
 mod skip;
 
-pub use skip::skip;
+pub use skip::{skip, skip_on_this_machine};

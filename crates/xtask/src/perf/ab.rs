@@ -253,17 +253,22 @@ mod tests {
 
     #[test]
     fn figures_of_a_run_are_those_of_the_worker() {
-        use std::os::unix::fs::PermissionsExt;
         let folder = std::env::temp_dir().join(format!("xtask-ab-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let (script, part) = (folder.join("adit"), folder.join("part.json"));
+        let (text_file, script) = (folder.join("adit.sh"), folder.join("adit"));
+        let part = folder.join("part.json");
         let rows = r#"{"rows":[
             {"what":"floor","direction":"uplink","cycles_per_packet_median_burst":5.0},
             {"what":"worker","direction":"uplink","cycles_per_packet_median_burst":60.5}]}"#;
         let text =
             format!("#!/bin/sh\n[ \"$*\" = 'bench datapath --json -x 1' ] && echo '{rows}'\n");
-        std::fs::write(&script, text).unwrap();
-        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+        std::fs::write(&text_file, text).unwrap();
+        // Another process writes what is executed: a program that other tests fork off would
+        // inherit our descriptor of it, and executing a file open for writing fails (ETXTBSY).
+        let mut install = Command::new("install");
+        assert!(
+            install.args(["-m", "755"]).args([&text_file, &script]).status().unwrap().success()
+        );
         let interrupt = Interrupt(Arc::default());
         let found = measure(&interrupt, &script, "-x 1", &part);
         std::fs::remove_dir_all(&folder).unwrap();
