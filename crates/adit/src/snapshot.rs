@@ -279,6 +279,7 @@ fn control_counters(control: &Control) -> Value {
         "sessions_out_of_range": publisher.sessions_out_of_range,
         "peers_without_route": publisher.peers_without_route,
         "next_hops_refused": publisher.next_hops_refused,
+        "peers_refused": publisher.peers_refused,
         "neighbour_solicits": neighbours.solicits,
         "neighbour_failures": neighbours.failures,
         "neighbour_wanted_refused": neighbours.wanted_refused,

@@ -33,6 +33,16 @@ impl Events {
         }
         is_sent
     }
+
+    /// Sends an event that a stranger can cause at will, while half of the ring is free: the rest is
+    /// for those that others wait for.
+    pub fn push_unasked(&mut self, tally: &mut Tally, event: WorkerEvent) {
+        if self.0.slots() > self.0.buffer().capacity() / 2 {
+            self.push(tally, event);
+        } else {
+            tally.limit_event();
+        }
+    }
 }
 
 /// Everything that stages hand over, and what the control thread asked for.

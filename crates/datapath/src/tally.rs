@@ -65,6 +65,7 @@ struct Sums {
     duplicated: u64,
     duplicates_lost: u64,
     events_lost: u64,
+    events_limited: u64,
 }
 
 impl Tally {
@@ -208,6 +209,11 @@ impl Tally {
         self.sums.events_lost += 1;
     }
 
+    /// One message was not reported: nobody asked for it, or its kind has had its share.
+    pub fn limit_event(&mut self) {
+        self.sums.events_limited += 1;
+    }
+
     /// True when every packet that arrived, or had been waiting, has one outcome. `before` and
     /// `after` are the packets that waited at the beginning and at the end of the step.
     pub fn identity_holds(&self, before: usize, after: usize) -> bool {
@@ -263,6 +269,7 @@ impl Sums {
         counters.duplicated_pkts.add(self.duplicated);
         counters.duplicates_lost_pkts.add(self.duplicates_lost);
         counters.events_lost.add(self.events_lost);
+        counters.events_limited.add(self.events_limited);
         counters.count_transmitted(Direction::Uplink, self.uplink.pkts, self.uplink.bytes);
         counters.count_transmitted(Direction::Downlink, self.downlink.pkts, self.downlink.bytes);
         if self.dropped != 0 {

@@ -173,6 +173,7 @@ counters! {
     buffered_by_far_pkts, "Those of them that wait because their FAR buffers.";
     bursts, "Bursts received that held at least one packet.";
     events_lost, "Events that found the ring to the control thread full.";
+    events_limited, "Messages of GTP-U peers and neighbors that were not reported: unasked, or too many.";
 }
 
 fn add_all(sums: &mut [u64], counters: &[Counter]) {

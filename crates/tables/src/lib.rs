@@ -18,6 +18,7 @@ mod counters;
 mod express;
 mod foreign;
 mod framed;
+mod gtpu_peers;
 mod hash;
 #[allow(unsafe_code, reason = "advice to the kernel about memory")]
 mod large;
@@ -48,6 +49,7 @@ pub use counters::{
 };
 pub use express::{ExpressHome, ExpressLine};
 pub use foreign::{KeyRefused, KeyTable, KeyWriter};
+pub use gtpu_peers::GtpuPeers;
 pub use meters::{Meter, MeterPair, MeterTraffic, PairTurn, Waiting};
 pub use neighbour::{NeighbourCache, NeighbourCounters, NeighbourEntry, NeighbourState};
 pub use next_hop::{NextHop, NextHopRef, Via};

@@ -25,6 +25,7 @@ use crate::counters::{SessionTraffic, Snapshot, WorkerCounters};
 use crate::express::{ExpressTable, Unsettled};
 use crate::foreign::{KeyRefused, KeyWriter};
 use crate::framed::FramedWriter;
+use crate::gtpu_peers::GtpuPeerWriter;
 use crate::meters::{MeterTable, MeterTraffic};
 use crate::next_hop::{NextHop, NextHopWriter};
 use crate::publish::{Epoch, Writer, published};
@@ -50,6 +51,8 @@ pub struct PublisherCounters {
     pub peers_without_route: u64,
     /// Next hops that found no room.
     pub next_hops_refused: u64,
+    /// FARs whose GTP-U peer found no room: its signalling counts as a stranger's.
+    pub peers_refused: u64,
     /// QERs whose shared rate found no room: it is their session's own.
     pub shared_rates_refused: u64,
 }
@@ -68,6 +71,7 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
     let ues_v6 = KeyWriter::new(sessions_max, seed, 3);
     let framed = FramedWriter::new(framed_routes_max(sessions_max), seed, [6, 7]);
     let mut next_hops = NextHopWriter::new(config.next_hops_max, seed, [4, 5]);
+    let gtpu_peers = GtpuPeerWriter::new(config.next_hops_max, seed, 8);
     let routes = Routes::build(&config.interfaces, &config.routes, |interface, addr| {
         let index = next_hops.ensure(interface, addr, 0)?;
         next_hops.pin_gateway(index);
@@ -80,6 +84,7 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
         ues_v6: Arc::clone(ues_v6.table()),
         framed: Arc::clone(framed.routes()),
         next_hops: Arc::clone(next_hops.table()),
+        gtpu_peers: Arc::clone(gtpu_peers.peers()),
         expresses: ExpressTable::new(sessions_max),
         meters: MeterTable::new(sessions_max),
         rate_changes: RateChangeRing::new(),
@@ -108,6 +113,7 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
         ues_v6,
         framed,
         next_hops,
+        gtpu_peers,
         shared_rates: SharedRateNumbers::default(),
         demand_reserve: config.next_hops_max / 4,
         unobserved: VecDeque::new(),
@@ -138,6 +144,7 @@ pub struct Publisher {
     ues_v6: KeyWriter,
     framed: FramedWriter,
     next_hops: NextHopWriter,
+    gtpu_peers: GtpuPeerWriter,
     shared_rates: SharedRateNumbers,
     /// Next hops out of the reach of hosts that packets ask for.
     demand_reserve: usize,
@@ -219,6 +226,10 @@ impl Publisher {
         while let Some(rules) = self.rules.reclaim() {
             for far in &rules.fars {
                 self.next_hops.release(far.next_hop);
+                let outer = far.outer_header_creation();
+                if let Some(tunnel) = outer.and_then(|outer| outer.tunnel()) {
+                    self.gtpu_peers.release(tunnel.addr, self.rules.next_epoch());
+                }
             }
             for id in shared_rates(rules.qers()) {
                 self.shared_rates.release(self.tables.meters.shared(), id);
@@ -230,6 +241,7 @@ impl Publisher {
         self.ues_v6.reclaim(passed, epoch);
         self.framed.reclaim(passed, epoch);
         self.next_hops.reclaim(passed, epoch);
+        self.gtpu_peers.reclaim(passed, epoch);
         let Unobserved { id, session, expresses, .. } =
             self.unobserved.pop_front_if(|delta| delta.since <= passed)?;
         for (direction, express) in expresses.into_iter().flatten() {
@@ -526,6 +538,9 @@ impl Publisher {
             far.next_hop = NextHopIndex::NONE;
             let tunnel = far.outer_header_creation.and_then(|outer| outer.tunnel());
             let Some(tunnel) = tunnel else { continue };
+            if !self.gtpu_peers.hold(tunnel.addr) {
+                self.counters.peers_refused += 1;
+            }
             if let Some(index) = self.peer_next_hop(far.interfaces, tunnel.addr) {
                 far.next_hop = index;
                 self.next_hops.hold(index);

@@ -15,6 +15,7 @@ use crate::counters::WorkerCounters;
 use crate::express::{ExpressHome, ExpressTable};
 use crate::foreign::KeyTable;
 use crate::framed::FramedRoutes;
+use crate::gtpu_peers::GtpuPeers;
 use crate::meters::{Meter, MeterPair, MeterTable, Waiting};
 use crate::next_hop::{NextHop, NextHopRef, NextHopTable, Via};
 use crate::publish::{Guard, ReadHandle};
@@ -35,6 +36,7 @@ pub(crate) struct Tables {
     pub(crate) ues_v6: Arc<KeyTable>,
     pub(crate) framed: Arc<FramedRoutes>,
     pub(crate) next_hops: Arc<NextHopTable>,
+    pub(crate) gtpu_peers: Arc<GtpuPeers>,
     pub(crate) expresses: ExpressTable,
     pub(crate) meters: MeterTable,
     pub(crate) aggregates: Aggregates,
@@ -266,6 +268,12 @@ impl<'a> View<'a> {
             }
             RouteTarget::Nowhere(_) => None,
         }
+    }
+
+    /// The GTP-U peers that published FARs send to.
+    #[must_use]
+    pub fn gtpu_peers(&self) -> &'a GtpuPeers {
+        &self.tables.gtpu_peers
     }
 
     /// The next hop of `index`, `None` if the index names none.

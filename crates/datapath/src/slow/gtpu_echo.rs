@@ -88,6 +88,7 @@ pub(super) fn request<Io: PacketIo>(
     });
     match sent {
         Some((buf, way)) => {
+            env.view.gtpu_peers().expect_echo(peer, sequence);
             // A request that waits for its neighbor's address leaves at another time.
             let leaves_now = way.mac.is_some();
             out.send(env, io, buf, &way, Origin::Own);

@@ -5,14 +5,14 @@
 //! Spec: TS 29.281 §7.2.3, §7.3.1, §4.4.2.4, §4.4.2.5.
 
 use adit_pktio::{PacketBuf, PacketIo};
-use adit_types::Teid;
+use adit_types::{MacAddr, Teid};
 use adit_wire::gtpu::{
     ERROR_INDICATION_LEN_MAX, ErrorIndication, UDP_PORT, emit_error_indication,
     emit_supported_extension_headers,
 };
 use adit_wire::gtpu_ext::ExtensionType;
 use adit_wire::udp::UdpHeader;
-use adit_wire::{parse_frame, parse_ip};
+use adit_wire::{IpAddrs, parse_frame, parse_ip};
 
 use crate::outbound::Outbound;
 use crate::reason::is_forwardable;
@@ -58,12 +58,35 @@ pub(super) fn send<Io: PacketIo>(
     error: GtpuError,
 ) {
     // TEID zero names no tunnel, and nobody is told that it does not.
-    if error == GtpuError::TeidUnknown(Teid(0)) || !limits.gtpu.take(env.now) {
+    if error == GtpuError::TeidUnknown(Teid(0)) {
         return;
     }
-    if answer(env, io, out, buf, error).is_none() {
+    let Some(sender) = sender(&buf) else { return out.tally.lose_originated() };
+    let position = env.view.gtpu_peers().position(sender.addrs.src());
+    if !limits.gtpu.take(env.now, position) {
+        return;
+    }
+    if answer(env, io, out, buf, &sender, error).is_none() {
         out.tally.lose_originated();
     }
+}
+
+/// Who sent a GTP-U message.
+struct Sender {
+    mac: MacAddr,
+    addrs: IpAddrs,
+    /// Source UDP port.
+    port: u16,
+}
+
+/// The sender of the message in `buf`; `None` if it cannot be answered.
+fn sender<B: PacketBuf>(buf: &B) -> Option<Sender> {
+    let mac = frame_source(buf).ok()?;
+    let frame = parse_frame(buf.data()).ok()?;
+    let l3 = buf.data().get(usize::from(frame.l3_offset)..)?;
+    let ip = parse_ip(l3, false).ok()?;
+    let (udp, _) = UdpHeader::parse(ip.payload(l3)).ok()?;
+    is_forwardable(&ip.addrs).then(|| Sender { mac, addrs: ip.addrs, port: udp.src_port() })
 }
 
 fn answer<Io: PacketIo>(
@@ -71,23 +94,16 @@ fn answer<Io: PacketIo>(
     io: &mut Io,
     out: &mut Outbound<Io::Buf>,
     buf: Io::Buf,
+    sender: &Sender,
     error: GtpuError,
 ) -> Option<()> {
-    let sender = frame_source(&buf).ok()?;
-    let frame = parse_frame(buf.data()).ok()?;
-    let l3 = buf.data().get(usize::from(frame.l3_offset)..)?;
-    let ip = parse_ip(l3, false).ok()?;
-    let (udp, _) = UdpHeader::parse(ip.payload(l3)).ok()?;
-    if !is_forwardable(&ip.addrs) {
-        return None;
-    }
-    let (src, dst) = (ip.addrs.dst(), ip.addrs.src());
+    let (src, dst) = (sender.addrs.dst(), sender.addrs.src());
     let interface = env.interfaces.owner(src)?;
     let mut octets = [0; MESSAGE_MAX];
     let len = match error {
         GtpuError::TeidUnknown(teid) => {
             let indication = ErrorIndication { teid, peer: src };
-            emit_error_indication(&mut octets, &indication, Some(udp.src_port())).ok()?
+            emit_error_indication(&mut octets, &indication, Some(sender.port)).ok()?
         }
         GtpuError::ExtensionUnknown => {
             emit_supported_extension_headers(&mut octets, &SUPPORTED).ok()?
@@ -95,5 +111,5 @@ fn answer<Io: PacketIo>(
     };
     let octets = octets.get(..len)?;
     let message = Message { src, dst, dst_port: UDP_PORT, tos: 0, octets };
-    gtpu_send::send(io, out, interface, buf, sender, &message).ok()
+    gtpu_send::send(io, out, interface, buf, sender.mac, &message).ok()
 }

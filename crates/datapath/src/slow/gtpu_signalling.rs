@@ -4,44 +4,66 @@
 use adit_pktio::PacketBuf;
 use adit_rules::{DropReason, PuntReason, WorkerEvent};
 use adit_types::{SessionIndex, Teid};
-use adit_wire::gtpu::{ErrorIndication, MessageType};
+use adit_wire::gtpu::{ErrorIndication, MessageType, UDP_PORT};
 use adit_wire::gtpu_ie::recovery_time_stamp;
 use adit_wire::{GtpuPacket, IpPacket};
 
 use crate::outbound::Outbound;
-use crate::slow::TokenBucket;
+use crate::slow::{Limits, Rate};
 use crate::stage::egress::Env;
 
-/// Handles `message` in the packet `ip`, of which `gtpu` is the header and which is no Echo Request and no G-PDU.
+/// A GTP-U message as received.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Received<'a> {
+    /// The IP header.
+    pub ip: &'a IpPacket,
+    /// Source UDP port.
+    pub src_port: u16,
+    /// The GTP-U header.
+    pub gtpu: &'a GtpuPacket,
+    /// The message from the GTP-U header on.
+    pub message: &'a [u8],
+}
+
+impl Received<'_> {
+    fn payload(&self) -> &[u8] {
+        self.gtpu.payload(self.message)
+    }
+
+    /// The sender's position among the peers that sessions send to; `None` for a stranger.
+    fn position(&self, env: &Env<'_>) -> Option<u32> {
+        env.view.gtpu_peers().position(self.ip.addrs.src())
+    }
+}
+
+/// Handles a message that is neither an Echo Request nor a G-PDU.
 ///
 /// # Errors
 /// `GtpuMalformed` for an Error Indication without its elements; `TeidUnknown` for an End Marker of
 /// no session; `GtpuMessageUnknown` for types that a UPF does not receive.
 pub(super) fn handle<B: PacketBuf>(
     env: &Env<'_>,
-    reports: &mut TokenBucket,
+    limits: &mut Limits,
     out: &mut Outbound<B>,
-    ip: &IpPacket,
-    gtpu: &GtpuPacket,
-    message: &[u8],
+    received: &Received<'_>,
 ) -> Result<PuntReason, DropReason> {
+    let Received { gtpu, .. } = received;
     match gtpu.message_type {
         MessageType::ECHO_RESPONSE => {
-            let (peer, sequence) = (ip.addrs.src(), gtpu.sequence.unwrap_or(0));
-            let recovery = recovery_time_stamp(gtpu.payload(message));
-            let event = WorkerEvent::EchoResponse { peer, sequence, recovery, at: env.now };
-            report(env, reports, out, event);
+            handle_echo_response(env, limits, out, received);
             Ok(PuntReason::GtpuEchoResponse)
         }
         MessageType::ERROR_INDICATION => {
-            let ErrorIndication { teid, peer } = ErrorIndication::parse(gtpu.payload(message))
+            let ErrorIndication { teid, peer } = ErrorIndication::parse(received.payload())
                 .map_err(|_| DropReason::GtpuMalformed)?;
-            report(env, reports, out, WorkerEvent::ErrorIndication { peer, teid });
+            let may_report = limits.error_indications.take(env.now, received.position(env));
+            report(out, WorkerEvent::ErrorIndication { peer, teid }, may_report);
             Ok(PuntReason::GtpuErrorIndication)
         }
         MessageType::END_MARKER => {
             let session = find(env, gtpu.teid).ok_or(DropReason::TeidUnknown)?;
-            report(env, reports, out, WorkerEvent::EndMarker { session });
+            let may_report = limits.end_markers.take(env.now, received.position(env));
+            report(out, WorkerEvent::EndMarker { session }, may_report);
             Ok(PuntReason::GtpuEndMarker)
         }
         MessageType::SUPPORTED_EXTENSION_HEADERS_NOTIFICATION => {
@@ -51,33 +73,48 @@ pub(super) fn handle<B: PacketBuf>(
     }
 }
 
-/// Tells when the sender of an Echo Request started, if that says so.
-pub(super) fn hear<B: PacketBuf>(
+/// Reports the response to a request of ours, whatever else arrives. It comes from the address and
+/// port that the request went to. Peers that no session sends to may be asked too; their responses
+/// are the control thread's to match. Spec: TS 29.281 §4.4.2.2, §7.2.2.
+fn handle_echo_response<B: PacketBuf>(
     env: &Env<'_>,
-    reports: &mut TokenBucket,
+    limits: &mut Limits,
     out: &mut Outbound<B>,
-    ip: &IpPacket,
-    gtpu: &GtpuPacket,
-    message: &[u8],
+    received: &Received<'_>,
 ) {
-    if let Some(recovery) = recovery_time_stamp(gtpu.payload(message)) {
-        let event = WorkerEvent::EchoRequest { peer: ip.addrs.src(), recovery };
-        report(env, reports, out, event);
+    let (peer, sequence) = (received.ip.addrs.src(), received.gtpu.sequence.unwrap_or(0));
+    let recovery = recovery_time_stamp(received.payload());
+    let event = WorkerEvent::EchoResponse { peer, sequence, recovery, at: env.now };
+    let is_from_port = received.src_port == UDP_PORT;
+    if is_from_port && env.view.gtpu_peers().claim_echo(peer, sequence) {
+        out.events.push(&mut out.tally, event);
+        return;
     }
+    let is_stranger = is_from_port && received.position(env).is_none();
+    let may_report = is_stranger && limits.echo_responses.take(env.now, Rate::STRANGERS);
+    report(out, event, may_report);
 }
 
-/// Tells the control thread, unless there was too much to tell: others must keep their place in the
-/// ring.
-fn report<B: PacketBuf>(
+/// Tells when the sender of an Echo Request started, if that says so and sessions send to it.
+pub(super) fn hear<B: PacketBuf>(
     env: &Env<'_>,
-    reports: &mut TokenBucket,
+    limits: &mut Limits,
     out: &mut Outbound<B>,
-    event: WorkerEvent,
+    received: &Received<'_>,
 ) {
-    if reports.take(env.now) {
-        out.events.push(&mut out.tally, event);
+    let Some(recovery) = recovery_time_stamp(received.payload()) else { return };
+    let position = received.position(env);
+    let may_report = position.is_some() && limits.recoveries.take(env.now, position);
+    let event = WorkerEvent::EchoRequest { peer: received.ip.addrs.src(), recovery };
+    report(out, event, may_report);
+}
+
+/// Reports to the control thread what may be reported and leaves room for other events.
+fn report<B: PacketBuf>(out: &mut Outbound<B>, event: WorkerEvent, may_report: bool) {
+    if may_report {
+        out.events.push_unasked(&mut out.tally, event);
     } else {
-        out.tally.lose_event();
+        out.tally.limit_event();
     }
 }
 

@@ -25,7 +25,7 @@ use adit_wire::{IpPacket, Malformed, protocol};
 use crate::columns::{DownlinkV4, DownlinkV6};
 use crate::outbound::{Origin, Outbound};
 use crate::slow::icmp_error::deliver;
-use crate::slow::{TokenBucket, resize};
+use crate::slow::{Rate, TokenBucket, resize};
 use crate::stage::egress::Env;
 
 /// What we announce: no segment of the smallest IPv6 link is longer.
@@ -96,7 +96,7 @@ pub(super) fn answer<Io: PacketIo>(
     redirected: &Redirected,
 ) -> Result<PuntReason, DropReason> {
     let Redirected { session, far, ip_offset, ip } = redirected;
-    if !limit.take(env.now) {
+    if !limit.take(env.now, Rate::USUAL) {
         return Err(DropReason::RedirectLimited);
     }
     // The rules are those of this step.

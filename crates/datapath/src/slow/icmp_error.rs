@@ -18,7 +18,7 @@ use adit_wire::{Fragment, IpPacket, Malformed, icmp, icmpv6, parse_ip, protocol}
 use crate::columns::{Arrival, DownlinkV4, DownlinkV6, OuterHeader, Side};
 use crate::interfaces::source_addr;
 use crate::outbound::{Origin, Outbound};
-use crate::slow::TokenBucket;
+use crate::slow::{Rate, TokenBucket};
 use crate::stage::egress::{Env, Way, ether_type_of, prepend_link, way_by_route, way_to_hop};
 use crate::stage::outer::encapsulate;
 use crate::stage::s3_classify::{Ingress, find_pdr};
@@ -72,7 +72,7 @@ pub(super) fn send<Io: PacketIo>(
 ) {
     let offset = usize::from(error.ip_offset);
     let packet = buf.data().get(offset..).unwrap_or_default();
-    if !may_be_told(packet, &error.ip) || !limit.take(env.now) {
+    if !may_be_told(packet, &error.ip) || !limit.take(env.now, Rate::USUAL) {
         return;
     }
     let sent = match (error.direction, error.ip.addrs.src()) {

@@ -1,21 +1,31 @@
-//! The token bucket that bounds errors sent by one worker.
+//! Token buckets that bound what one worker sends and reports because somebody else sent something.
 
 use adit_types::Nanos;
 
-/// Errors per second in the long run; the order of magnitude that host stacks use. Spec: RFC 4443
-/// §2.4 (f) and RFC 1812 §4.3.2.8 demand a bound and leave its value open.
-const ERRORS_PER_SECOND: u64 = 1000;
+/// How fast a bucket fills, and how much it holds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rate {
+    /// Time that one token takes to appear.
+    token: Nanos,
+    /// Tokens of a full bucket.
+    burst: u64,
+}
 
-/// Errors in a row after a quiet time: enough for a traceroute of three probes over 16 hops.
-const BURST: u64 = 50;
+impl Rate {
+    /// The order of magnitude that host stacks use for errors, and enough at once for a traceroute
+    /// of three probes over 16 hops. Spec: RFC 4443 §2.4 (f) and RFC 1812 §4.3.2.8 demand a bound
+    /// and leave its value open.
+    pub const USUAL: Self = Self { token: Nanos(1_000_000), burst: 50 };
 
-/// Time that one token takes to appear.
-const TOKEN: Nanos = Nanos(1_000_000_000 / ERRORS_PER_SECOND);
+    /// What all strangers together are heard of at most: 100 messages a second.
+    pub const STRANGERS: Self = Self { token: Nanos(10_000_000), burst: 20 };
+}
 
 /// A token bucket that is full at first. Unit: packets.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct TokenBucket {
-    tokens: u64,
+    /// Tokens taken and not yet earned again.
+    spent: u64,
     /// Up to here time was turned into tokens.
     filled_at: Nanos,
 }
@@ -23,22 +33,52 @@ pub(crate) struct TokenBucket {
 impl TokenBucket {
     /// A full bucket.
     pub const fn new() -> Self {
-        Self { tokens: BURST, filled_at: Nanos(0) }
+        Self { spent: 0, filled_at: Nanos(0) }
     }
 
     /// Takes a token if there is one.
-    pub fn take(&mut self, now: Nanos) -> bool {
-        let earned = now.since(self.filled_at).0 / TOKEN.0;
-        if earned >= BURST - self.tokens {
-            self.tokens = BURST;
+    pub fn take(&mut self, now: Nanos, rate: Rate) -> bool {
+        let earned = now.since(self.filled_at).0 / rate.token.0;
+        if earned >= self.spent {
+            self.spent = 0;
             self.filled_at = now;
         } else {
-            self.tokens += earned;
-            self.filled_at += Nanos(earned * TOKEN.0);
+            self.spent -= earned;
+            self.filled_at += Nanos(earned * rate.token.0);
         }
-        let is_free = self.tokens > 0;
-        self.tokens = self.tokens.saturating_sub(1);
+        let is_free = self.spent < rate.burst;
+        self.spent += u64::from(is_free);
         is_free
+    }
+}
+
+/// Buckets of one kind of message: GTP-U peers that sessions send to have their own, all other
+/// senders share one.
+#[derive(Debug)]
+pub(crate) struct PeerBuckets {
+    /// By the position of the peer among all; a few peers share one where there are many.
+    known: Box<[TokenBucket]>,
+    strangers: TokenBucket,
+    rate_of_strangers: Rate,
+}
+
+impl PeerBuckets {
+    /// Buckets for peers.
+    const KNOWN: usize = 1024;
+
+    /// Full buckets.
+    fn new(rate_of_strangers: Rate) -> Self {
+        let known = vec![TokenBucket::new(); Self::KNOWN].into_boxed_slice();
+        Self { known, strangers: TokenBucket::new(), rate_of_strangers }
+    }
+
+    /// Takes a token for a message of the peer at `position`, or of a stranger.
+    pub fn take(&mut self, now: Nanos, position: Option<u32>) -> bool {
+        let own = position.and_then(|position| self.known.get_mut(position as usize % Self::KNOWN));
+        match own {
+            Some(own) => own.take(now, Rate::USUAL),
+            None => self.strangers.take(now, self.rate_of_strangers),
+        }
     }
 }
 
@@ -47,21 +87,30 @@ impl TokenBucket {
 pub(crate) struct Limits {
     /// ICMP errors.
     pub icmp: TokenBucket,
-    /// GTP-U Error Indications and Supported Extension Headers Notifications.
-    pub gtpu: TokenBucket,
-    /// Reports of GTP-U signalling to the control thread.
-    pub reports: TokenBucket,
+    /// GTP-U Error Indications and Supported Extension Headers Notifications that are sent.
+    pub gtpu: PeerBuckets,
+    /// Reports of GTP-U Error Indications.
+    pub error_indications: PeerBuckets,
+    /// Reports of End Markers. They may come from a peer that sessions have just left.
+    pub end_markers: PeerBuckets,
+    /// Reports of when senders of Echo Requests started.
+    pub recoveries: PeerBuckets,
+    /// Echo Responses of strangers.
+    pub echo_responses: TokenBucket,
     /// Segments answered for servers that UEs are redirected from.
     pub redirects: TokenBucket,
 }
 
 impl Limits {
     /// Full buckets.
-    pub const fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             icmp: TokenBucket::new(),
-            gtpu: TokenBucket::new(),
-            reports: TokenBucket::new(),
+            gtpu: PeerBuckets::new(Rate::USUAL),
+            error_indications: PeerBuckets::new(Rate::STRANGERS),
+            end_markers: PeerBuckets::new(Rate::USUAL),
+            recoveries: PeerBuckets::new(Rate::STRANGERS),
+            echo_responses: TokenBucket::new(),
             redirects: TokenBucket::new(),
         }
     }
@@ -71,25 +120,40 @@ impl Limits {
 mod tests {
     use super::*;
 
+    const TOKEN: Nanos = Rate::USUAL.token;
+
     #[test]
     fn bucket_gives_the_burst_then_the_rate() {
         let mut bucket = TokenBucket::new();
         let now = Nanos::from_secs(10);
-        let first = (0..200).filter(|_| bucket.take(now)).count();
+        let mut take = |now| bucket.take(now, Rate::USUAL);
+        let first = (0..200).filter(|_| take(now)).count();
         assert_eq!(first, 50);
-        assert!(!bucket.take(now + Nanos(TOKEN.0 - 1)));
-        assert!(bucket.take(now + TOKEN));
-        assert!(!bucket.take(now + TOKEN));
+        assert!(!take(now + Nanos(TOKEN.0 - 1)));
+        assert!(take(now + TOKEN));
+        assert!(!take(now + TOKEN));
         let in_a_second =
-            (1..=1000).filter(|ms| bucket.take(now + TOKEN + Nanos::from_millis(*ms))).count();
+            (1..=1000).filter(|ms| take(now + TOKEN + Nanos::from_millis(*ms))).count();
         assert_eq!(in_a_second, 1000);
     }
 
     #[test]
     fn bucket_with_time_going_back_stays_bounded() {
         let mut bucket = TokenBucket::new();
-        assert!(bucket.take(Nanos::from_secs(100)));
-        let taken = (0..200).filter(|_| bucket.take(Nanos::from_secs(1))).count();
+        assert!(bucket.take(Nanos::from_secs(100), Rate::USUAL));
+        let taken = (0..200).filter(|_| bucket.take(Nanos::from_secs(1), Rate::USUAL)).count();
         assert_eq!(taken, 49);
+    }
+
+    #[test]
+    fn strangers_and_other_peers_take_nothing_from_a_peer() {
+        let mut buckets = PeerBuckets::new(Rate::STRANGERS);
+        let now = Nanos::from_secs(10);
+        let taken = |buckets: &mut PeerBuckets, position| {
+            (0..100_000).filter(|_| buckets.take(now, position)).count()
+        };
+        assert_eq!(taken(&mut buckets, None), 20);
+        assert_eq!(taken(&mut buckets, Some(7)), 50);
+        assert_eq!(taken(&mut buckets, Some(70_000)), 50);
     }
 }

@@ -27,10 +27,11 @@ use arrayvec::ArrayVec;
 
 pub(crate) use command::{obey, obey_before};
 pub(crate) use gtpu_error::GtpuError;
+use gtpu_signalling::Received;
 pub(crate) use http_redirect::Redirected;
 pub(crate) use icmp_error::{IcmpError, IcmpErrorKind};
 pub(crate) use limiter::Limits;
-use limiter::TokenBucket;
+use limiter::{Rate, TokenBucket};
 
 use crate::interfaces::{Link, LinkId};
 use crate::outbound::{Origin, Outbound};
@@ -123,13 +124,20 @@ impl<B> SlowQueue<B> {
     #[cold]
     pub fn push_error(&mut self, buf: B, error: IcmpError) {
         // The packet has its outcome already, and errors may be omitted (RFC 1812 §4.3.2.8).
-        let _ = self.packets.try_push(SlowPacket { buf, work: Work::Error(error) });
+        self.push_notice(buf, Work::Error(error));
     }
 
     /// Queues an answer to a GTP-U message that was counted as dropped; without room nobody is told.
     #[cold]
     pub fn push_gtpu_error(&mut self, buf: B, error: GtpuError) {
-        let _ = self.packets.try_push(SlowPacket { buf, work: Work::GtpuError(error) });
+        self.push_notice(buf, Work::GtpuError(error));
+    }
+
+    /// Errors leave half of the queue to packets for ourselves.
+    fn push_notice(&mut self, buf: B, work: Work) {
+        if self.packets.len() < SLOW_PER_STEP_MAX / 2 {
+            self.packets.push(SlowPacket { buf, work });
+        }
     }
 }
 
@@ -189,12 +197,13 @@ fn handle<Io: PacketIo>(
         Task::Icmpv6 { l3_offset, ip } => icmp::handle_v6(io, out, link, buf, l3_offset, &ip),
         Task::Gtpu { ip, src_port, gtpu, message_offset } => {
             let message = buf.data().get(usize::from(message_offset)..).unwrap_or_default();
+            let received = Received { ip: &ip, src_port, gtpu: &gtpu, message };
             if gtpu.message_type == MessageType::ECHO_REQUEST {
-                gtpu_signalling::hear(env, &mut limits.reports, out, &ip, &gtpu, message);
+                gtpu_signalling::hear(env, limits, out, &received);
                 let echo = gtpu_echo::Echo { src_port, sequence: gtpu.sequence.unwrap_or(0) };
                 return gtpu_echo::answer(env, io, out, link, buf, &ip, &echo);
             }
-            gtpu_signalling::handle(env, &mut limits.reports, out, &ip, &gtpu, message)
+            gtpu_signalling::handle(env, limits, out, &received)
         }
     }
 }

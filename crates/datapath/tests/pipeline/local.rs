@@ -222,11 +222,11 @@ fn gtpu_signalling_is_consumed_and_reported() {
         assert_eq!(scene.punted(reason), 1, "{reason:?}");
     }
     let expected = [
-        WorkerEvent::EchoResponse { peer: ip(GNB), sequence: 1, recovery: None, at: scene.now },
         WorkerEvent::EndMarker { session: SESSION },
         WorkerEvent::ErrorIndication { peer: ip(GNB), teid: Teid(GNB_TEID) },
     ];
-    assert_eq!(scene.take_events(), expected);
+    assert_eq!(scene.take_events(), expected, "but no response that nothing asked for");
+    assert_eq!(scene.counts().events_limited, 1);
     let unknown = message(MessageType::END_MARKER, 0x999).build();
     scene.assert_drops(N3, &unknown, DropReason::TeidUnknown);
     let empty = message(MessageType::ERROR_INDICATION, 0).sequence(1).build();
@@ -460,13 +460,27 @@ fn echo_request_is_sent_on_command_and_its_response_reported() {
         let response = outer.gtpu_message(MessageType::ECHO_RESPONSE, 0).sequence(7);
         let started = [&[14, 0], &recovery(5)[..]].concat();
         let at = scene.now;
-        scene.pass(N3, &response.payload(&started).build(), N3);
+        let response = response.payload(&started).build();
+        let mut forged = response.clone();
+        // Its UDP source port, and no checksum.
+        let port = if is_ipv4 { 14 + 20 } else { 14 + 40 };
+        forged[port + 1] ^= 1;
+        if is_ipv4 {
+            forged[port + 6..port + 8].fill(0);
+            scene.pass(N3, &forged, N3);
+            assert!(!scene.take_events().iter().any(is_response), "from another port");
+        }
+        scene.pass(N3, &response, N3);
         let events = scene.take_events();
         let recovery = Some(5);
         let told = WorkerEvent::EchoResponse { peer: ip(peer), sequence: 7, recovery, at };
         assert!(events.contains(&told), "{events:?}");
-        assert_eq!(scene.punted(PuntReason::GtpuEchoResponse), 1);
+        assert_eq!(scene.punted(PuntReason::GtpuEchoResponse), 1 + u64::from(is_ipv4));
     }
+}
+
+fn is_response(event: &WorkerEvent) -> bool {
+    matches!(event, WorkerEvent::EchoResponse { .. })
 }
 
 #[test]

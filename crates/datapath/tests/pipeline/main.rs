@@ -8,6 +8,7 @@ mod buffering;
 mod downlink;
 mod duplicating;
 mod errors;
+mod floods;
 mod frames;
 mod hostile;
 mod local;

@@ -1,0 +1,242 @@
+//! GTP-U peers: the far ends of the tunnels that published FARs send into, and the Echo Requests
+//! that each of them has yet to answer.
+//!
+//! Workers ask here whether the sender of a message is a peer, and whether an Echo Response answers
+//! a request of ours. The control thread adds and removes peers along with the rules.
+//! Spec: TS 29.281 §7.2.1, §7.2.2.
+
+use core::fmt;
+use core::net::IpAddr;
+use std::collections::{HashMap, VecDeque};
+
+use crate::foreign::{KeyTable, KeyWriter};
+use crate::publish::Epoch;
+use crate::sync::{Arc, AtomicU64, Ordering};
+
+/// Bit of a sequence number that chooses one of the two words of a peer.
+const WORD_BIT: u16 = 0x8000;
+
+/// Sequence numbers that one word holds.
+const LANES: u16 = 4;
+
+/// Marks a lane as taken; the bit of the sequence number at its place is the word's.
+const TAKEN: u64 = 0x8000;
+
+/// Sequence numbers of Echo Requests without a response yet: for each value of the top bit the last
+/// one of every four successive numbers.
+#[derive(Default)]
+struct Outstanding([AtomicU64; 2]);
+
+impl Outstanding {
+    fn new() -> Self {
+        Self([AtomicU64::new(0), AtomicU64::new(0)])
+    }
+
+    /// The word of a sequence number, the place in it, and what stands there.
+    fn lane(&self, sequence: u16) -> (&AtomicU64, u16, u64) {
+        let word = &self.0[usize::from(sequence & WORD_BIT != 0)];
+        (word, sequence % LANES * 16, u64::from(sequence & !WORD_BIT) | TAKEN)
+    }
+
+    fn insert(&self, sequence: u16) {
+        let (word, shift, lane) = self.lane(sequence);
+        let put = |before: u64| Some(before & !(0xffff << shift) | lane << shift);
+        // A closure that always returns a value never fails.
+        let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, put);
+    }
+
+    fn take(&self, sequence: u16) -> bool {
+        let (word, shift, lane) = self.lane(sequence);
+        let clear =
+            |before: u64| (before >> shift & 0xffff == lane).then_some(before & !(0xffff << shift));
+        word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, clear).is_ok()
+    }
+}
+
+/// The workers' side.
+///
+/// Threads: the words of a peer are shared by the worker that sends Echo Requests and those that
+///          receive the responses; each response is claimed once.
+pub struct GtpuPeers {
+    keys: Arc<KeyTable>,
+    outstanding: Box<[Outstanding]>,
+}
+
+impl GtpuPeers {
+    fn key(&self, peer: IpAddr) -> u64 {
+        match peer {
+            IpAddr::V4(addr) => addr.to_bits().into(),
+            IpAddr::V6(addr) => self.keys.hash().hash_ipv6(0, addr),
+        }
+    }
+
+    /// A number of the peer that others do not have while it is one; `None` for an address that no
+    /// published FAR sends to.
+    #[must_use]
+    pub fn position(&self, peer: IpAddr) -> Option<u32> {
+        self.keys.lookup(self.key(peer))
+    }
+
+    /// Notes that an Echo Request with `sequence` leaves for `peer`.
+    pub fn expect_echo(&self, peer: IpAddr, sequence: u16) {
+        if let Some(outstanding) = self.outstanding(peer) {
+            outstanding.insert(sequence);
+        }
+    }
+
+    /// True when a response from `peer` answers an Echo Request of ours, and is the first to do so.
+    #[must_use]
+    pub fn claim_echo(&self, peer: IpAddr, sequence: u16) -> bool {
+        self.outstanding(peer).is_some_and(|outstanding| outstanding.take(sequence))
+    }
+
+    fn outstanding(&self, peer: IpAddr) -> Option<&Outstanding> {
+        self.outstanding.get(self.position(peer)? as usize)
+    }
+}
+
+impl fmt::Debug for GtpuPeers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GtpuPeers").field("peers", &self.keys.len()).finish_non_exhaustive()
+    }
+}
+
+/// A peer on the control side.
+#[derive(Debug, Clone, Copy)]
+struct Record {
+    /// `None` when it found no room.
+    position: Option<u32>,
+    /// FARs, published or not yet reclaimed, that send to it.
+    fars: u32,
+}
+
+/// The writer's side of [`GtpuPeers`].
+#[derive(Debug)]
+pub(crate) struct GtpuPeerWriter {
+    peers: Arc<GtpuPeers>,
+    keys: KeyWriter,
+    records: HashMap<IpAddr, Record>,
+    free: Vec<u32>,
+    /// Positions that workers may still look at.
+    limbo: VecDeque<(Epoch, u32)>,
+}
+
+impl GtpuPeerWriter {
+    /// No peers yet, `capacity` at most.
+    pub(crate) fn new(capacity: usize, seed: u64, table: u64) -> Self {
+        let keys = KeyWriter::new(capacity, seed, table);
+        let outstanding = (0..capacity).map(|_| Outstanding::new()).collect();
+        Self {
+            peers: Arc::new(GtpuPeers { keys: Arc::clone(keys.table()), outstanding }),
+            keys,
+            records: HashMap::new(),
+            free: (0..u32::try_from(capacity).unwrap_or(u32::MAX)).rev().collect(),
+            limbo: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn peers(&self) -> &Arc<GtpuPeers> {
+        &self.peers
+    }
+
+    /// One more FAR sends to `peer`. False when it finds no room: workers take it for a stranger.
+    pub(crate) fn hold(&mut self, peer: IpAddr) -> bool {
+        if let Some(record) = self.records.get_mut(&peer) {
+            record.fars += 1;
+            return record.position.is_some();
+        }
+        let position = self.insert(peer);
+        self.records.insert(peer, Record { position, fars: 1 });
+        position.is_some()
+    }
+
+    fn insert(&mut self, peer: IpAddr) -> Option<u32> {
+        let key = self.peers.key(peer);
+        // Two addresses with the same keyed hash: the second one stays out.
+        let is_taken = self.peers.keys.lookup(key).is_some();
+        let position = self.free.pop_if(|_| !is_taken)?;
+        if self.keys.insert(key, position).is_err() {
+            self.free.push(position);
+            return None;
+        }
+        Some(position)
+    }
+
+    /// One FAR less sends to `peer`.
+    pub(crate) fn release(&mut self, peer: IpAddr, epoch: Epoch) {
+        let Some(record) = self.records.get_mut(&peer) else { return };
+        record.fars -= 1;
+        if record.fars > 0 {
+            return;
+        }
+        let position = record.position;
+        self.records.remove(&peer);
+        let Some(position) = position else { return };
+        self.keys.remove(self.peers.key(peer), position, epoch);
+        self.limbo.push_back((epoch, position));
+    }
+
+    pub(crate) fn reclaim(&mut self, passed: Epoch, epoch: Epoch) {
+        self.keys.reclaim(passed, epoch);
+        while let Some((_, position)) = self.limbo.pop_front_if(|(since, _)| *since <= passed) {
+            if let Some(outstanding) = self.peers.outstanding.get(position as usize) {
+                outstanding.0.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+            }
+            self.free.push(position);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::publish::published;
+
+    fn peer(host: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, host])
+    }
+
+    #[test]
+    fn response_is_claimed_once_and_by_its_peer_and_sequence_number_only() {
+        let mut writer = GtpuPeerWriter::new(4, 1, 1);
+        let v6: IpAddr = "2001:db8::1".parse().unwrap();
+        assert!(writer.hold(peer(1)) && writer.hold(peer(2)) && writer.hold(v6));
+        let peers = Arc::clone(writer.peers());
+        for to in [peer(1), v6] {
+            for sequence in [0, 1, 7, 0x7ffe, 0x8000, 0x8007, 0xffff] {
+                peers.expect_echo(to, sequence);
+                assert!(!peers.claim_echo(peer(2), sequence));
+                assert!(!peers.claim_echo(to, sequence ^ 4));
+                assert!(!peers.claim_echo(to, sequence ^ WORD_BIT));
+                assert!(peers.claim_echo(to, sequence), "{sequence}");
+                assert!(!peers.claim_echo(to, sequence), "once");
+            }
+        }
+        (10..14).for_each(|sequence| peers.expect_echo(peer(2), sequence));
+        assert!((10..14).all(|sequence| peers.claim_echo(peer(2), sequence)), "four at a time");
+        peers.expect_echo(peer(9), 1);
+        assert!(!peers.claim_echo(peer(9), 1), "a stranger");
+    }
+
+    #[test]
+    fn peer_stays_while_a_far_sends_to_it_and_its_position_is_reused_late() {
+        let (mut rules, _) = published::<()>(1, 0);
+        let mut writer = GtpuPeerWriter::new(1, 1, 1);
+        let peers = Arc::clone(writer.peers());
+        assert!(writer.hold(peer(1)) && writer.hold(peer(1)));
+        peers.expect_echo(peer(1), 5);
+        assert!(!writer.hold(peer(2)), "no room");
+        writer.release(peer(2), rules.next_epoch());
+        let epoch = rules.next_epoch();
+        writer.release(peer(1), epoch);
+        assert!(peers.position(peer(1)).is_some());
+        writer.release(peer(1), epoch);
+        assert_eq!(peers.position(peer(1)), None);
+        assert!(!writer.hold(peer(2)), "workers may still look at it");
+        writer.release(peer(2), epoch);
+        rules.advance();
+        writer.reclaim(rules.passed(), rules.next_epoch());
+        assert!(writer.hold(peer(2)));
+        assert!(!peers.claim_echo(peer(2), 5), "what another peer had to answer");
+    }
+}
