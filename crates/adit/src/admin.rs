@@ -1,26 +1,38 @@
 //! The local admin socket: one request line in, one JSON document out, then the connection closes.
 //!
 //! A request is a JSON object such as `{"show":"sessions"}`. An answer is the document of the topic,
-//! or `{"error":"…"}`. The socket's file is readable and writable by its owner only.
+//! or `{"error":"…"}`. The control thread gathers an answer page by page; JSON is made of it here,
+//! on the thread of the client, and sent at once, so that neither time nor memory grows with the
+//! number of sessions. The socket's file is readable and writable by its owner only.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+pub mod client;
+mod document;
+
+use core::net::IpAddr;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
+use adit_types::limits::ADMIN_CLIENTS_MAX;
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::cli::Topic;
+use document::Writer;
 
 /// Octets of a request at most; a longer one is refused.
 const REQUEST_BYTES_MAX: u64 = 4096;
 
 /// Patience with a peer that connects and says nothing, and with the control thread.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Niceness of the threads that make JSON: they share a core with the control thread.
+const NICENESS: i32 = 10;
 
 /// One request on the socket.
 #[derive(Debug, Serialize, Deserialize)]
@@ -39,31 +51,67 @@ pub struct Question {
     pub session: Option<String>,
 }
 
+/// Where the next page of an answer begins; the default is the first page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cursor {
+    /// Which list of the topic, counted from zero.
+    pub list: u8,
+    pub from: Position,
+}
+
+/// A place in a list. Entries may come and go between two pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Position {
+    #[default]
+    Start,
+    /// At this index of a session or next hop.
+    Index(u32),
+    /// Behind this address.
+    Behind(IpAddr),
+    /// At the session of this index, and nowhere else.
+    Only(u32),
+}
+
+/// A part of an answer.
+pub struct Page {
+    /// The list that the rows belong to; without one there are no rows.
+    pub list: Option<&'static str>,
+    /// Makes JSON of what the control thread gathered.
+    pub rows: Box<dyn FnOnce() -> Vec<Value> + Send>,
+    /// Members of the document besides its lists.
+    pub members: Map<String, Value>,
+    /// Where the next page begins; `None` after the last one.
+    pub next: Option<Cursor>,
+}
+
+/// What the control thread says to a [`Query`].
+pub enum Answer {
+    Page(Page),
+    /// A sentence.
+    Refused(String),
+}
+
 /// A question for the control thread, with the place to put the answer.
 pub struct Query {
     pub question: Question,
-    pub answer: Sender<Value>,
+    pub cursor: Cursor,
+    pub answer: Sender<Answer>,
 }
 
 /// The listening socket. Its file is removed when this is dropped.
 #[derive(Debug)]
 pub struct Server {
     listener: UnixListener,
-    path: PathBuf,
+    /// The file, and the device and inode that it had; none for a second handle.
+    file: Option<(PathBuf, (u64, u64))>,
 }
 
 impl Server {
-    /// Listens at `path`, replacing the file that a dead process left there.
+    /// Listens at `path`, replacing the socket that a dead process left there, and nothing else.
     ///
     /// # Errors
-    /// When another process listens there, or the path cannot be created.
+    /// When `path` is something else than a socket without a listener, or cannot be created.
     pub fn bind(path: &Path) -> anyhow::Result<Self> {
-        if UnixStream::connect(path).is_ok() {
-            bail!(
-                "another adit answers at {}; stop it or set admin.socket to another path",
-                path.display()
-            );
-        }
         let hint = || {
             format!(
                 "cannot listen at {}; set admin.socket to a path that adit may write",
@@ -73,31 +121,30 @@ impl Server {
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).with_context(hint)?;
         }
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(error).with_context(hint);
-            }
-            _ => {}
-        }
+        remove_dead_socket(path)?;
         let listener = UnixListener::bind(path).with_context(hint)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
             .with_context(hint)?;
-        Ok(Self { listener, path: path.to_owned() })
+        let inode = inode(path).with_context(hint)?;
+        Ok(Self { listener, file: Some((path.to_owned(), inode)) })
     }
 
-    /// Answers requests for ever; `ask` brings a question to the control thread and back.
-    pub fn serve(&self, ask: impl Fn(Question) -> Option<Value>) {
+    /// Answers requests for ever, each client on a thread of its own; `ask` brings a question to
+    /// the control thread and its answer back. Clients beyond [`ADMIN_CLIENTS_MAX`] are refused.
+    pub fn serve<F>(&self, ask: F)
+    where
+        F: Fn(&Question, Cursor) -> Option<Answer> + Clone + Send + 'static,
+    {
+        let places = Arc::new(());
         for stream in self.listener.incoming() {
-            match stream {
-                Ok(stream) => {
-                    if let Err(error) = answer(&stream, &ask) {
-                        tracing::debug!(%error, "admin request failed");
-                    }
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "admin socket cannot accept");
-                    std::thread::sleep(Duration::from_millis(100));
-                }
+            let served = match stream {
+                Ok(stream) if Arc::strong_count(&places) > ADMIN_CLIENTS_MAX => refuse(&stream),
+                Ok(stream) => start(stream, Arc::clone(&places), ask.clone()),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = served {
+                tracing::warn!(%error, "admin socket cannot serve a client");
+                std::thread::sleep(Duration::from_millis(100));
             }
         }
     }
@@ -107,40 +154,127 @@ impl Server {
     /// # Errors
     /// When the process is out of file descriptors.
     pub fn listener(&self) -> std::io::Result<Self> {
-        Ok(Self { listener: self.listener.try_clone()?, path: PathBuf::new() })
+        Ok(Self { listener: self.listener.try_clone()?, file: None })
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if !self.path.as_os_str().is_empty() {
-            let _ = std::fs::remove_file(&self.path);
+        if let Some((path, known)) = &self.file
+            && inode(path).is_ok_and(|inode| inode == *known)
+        {
+            let _ = std::fs::remove_file(path);
         }
     }
 }
 
+/// Removes the socket at `path` if nobody listens there any more.
+///
+/// # Errors
+/// When there is anything else; it is left as it is.
+fn remove_dead_socket(path: &Path) -> anyhow::Result<()> {
+    let known = match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        known => {
+            known.with_context(|| format!("cannot look at admin.socket {}", path.display()))?
+        }
+    };
+    let kind = known.file_type();
+    if !kind.is_socket() {
+        let kind = match (kind.is_dir(), kind.is_symlink(), kind.is_file()) {
+            (true, ..) => "a directory",
+            (_, true, _) => "a symbolic link",
+            (.., true) => "a regular file",
+            _ => "a device or pipe",
+        };
+        bail!(
+            "admin.socket {} is {kind}, not a socket; it was left as it is: set admin.socket to \
+             another path, or remove it",
+            path.display()
+        );
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => std::fs::remove_file(path)
+            .with_context(|| {
+                format!("cannot remove the dead socket {}; remove it", path.display())
+            }),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Ok(_) => bail!(
+            "another adit, or another process, listens at {}; stop it or set admin.socket to \
+             another path",
+            path.display()
+        ),
+        Err(error) => bail!(
+            "the socket {} may belong to another process ({error}); set admin.socket to another \
+             path, or remove it",
+            path.display()
+        ),
+    }
+}
+
+fn inode(path: &Path) -> std::io::Result<(u64, u64)> {
+    std::fs::symlink_metadata(path).map(|known| (known.dev(), known.ino()))
+}
+
+/// Serves one client on a thread of its own, which holds a place as long as it lives.
+fn start<F>(stream: UnixStream, place: Arc<()>, ask: F) -> std::io::Result<()>
+where
+    F: Fn(&Question, Cursor) -> Option<Answer> + Send + 'static,
+{
+    let thread = std::thread::Builder::new().name("adit-admin-client".to_owned());
+    let serve = move || {
+        // Refused, the client is served all the same.
+        let _ = rustix::process::nice(NICENESS);
+        if let Err(error) = answer(&stream, ask) {
+            tracing::debug!(%error, "admin request failed");
+        }
+        drop(place);
+    };
+    thread.spawn(serve).map(drop)
+}
+
+fn refuse(stream: &UnixStream) -> std::io::Result<()> {
+    stream.set_nonblocking(true)?;
+    let what = format!("{ADMIN_CLIENTS_MAX} clients are being served; try again");
+    // A client that does not take it is refused without a word.
+    let _ = { stream }.write_all(format!("{}\n", error(&what)).as_bytes());
+    Ok(())
+}
+
 /// Waits for the control thread's answer, within bounds.
-pub fn ask(queries: &Sender<Query>, question: Question) -> Option<Value> {
+pub fn ask(queries: &Sender<Query>, question: &Question, cursor: Cursor) -> Option<Answer> {
     let (answer, result) = std::sync::mpsc::channel();
-    queries.send(Query { question, answer }).ok()?;
+    queries.send(Query { question: question.clone(), cursor, answer }).ok()?;
     result.recv_timeout(PATIENCE).ok()
 }
 
-fn answer(stream: &UnixStream, ask: impl Fn(Question) -> Option<Value>) -> anyhow::Result<()> {
+fn answer(
+    stream: &UnixStream,
+    ask: impl Fn(&Question, Cursor) -> Option<Answer>,
+) -> anyhow::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();
     BufReader::new(stream.take(REQUEST_BYTES_MAX)).read_line(&mut line)?;
-    let document = match question_of(&line) {
-        Ok(question) => {
-            ask(question).unwrap_or_else(|| error("adit is shutting down or overloaded"))
-        }
-        Err(what) => error(&what),
+    let mut writer = Writer::new(std::io::BufWriter::new(stream));
+    let question = match question_of(&line) {
+        Ok(question) => question,
+        Err(what) => return writer.refuse(&error(&what)),
     };
-    let mut writer = std::io::BufWriter::new(stream);
-    serde_json::to_writer(&mut writer, &document)?;
-    writer.write_all(b"\n")?;
-    Ok(writer.flush()?)
+    let mut cursor = Cursor::default();
+    loop {
+        let page = match ask(&question, cursor) {
+            Some(Answer::Page(page)) => page,
+            Some(Answer::Refused(what)) => return writer.refuse(&error(&what)),
+            None => return writer.refuse(&error("adit is shutting down or overloaded")),
+        };
+        let next = page.next;
+        writer.page(page)?;
+        match next {
+            Some(next) => cursor = next,
+            None => return writer.finish(),
+        }
+    }
 }
 
 fn question_of(line: &str) -> Result<Question, String> {
@@ -161,68 +295,5 @@ fn error(what: &str) -> Value {
     serde_json::json!({ "error": what })
 }
 
-/// Asks the adit that listens at `socket`.
-///
-/// # Errors
-/// A sentence when nothing listens there, the answer is cut short, or adit refuses.
-pub fn request(socket: &Path, question: &Question) -> anyhow::Result<Value> {
-    let mut stream = UnixStream::connect(socket).with_context(|| {
-        format!(
-            "no adit answers at {}; start one with `adit run`, or name its admin.socket with --socket",
-            socket.display()
-        )
-    })?;
-    stream.set_read_timeout(Some(2 * PATIENCE))?;
-    serde_json::to_writer(
-        &mut stream,
-        &Request { show: question.topic.word().to_owned(), session: question.session.clone() },
-    )?;
-    stream.write_all(b"\n")?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text).context("adit did not finish its answer")?;
-    let document: Value = serde_json::from_str(&text).context("adit's answer is not JSON")?;
-    match document.get("error").and_then(Value::as_str) {
-        Some(what) => bail!("adit: {what}"),
-        None => Ok(document),
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn request_and_answer_cross_the_socket() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("sub/admin.sock");
-        let server = Server::bind(&path).unwrap();
-        let serving = server.listener().unwrap();
-        std::thread::spawn(move || {
-            serving.serve(|question| {
-                (question.topic == Topic::Ports).then(|| serde_json::json!({ "n": 1 }))
-            });
-        });
-        let about = |topic| Question { topic, session: None };
-        let ports = request(&path, &about(Topic::Ports)).unwrap();
-        assert_eq!(ports, serde_json::json!({ "n": 1 }));
-        let refused = request(&path, &about(Topic::Sessions)).unwrap_err().to_string();
-        assert!(refused.contains("shutting down"), "{refused}");
-        assert!(Server::bind(&path).unwrap_err().to_string().contains("another adit"));
-        drop(server);
-        assert!(!path.exists());
-    }
-
-    #[test]
-    fn bad_request_line_is_answered_with_an_error() {
-        assert!(question_of("").is_err());
-        assert!(question_of("{\"show\":\"all\"}").is_err());
-        assert!(question_of("{\"show\":\"ports\",\"x\":1}").is_err());
-        assert!(question_of("{\"show\":\"ports\",\"session\":\"1\"}").is_err());
-        let of = |topic, session: Option<&str>| {
-            Ok(Question { topic, session: session.map(str::to_owned) })
-        };
-        assert_eq!(question_of("{\"show\":\"ports\"}\n"), of(Topic::Ports, None));
-        let one = question_of("{\"show\":\"qos\",\"session\":\"10.60.0.1\"}");
-        assert_eq!(one, of(Topic::Qos, Some("10.60.0.1")));
-    }
-}
+mod tests;

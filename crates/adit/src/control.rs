@@ -115,9 +115,10 @@ impl Control {
         self.command();
         self.transmit();
         self.log_events();
-        while let Ok(query) = questions.try_recv() {
+        // One page in a turn: further clients wait, the control planes do not.
+        if let Ok(query) = questions.try_recv() {
             // The asker may have lost patience.
-            let _ = query.answer.send(snapshot::document(self, &query.question));
+            let _ = query.answer.send(snapshot::answer(self, &query.question, query.cursor));
         }
         self.sleep(now);
     }
@@ -264,3 +265,6 @@ fn log_event(event: &NodeEvent) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

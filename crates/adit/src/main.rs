@@ -19,9 +19,12 @@ mod steering;
 mod wiring;
 
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use adit_baseline as _;
 use clap::Parser;
+use signal_hook::consts::SIGPIPE;
 
 use cli::{Bench, Cli, Command};
 
@@ -31,7 +34,11 @@ use cli::{Bench, Cli, Command};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    match dispatch(Cli::parse()) {
+    let cli = Cli::parse();
+    if !matches!(cli.command, Command::Run { .. }) {
+        end_at_closed_pipe();
+    }
+    match dispatch(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("adit: {error:#}");
@@ -40,19 +47,22 @@ fn main() -> ExitCode {
     }
 }
 
+/// Whoever reads our output may have seen enough: we end as other tools do, without a word.
+fn end_at_closed_pipe() {
+    let always = Arc::new(AtomicBool::new(true));
+    let status = 128 + SIGPIPE;
+    // Refused, the end is a sentence instead.
+    let _ = signal_hook::flag::register_conditional_shutdown(SIGPIPE, status, always);
+}
+
 fn dispatch(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Run { config } => run::run(&config),
         Command::Check { config, json } => check::check(&config, json),
         Command::Show { what, session, json, socket } => {
             let question = admin::Question { topic: what, session };
-            let document = admin::request(&socket, &question)?;
-            if json {
-                println!("{}", serde_json::to_string_pretty(&document)?);
-            } else {
-                println!("{}", show::render(what, &document));
-            }
-            Ok(())
+            let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+            show::show(&socket, &question, json, &mut out)
         }
         Command::Bench { bench } => measure(bench),
     }

@@ -306,7 +306,9 @@ fn assemble(
 fn serve_admin(server: &Server, queries: mpsc::Sender<admin::Query>) -> anyhow::Result<()> {
     let serving = server.listener().context("cannot serve the admin socket")?;
     // Ends with the process: it holds nothing that must be given back.
-    spawn("adit-admin", move || serving.serve(|question| admin::ask(&queries, question)))?;
+    spawn("adit-admin", move || {
+        serving.serve(move |question, cursor| admin::ask(&queries, question, cursor))
+    })?;
     Ok(())
 }
 

@@ -1,20 +1,57 @@
-//! `adit show`: the documents of the admin socket as tables for people.
+//! `adit show`: the documents of the admin socket as tables for people, or as they are.
+//!
+//! Lists are printed while they come, so that memory does not grow with the number of sessions.
 
-use comfy_table::{ContentArrangement, Table, presets};
-use serde_json::Value;
+use std::io::Write;
+use std::path::Path;
 
+use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width, presets};
+use serde_json::{Map, Value};
+
+use crate::admin::Question;
+use crate::admin::client::{self, Sink};
 use crate::cli::Topic;
 
-/// The document of `topic` as text.
+/// Rows that are arranged together: columns of later ones are as wide, or wider.
+const ROWS_TOGETHER: usize = 512;
+
+/// Prints what the adit that listens at `socket` answers.
+///
+/// # Errors
+/// As of [`client::request`]; of the output.
+pub fn show(
+    socket: &Path,
+    question: &Question,
+    as_json: bool,
+    out: &mut impl Write,
+) -> anyhow::Result<()> {
+    if as_json {
+        let mut printer = JsonPrinter { out, depth: Depth::Outside };
+        client::request(socket, question, &mut printer)?;
+        return printer.finish();
+    }
+    let mut printer = Printer::new(question.topic, out);
+    client::request(socket, question, &mut printer)?;
+    printer.finish()
+}
+
+/// A whole document of `topic` as text.
 pub fn render(topic: Topic, document: &Value) -> String {
+    let mut text = Vec::new();
+    let mut printer = Printer::new(topic, &mut text);
+    let printed = printer.document(document).and_then(|()| printer.finish());
+    debug_assert!(printed.is_ok(), "memory takes it");
+    String::from_utf8_lossy(&text).trim_end_matches('\n').to_owned()
+}
+
+/// The lists of a topic that are tables, and their columns. Lists but the first are not shown
+/// without rows.
+fn lists(topic: Topic) -> &'static [(&'static str, &'static [&'static str])] {
     match topic {
-        Topic::Associations => list(
-            document,
-            "associations",
-            &["node_id", "peer", "state", "sessions", "recovery_time_stamp"],
-        ),
-        Topic::Sessions => list(
-            document,
+        Topic::Associations => {
+            &[("associations", &["node_id", "peer", "state", "sessions", "recovery_time_stamp"])]
+        }
+        Topic::Sessions => &[(
             "sessions",
             &[
                 "up_seid",
@@ -28,77 +65,261 @@ pub fn render(topic: Topic, document: &Value) -> String {
                 "downlink_pkts",
                 "downlink_bytes",
             ],
-        ),
-        Topic::Ports => ports(document),
-        Topic::Neighbours => {
-            list(document, "neighbours", &["interface", "addr", "mac", "state", "pinned"])
-        }
-        Topic::Paths => list(document, "paths", &["peer", "state", "requests", "responses"]),
+        )],
+        Topic::Neighbours => &[("neighbours", &["interface", "addr", "mac", "state", "pinned"])],
+        Topic::Paths => &[("paths", &["peer", "state", "requests", "responses"])],
         Topic::Applications => {
-            list(document, "applications", &["id", "source", "flow_descriptions", "in_effect"])
+            &[("applications", &["id", "source", "flow_descriptions", "in_effect"])]
         }
-        Topic::Counters => counters(document),
-        Topic::Qos => rates(document),
-    }
-}
-
-/// The rates of sessions, and behind them packet rates and the rates that sessions share.
-fn rates(document: &Value) -> String {
-    let own = list(
-        document,
-        "rates",
-        &[
-            "up_seid",
-            "ue",
-            "qer",
-            "qfi",
-            "direction",
-            "mbr_bps",
-            "gbr_bps",
-            "excess",
-            "offered_bytes",
-            "passed_bytes",
-            "dropped_pkts",
-            "dropped_bytes",
-            "queued_pkts",
-            "delay_us",
+        Topic::Qos => &[
+            (
+                "rates",
+                &[
+                    "up_seid",
+                    "ue",
+                    "qer",
+                    "qfi",
+                    "direction",
+                    "mbr_bps",
+                    "gbr_bps",
+                    "excess",
+                    "offered_bytes",
+                    "passed_bytes",
+                    "dropped_pkts",
+                    "dropped_bytes",
+                    "queued_pkts",
+                    "delay_us",
+                ],
+            ),
+            (
+                "packet_rates",
+                &[
+                    "up_seid",
+                    "ue",
+                    "qer",
+                    "direction",
+                    "pkts_max",
+                    "unit_s",
+                    "left_pkts",
+                    "additional_pkts_max",
+                    "additional_unit_s",
+                    "additional_left_pkts",
+                    "window_ends_in_s",
+                    "dropped_pkts",
+                ],
+            ),
+            (
+                "shared",
+                &["s_nssai", "network_instance", "direction", "mbr_bps", "excess", "passed_bytes"],
+            ),
         ],
-    );
-    let shared = ["s_nssai", "network_instance", "direction", "mbr_bps", "excess", "passed_bytes"];
-    let packet_rates = [
-        "up_seid",
-        "ue",
-        "qer",
-        "direction",
-        "pkts_max",
-        "unit_s",
-        "left_pkts",
-        "additional_pkts_max",
-        "additional_unit_s",
-        "additional_left_pkts",
-        "window_ends_in_s",
-        "dropped_pkts",
-    ];
-    let further = [("packet_rates", &packet_rates[..]), ("shared", &shared[..])];
-    let rows = |key: &str| document.get(key).and_then(Value::as_array).map_or(0, Vec::len);
-    let further = further.into_iter().filter(|(key, _)| rows(key) > 0);
-    further.fold(own, |text, (key, columns)| format!("{text}\n\n{}", list(document, key, columns)))
+        Topic::Ports | Topic::Counters => &[],
+    }
 }
 
-fn list(document: &Value, key: &str, columns: &[&str]) -> String {
-    let empty = Vec::new();
-    let rows = document.get(key).and_then(Value::as_array).unwrap_or(&empty);
-    let mut table = new_table();
-    table.set_header(columns.iter().map(|column| column.replace('_', " ")));
-    for row in rows {
-        table.add_row(columns.iter().map(|column| row.get(column).map_or(String::new(), cell)));
+/// A list on its way to a table.
+struct List {
+    name: &'static str,
+    columns: &'static [&'static str],
+    /// Rows that were not printed yet.
+    rows: Vec<Value>,
+    /// Widths of the columns, once rows were printed.
+    widths: Option<Vec<u16>>,
+    count: usize,
+    is_first: bool,
+}
+
+/// Prints a document as text while it comes.
+struct Printer<'o, W> {
+    topic: Topic,
+    out: &'o mut W,
+    list: Option<List>,
+    /// Something was printed.
+    is_begun: bool,
+    /// What is printed at the end, of topics that are no lists.
+    whole: Map<String, Value>,
+    key: String,
+}
+
+impl<'o, W: Write> Printer<'o, W> {
+    fn new(topic: Topic, out: &'o mut W) -> Self {
+        let (whole, key) = (Map::new(), String::new());
+        Self { topic, out, list: None, is_begun: false, whole, key }
     }
-    format!("{table}\n{} {key}", rows.len())
+
+    /// Takes a whole document.
+    fn document(&mut self, document: &Value) -> anyhow::Result<()> {
+        for (key, value) in document.as_object().into_iter().flatten() {
+            match value {
+                Value::Array(rows) => {
+                    self.list(key)?;
+                    rows.iter().try_for_each(|row| self.row(row.clone()))?;
+                }
+                other => self.member(key.clone(), other.clone())?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the document.
+    fn finish(mut self) -> anyhow::Result<()> {
+        self.end_list()?;
+        let whole = core::mem::take(&mut self.whole);
+        match self.topic {
+            Topic::Ports => writeln!(self.out, "{}", ports(&Value::Object(whole)))?,
+            Topic::Counters => writeln!(self.out, "{}", counters(&whole))?,
+            _ => {}
+        }
+        Ok(self.out.flush()?)
+    }
+
+    fn end_list(&mut self) -> anyhow::Result<()> {
+        let Some(mut list) = self.list.take() else { return Ok(()) };
+        self.print(&mut list)?;
+        if list.is_first || list.count > 0 {
+            writeln!(self.out, "{} {}", list.count, list.name)?;
+        }
+        Ok(())
+    }
+
+    /// Prints the rows that wait.
+    fn print(&mut self, list: &mut List) -> anyhow::Result<()> {
+        let is_new = list.widths.is_none();
+        if list.rows.is_empty() && !(is_new && list.is_first) {
+            return Ok(());
+        }
+        if is_new && core::mem::replace(&mut self.is_begun, true) {
+            writeln!(self.out)?;
+        }
+        let mut table = new_table();
+        if is_new {
+            table.set_header(list.columns.iter().map(|column| column.replace('_', " ")));
+        }
+        for row in list.rows.drain(..) {
+            let cells =
+                list.columns.iter().map(|column| row.get(column).map_or(String::new(), cell));
+            table.add_row(cells);
+        }
+        if let Some(widths) = &list.widths {
+            // A boundary counts the space on both sides.
+            let widths = widths.iter().map(|width| Width::Fixed(width.saturating_add(2)));
+            table.set_constraints(widths.map(ColumnConstraint::LowerBoundary));
+        }
+        writeln!(self.out, "{table}")?;
+        list.widths.get_or_insert_with(|| table.column_max_content_widths());
+        Ok(())
+    }
+}
+
+impl<W: Write> Sink for Printer<'_, W> {
+    fn list(&mut self, key: &str) -> anyhow::Result<()> {
+        self.end_list()?;
+        let mut lists = lists(self.topic).iter().enumerate();
+        self.list = lists.find(|(_, (name, _))| *name == key).map(|(position, (name, columns))| {
+            let (rows, is_first) = (Vec::new(), position == 0);
+            List { name, columns, rows, widths: None, count: 0, is_first }
+        });
+        if self.list.is_none() {
+            self.whole.insert(key.to_owned(), Value::Array(Vec::new()));
+            key.clone_into(&mut self.key);
+        }
+        Ok(())
+    }
+
+    fn row(&mut self, row: Value) -> anyhow::Result<()> {
+        let Some(mut list) = self.list.take() else {
+            let rows = self.whole.get_mut(&self.key).and_then(Value::as_array_mut);
+            rows.into_iter().for_each(|rows| rows.push(row.clone()));
+            return Ok(());
+        };
+        list.rows.push(row);
+        list.count += 1;
+        if list.rows.len() >= ROWS_TOGETHER {
+            self.print(&mut list)?;
+        }
+        self.list = Some(list);
+        Ok(())
+    }
+
+    fn member(&mut self, key: String, value: Value) -> anyhow::Result<()> {
+        self.whole.insert(key, value);
+        Ok(())
+    }
+}
+
+/// Where a [`JsonPrinter`] is in its document.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    Outside,
+    /// Behind a member.
+    Members,
+    /// In a list, before its first row.
+    NewList,
+    /// In a list, behind a row.
+    List,
+}
+
+/// Prints a document as JSON while it comes, indented by two spaces.
+struct JsonPrinter<'o, W> {
+    out: &'o mut W,
+    depth: Depth,
+}
+
+impl<W: Write> JsonPrinter<'_, W> {
+    fn key(&mut self, key: &str) -> anyhow::Result<()> {
+        self.end_list()?;
+        self.out.write_all(if self.depth == Depth::Outside { b"{\n  " } else { b",\n  " })?;
+        self.depth = Depth::Members;
+        serde_json::to_writer(&mut *self.out, key)?;
+        Ok(self.out.write_all(b": ")?)
+    }
+
+    fn end_list(&mut self) -> anyhow::Result<()> {
+        match self.depth {
+            Depth::Outside | Depth::Members => return Ok(()),
+            Depth::NewList => self.out.write_all(b"]")?,
+            Depth::List => self.out.write_all(b"\n  ]")?,
+        }
+        self.depth = Depth::Members;
+        Ok(())
+    }
+
+    fn finish(mut self) -> anyhow::Result<()> {
+        self.end_list()?;
+        self.out.write_all(if self.depth == Depth::Outside { b"{}\n" } else { b"\n}\n" })?;
+        Ok(self.out.flush()?)
+    }
+
+    /// Writes a value whose first line is indented already.
+    fn value(&mut self, value: &Value, indent: &str) -> anyhow::Result<()> {
+        let text = serde_json::to_string_pretty(value)?;
+        // NOTE: within strings a line feed is escaped.
+        Ok(self.out.write_all(text.replace('\n', &format!("\n{indent}")).as_bytes())?)
+    }
+}
+
+impl<W: Write> Sink for JsonPrinter<'_, W> {
+    fn list(&mut self, key: &str) -> anyhow::Result<()> {
+        self.key(key)?;
+        self.depth = Depth::NewList;
+        Ok(self.out.write_all(b"[")?)
+    }
+
+    fn row(&mut self, row: Value) -> anyhow::Result<()> {
+        self.out.write_all(if self.depth == Depth::List { b",\n    " } else { b"\n    " })?;
+        self.depth = Depth::List;
+        self.value(&row, "    ")
+    }
+
+    fn member(&mut self, key: String, value: Value) -> anyhow::Result<()> {
+        self.key(&key)?;
+        self.value(&value, "  ")
+    }
 }
 
 /// The ports, and for each, what spreads its packets over the workers and what it lost.
 fn ports(document: &Value) -> String {
-    let mut text = list(
+    let mut text = table(
         document,
         "ports",
         &[
@@ -155,10 +376,20 @@ fn ports(document: &Value) -> String {
     text
 }
 
+fn table(document: &Value, key: &str, columns: &[&str]) -> String {
+    let empty = Vec::new();
+    let rows = document.get(key).and_then(Value::as_array).unwrap_or(&empty);
+    let mut table = new_table();
+    table.set_header(columns.iter().map(|column| column.replace('_', " ")));
+    for row in rows {
+        table.add_row(columns.iter().map(|column| row.get(column).map_or(String::new(), cell)));
+    }
+    format!("{table}\n{} {key}", rows.len())
+}
+
 /// Scalars by name, then each group with its non-zero members.
-fn counters(document: &Value) -> String {
+fn counters(members: &Map<String, Value>) -> String {
     let mut text = String::new();
-    let Some(members) = document.as_object() else { return text };
     let mut scalars = new_table();
     for (name, value) in members.iter().filter(|(_, value)| !value.is_object()) {
         scalars.add_row([name.replace('_', " "), cell(value)]);
@@ -206,6 +437,48 @@ mod tests {
         let text = render(Topic::Neighbours, &document);
         assert!(text.contains("10.0.6.1") && text.contains("incomplete"), "{text}");
         assert!(text.ends_with("1 neighbours"));
+    }
+
+    #[test]
+    fn rows_of_a_long_list_are_printed_while_they_come_under_one_header() {
+        let mut out = Vec::new();
+        let mut printer = Printer::new(Topic::Paths, &mut out);
+        printer.list("paths").unwrap();
+        for n in 0..2 * ROWS_TOGETHER {
+            printer.row(json!({ "peer": format!("2001:db8::{n:x}"), "state": "up" })).unwrap();
+            let waiting = printer.list.as_ref().unwrap().rows.len();
+            assert!(waiting < ROWS_TOGETHER, "{waiting}");
+        }
+        printer.finish().unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text.matches("requests").count(), 1);
+        assert_eq!(text.matches("2001:db8::").count(), 2 * ROWS_TOGETHER);
+        assert!(text.ends_with("1024 paths\n"), "{text}");
+        let column = |line: &str| line.split("up").next().map(|before| before.chars().count());
+        let rows: Vec<_> = text.lines().filter(|line| line.contains("2001")).map(column).collect();
+        assert_eq!(rows.first(), rows.get(ROWS_TOGETHER - 1), "{text}");
+        assert_eq!(rows.get(ROWS_TOGETHER - 1), rows.get(ROWS_TOGETHER), "{text}");
+    }
+
+    #[test]
+    fn json_is_the_document_however_it_is_cut() {
+        let document = json!({
+            "rates": [{ "a": [1, { "b": "x\ny" }] }, {}], "none": [], "sum": { "uplink": null },
+        });
+        let mut out = Vec::new();
+        let mut printer = JsonPrinter { out: &mut out, depth: Depth::Outside };
+        for (key, value) in document.as_object().unwrap() {
+            match value {
+                Value::Array(rows) => {
+                    printer.list(key).unwrap();
+                    rows.iter().for_each(|row| printer.row(row.clone()).unwrap());
+                }
+                other => printer.member(key.clone(), other.clone()).unwrap(),
+            }
+        }
+        printer.finish().unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text, format!("{}\n", serde_json::to_string_pretty(&document).unwrap()));
     }
 
     #[test]

@@ -4,43 +4,75 @@
 
 mod qos;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use adit_n4::PathState;
+use adit_n4::{PathState, SessionInformation};
 use adit_rules::ApplyAction;
-use adit_session::Session;
-use adit_tables::{NeighbourState, Snapshot};
-use adit_types::InterfaceId;
+use adit_session::{OwnerId, Session, UsageSoFar};
+use adit_tables::{NeighbourState, SessionTraffic, Snapshot};
+use adit_types::limits::{ROWS_PER_PAGE_MAX, SESSIONS_PER_PAGE_MAX};
+use adit_types::{NextHopIndex, SessionIndex};
 use serde_json::{Map, Value, json};
 
-use crate::admin::Question;
+use crate::admin::{Answer, Cursor, Page, Position, Question};
 use crate::cli::Topic;
 use crate::control::{Control, ControlPort};
 use crate::steering::Steering;
 
-/// The document that answers a question.
-pub fn document(control: &Control, question: &Question) -> Value {
-    match question.topic {
-        Topic::Associations => associations(control),
-        Topic::Sessions => sessions(control),
-        Topic::Counters => counters(control),
-        Topic::Ports => ports(control),
-        Topic::Neighbours => neighbours(control),
-        Topic::Paths => paths(control),
-        Topic::Applications => applications(control),
-        Topic::Qos => qos::qos(control, question.session.as_deref()),
+/// The next page of the answer to a question: what it costs does not grow with the number of
+/// sessions.
+pub fn answer(control: &Control, question: &Question, cursor: Cursor) -> Answer {
+    let page = match question.topic {
+        Topic::Associations => whole(associations(control)),
+        Topic::Sessions => sessions(control, cursor),
+        Topic::Counters => whole(counters(control)),
+        Topic::Ports => whole(ports(control)),
+        Topic::Neighbours => neighbours(control, cursor),
+        Topic::Paths => paths(control, cursor),
+        Topic::Applications => whole(applications(control)),
+        Topic::Qos => return qos::qos(control, question.session.as_deref(), cursor),
+    };
+    Answer::Page(page)
+}
+
+/// A document in one page.
+fn whole(document: Value) -> Page {
+    let members = match document {
+        Value::Object(members) => members,
+        other => Map::from_iter([("value".to_owned(), other)]),
+    };
+    Page { list: None, rows: Box::new(Vec::new), members, next: None }
+}
+
+/// A page of rows that `json` makes of `rows` on the client's thread.
+fn list<R: Send + 'static>(
+    list: &'static str,
+    rows: Vec<R>,
+    json: impl Fn(R) -> Value + Send + 'static,
+    next: Option<Position>,
+) -> Page {
+    let next = next.map(|from| Cursor { list: 0, from });
+    let rows = Box::new(move || rows.into_iter().map(json).collect());
+    Page { list: Some(list), rows, members: Map::new(), next }
+}
+
+/// The index that a page begins with.
+const fn index(from: Position) -> u32 {
+    match from {
+        Position::Index(index) | Position::Only(index) => index,
+        Position::Start | Position::Behind(_) => 0,
     }
 }
 
 fn associations(control: &Control) -> Value {
     let node = &control.parts.node;
     let row = |association: &adit_n4::Association| {
-        let owned = node.store().sessions().filter(|session| session.owner() == association.owner);
         json!({
             "node_id": association.node_id.to_string(),
             "peer": std::net::SocketAddr::new(association.address, association.port).to_string(),
             "state": "up",
-            "sessions": owned.count(),
+            "sessions": node.store().owned_count(association.owner),
             "recovery_time_stamp": association.recovery_time_stamp,
             "nf_instance": node.nf_instance_id(association.address).map(uuid),
         })
@@ -65,15 +97,36 @@ fn information(told: &adit_n4::SessionInformation) -> Value {
     })
 }
 
-fn sessions(control: &Control) -> Value {
-    let rows = control.parts.node.store().sessions().map(|session| self::session(control, session));
-    json!({ "sessions": rows.collect::<Vec<_>>() })
+/// What the control thread gathers of one session.
+struct SessionRow {
+    session: Session,
+    cp_node: Option<Arc<str>>,
+    traffic: SessionTraffic,
+    usage: Vec<UsageSoFar>,
+    information: Option<SessionInformation>,
 }
 
-fn session(control: &Control, session: &Session) -> Value {
-    let traffic = control.parts.publisher.session_traffic(session.index());
-    let node = &control.parts.node;
-    let owner = node.associations().find(|association| association.owner == session.owner());
+fn sessions(control: &Control, cursor: Cursor) -> Page {
+    let (node, publisher) = (&control.parts.node, &control.parts.publisher);
+    let cp_nodes: BTreeMap<OwnerId, Arc<str>> = node
+        .associations()
+        .map(|association| (association.owner, association.node_id.to_string().into()))
+        .collect();
+    let first = SessionIndex(index(cursor.from));
+    let (sessions, next) = node.store().sessions_from(first, SESSIONS_PER_PAGE_MAX);
+    let row = |session: &Session| SessionRow {
+        session: session.clone(),
+        cp_node: cp_nodes.get(&session.owner()).cloned(),
+        traffic: publisher.session_traffic(session.index()),
+        usage: node.store().usage_so_far(session),
+        information: node.session_information(session.up_seid()).cloned(),
+    };
+    let next = next.map(|SessionIndex(next)| Position::Index(next));
+    list("sessions", sessions.map(row).collect(), session, next)
+}
+
+fn session(row: SessionRow) -> Value {
+    let SessionRow { session, cp_node, traffic, usage, information } = row;
     let records = session.records();
     let pdis = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each());
     let teids = pdis.filter_map(|pdi| Some(pdi.f_teid.as_ref()?.teid.to_string()));
@@ -81,7 +134,7 @@ fn session(control: &Control, session: &Session) -> Value {
     json!({
         "up_seid": session.up_seid().to_string(),
         "cp_seid": session.cp_f_seid().seid.to_string(),
-        "cp_node": owner.map(|association| association.node_id.to_string()),
+        "cp_node": cp_node.as_deref(),
         "ue": ues(&records),
         "teids": teids,
         "uplink_pkts": traffic.ul_pkts,
@@ -92,8 +145,8 @@ fn session(control: &Control, session: &Session) -> Value {
         "fars": records.fars.iter().map(far).collect::<Vec<_>>(),
         "qers": records.qers.iter().map(qer).collect::<Vec<_>>(),
         "bars": records.bars.iter().map(bar).collect::<Vec<_>>(),
-        "urrs": urrs(control, session),
-        "information": node.session_information(session.up_seid()).map(information),
+        "urrs": urrs(&records.urrs, &usage),
+        "information": information.as_ref().map(self::information),
         "inactivity_timer_s":
             records.inactivity_timer.map(|timer| timer.to_duration().as_secs()),
     })
@@ -138,9 +191,8 @@ fn pdr(pdr: &adit_session::Pdr) -> Value {
 }
 
 /// The URRs of a session with the usage since their last report.
-fn urrs(control: &Control, session: &Session) -> Value {
-    let usage = control.parts.node.store().usage_so_far(session);
-    let row = |(urr, usage): (&adit_session::Urr, adit_session::UsageSoFar)| {
+fn urrs(urrs: &[adit_session::Urr], usage: &[UsageSoFar]) -> Value {
+    let row = |(urr, usage): (&adit_session::Urr, &UsageSoFar)| {
         json!({
             "id": urr.id.0,
             "measures_volume": urr.method.volume,
@@ -152,7 +204,7 @@ fn urrs(control: &Control, session: &Session) -> Value {
             "quota_exhausted": usage.stopped,
         })
     };
-    session.urrs().iter().zip(usage).map(row).collect()
+    urrs.iter().zip(usage).map(row).collect()
 }
 
 fn far(far: &adit_session::Far) -> Value {
@@ -354,22 +406,33 @@ fn losses(counters: &[(String, u64)]) -> Value {
     Value::Object(counters.map(|(name, value)| (name.clone(), (*value).into())).collect())
 }
 
-fn neighbours(control: &Control) -> Value {
-    let name = |id: InterfaceId| control.parts.names.get(usize::from(id.0)).cloned();
-    let row = |entry: adit_tables::NeighbourEntry| {
+fn neighbours(control: &Control, cursor: Cursor) -> Page {
+    let first = NextHopIndex(index(cursor.from));
+    let (entries, next) = control.neighbours.entries_from(first, ROWS_PER_PAGE_MAX);
+    let named = |entry: adit_tables::NeighbourEntry| {
+        (entry, control.parts.names.get(usize::from(entry.interface.0)).cloned())
+    };
+    let json = |(entry, interface): (adit_tables::NeighbourEntry, Option<String>)| {
         json!({
-            "interface": name(entry.interface),
+            "interface": interface,
             "addr": entry.addr.to_string(),
             "mac": entry.mac.map(|mac| mac.to_string()),
             "state": state_name(entry.state),
             "pinned": entry.pinned,
         })
     };
-    json!({ "neighbours": control.neighbours.entries().map(row).collect::<Vec<_>>() })
+    let next = next.map(|NextHopIndex(next)| Position::Index(next));
+    list("neighbours", entries.map(named).collect(), json, next)
 }
 
-fn paths(control: &Control) -> Value {
-    let row = |path: adit_n4::PathEntry| {
+fn paths(control: &Control, cursor: Cursor) -> Page {
+    let behind = match cursor.from {
+        Position::Behind(peer) => Some(peer),
+        _ => None,
+    };
+    let rows: Vec<adit_n4::PathEntry> =
+        control.parts.node.paths_behind(behind).take(ROWS_PER_PAGE_MAX).collect();
+    let json = |path: adit_n4::PathEntry| {
         json!({
             "peer": path.peer.to_string(),
             "state": match path.state {
@@ -381,7 +444,9 @@ fn paths(control: &Control) -> Value {
             "responses": path.responses,
         })
     };
-    json!({ "paths": control.parts.node.paths().map(row).collect::<Vec<_>>() })
+    let last = rows.last().filter(|_| rows.len() == ROWS_PER_PAGE_MAX);
+    let next = last.map(|path| Position::Behind(path.peer));
+    list("paths", rows, json, next)
 }
 
 /// Configured applications, and those that control planes describe by PFDs: they take precedence.
@@ -400,10 +465,11 @@ fn applications(control: &Control) -> Value {
             "in_effect": in_effect,
         })
     };
+    let replaced: BTreeSet<&str> = store.provided_applications().map(|known| known.id).collect();
     let configured = node.config().store.provisioning.applications.iter().map(|application| {
         let id = &*application.id;
-        let is_replaced = store.provided_applications().any(|provided| provided.id == id);
-        row(id, Some("configuration".to_owned()), application.filters.len(), !is_replaced)
+        let in_effect = !replaced.contains(id);
+        row(id, Some("configuration".to_owned()), application.filters.len(), in_effect)
     });
     let provided = store.provided_applications().map(|provided| {
         let count = provided.flow_descriptions;

@@ -6,6 +6,7 @@
 //! Spec: TS 29.281 §7.2.1, §7.2.2, §11; TS 23.527 §5.4; TS 29.244 §7.4.5.1.
 
 use core::net::IpAddr;
+use core::ops::Bound;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use adit_rules::WorkerCommand;
@@ -230,7 +231,13 @@ impl Node {
 
     /// The paths to all GTP-U peers, by address; empty while none are watched.
     pub fn paths(&self) -> impl Iterator<Item = PathEntry> + '_ {
-        self.paths.paths.iter().map(|(&peer, path)| PathEntry {
+        self.paths_behind(None)
+    }
+
+    /// The same behind the path to `peer`, or from the first one on.
+    pub fn paths_behind(&self, peer: Option<IpAddr>) -> impl Iterator<Item = PathEntry> + '_ {
+        let first = peer.map_or(Bound::Unbounded, Bound::Excluded);
+        self.paths.paths.range((first, Bound::Unbounded)).map(|(&peer, path)| PathEntry {
             peer,
             state: path.state,
             requests: path.requests,

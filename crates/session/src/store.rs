@@ -368,6 +368,21 @@ impl SessionStore {
         self.sessions.iter().flatten()
     }
 
+    /// The sessions of at most `count` indices from `first` on, and the index behind these; `None`
+    /// when no session has a higher one.
+    #[must_use]
+    pub fn sessions_from(
+        &self,
+        first: SessionIndex,
+        count: usize,
+    ) -> (impl Iterator<Item = &Session>, Option<SessionIndex>) {
+        let first = position(first).min(self.sessions.len());
+        let end = first.saturating_add(count).min(self.sessions.len());
+        let next = u32::try_from(end).ok().filter(|_| end < self.sessions.len());
+        let found = self.sessions.get(first..end).unwrap_or_default();
+        (found.iter().flatten(), next.map(SessionIndex))
+    }
+
     /// How many sessions `owner` has.
     #[must_use]
     pub fn owned_count(&self, owner: OwnerId) -> usize {

@@ -184,10 +184,26 @@ impl NeighbourCache {
 
     /// All neighbors, by index.
     pub fn entries(&self) -> impl Iterator<Item = NeighbourEntry> + '_ {
-        (0_u32..).zip(&self.entries).filter_map(|(index, entry)| {
+        self.entries_from(NextHopIndex(0), self.entries.len()).0
+    }
+
+    /// The neighbors of at most `count` indices from `first` on, and the index behind these; `None`
+    /// behind the last one.
+    pub fn entries_from(
+        &self,
+        first: NextHopIndex,
+        count: usize,
+    ) -> (impl Iterator<Item = NeighbourEntry> + '_, Option<NextHopIndex>) {
+        let NextHopIndex(first) = first;
+        let rest = self.entries.get(first as usize..).unwrap_or_default();
+        let entries = rest.get(..count).unwrap_or(rest);
+        let end = u32::try_from(entries.len()).map_or(u32::MAX, |len| first.saturating_add(len));
+        let next = (entries.len() < rest.len()).then_some(NextHopIndex(end));
+        let entries = (first..).zip(entries).filter_map(|(index, entry)| {
             let &Entry { interface, addr, mac, state, pinned, .. } = entry.as_ref()?;
             Some(NeighbourEntry { index: NextHopIndex(index), interface, addr, mac, state, pinned })
-        })
+        });
+        (entries, next)
     }
 
     /// What the cache did and refused.

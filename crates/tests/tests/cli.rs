@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use adit_tests::process::{Namespace, Running, binary, is_root, run};
@@ -185,6 +185,19 @@ fn show_without_a_daemon_says_what_to_do() {
     let mut show = Command::new(&adit);
     show.args(["show", "counters", "--socket"]).arg(setup.socket());
     assert_refused(&run(&mut show, LIMIT), &[&setup.socket().display().to_string(), "adit run"]);
+}
+
+#[test]
+fn closed_pipe_ends_the_output_without_a_word() {
+    let Some(adit) = binary("adit") else { return };
+    let setup = Setup::new();
+    let mut check = Command::new(&adit);
+    check.arg("check").arg(setup.write()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = check.spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(text(&output.stderr), "");
+    assert_eq!(output.status.code(), Some(141));
 }
 
 #[test]

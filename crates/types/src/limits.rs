@@ -189,6 +189,16 @@ pub const FINDINGS_MAX: usize = 8;
 /// Kinds of internal faults that are told apart in the log.
 pub const FAULT_KINDS_MAX: usize = 64;
 
+/// Clients of the admin socket that are served at the same time.
+pub const ADMIN_CLIENTS_MAX: usize = 16;
+
+/// Places for sessions that one page of an answer to `adit show` looks at: below a millisecond of
+/// the control thread.
+pub const SESSIONS_PER_PAGE_MAX: usize = 256;
+
+/// Neighbors or GTP-U paths of one page of an answer to `adit show`.
+pub const ROWS_PER_PAGE_MAX: usize = 1024;
+
 /// Workers at most.
 pub const WORKERS_MAX: usize = 64;
 

@@ -2,44 +2,101 @@
 
 use core::net::IpAddr;
 
-use adit_rules::{Excess, RateLimit};
-use adit_session::{Session, SessionStore};
-use adit_types::{BitRate, Direction, Nanos, Seid, SliceId};
-use serde_json::{Value, json};
+use adit_rules::{Excess, QerMeter, RateLimit};
+use adit_session::{QerPacketRate, Session, SessionStore};
+use adit_tables::MeterTraffic;
+use adit_types::limits::SESSIONS_PER_PAGE_MAX;
+use adit_types::{BitRate, Direction, Nanos, QerId, Seid, SessionIndex, SliceId};
+use serde_json::{Map, Value, json};
 
 use super::ues;
+use crate::admin::{Answer, Cursor, Page, Position};
 use crate::control::Control;
 
+const DIRECTIONS: [Direction; 2] = [Direction::Uplink, Direction::Downlink];
+
+/// The lists of the document, in their order.
+const LISTS: [&str; 2] = ["rates", "packet_rates"];
+
 /// The rates of all sessions, or of one by its UP SEID or an address of its UE.
-pub fn qos(control: &Control, wanted: Option<&str>) -> Value {
+pub fn qos(control: &Control, wanted: Option<&str>, cursor: Cursor) -> Answer {
     let store = control.parts.node.store();
-    let sessions: Vec<&Session> = match wanted {
-        None => store.sessions().collect(),
-        Some(wanted) => session(store, wanted).into_iter().collect(),
+    let (first, count) = match (wanted, cursor.from) {
+        (_, Position::Only(index)) => (index, 1),
+        (Some(wanted), from) => {
+            return match search(store, wanted, from) {
+                Ok(from) => Answer::Page(gathering(Cursor { list: 0, from })),
+                Err(what) => Answer::Refused(what),
+            };
+        }
+        (None, from) => (super::index(from), SESSIONS_PER_PAGE_MAX),
     };
-    match wanted {
-        Some(wanted) if sessions.is_empty() => {
-            json!({ "error": format!("no session has the UP SEID or UE address \"{wanted}\"") })
-        }
-        _ => {
-            let (sum, capacity) = store.guaranteed();
-            let now = control.parts.clock.now();
-            let rates = sessions.iter().flat_map(|session| session_rates(control, session));
-            let packet_rates =
-                sessions.iter().flat_map(|session| packet_rates(store, session, now));
-            let limit = |rate: BitRate| Some(rate.as_bps()).filter(|bps| *bps != u64::MAX);
-            json!({
-                "rates": rates.collect::<Vec<_>>(),
-                "packet_rates": packet_rates.collect::<Vec<_>>(),
-                "shared": shared_rates(control),
-                "guaranteed_bps": { "uplink": sum.uplink.as_bps(), "downlink": sum.downlink.as_bps() },
-                "guaranteed_max_bps": {
-                    "uplink": limit(capacity.uplink),
-                    "downlink": limit(capacity.downlink),
-                },
-            })
-        }
+    let (sessions, next) = store.sessions_from(SessionIndex(first), count);
+    let next = next.filter(|_| count > 1).map(|SessionIndex(next)| Position::Index(next));
+    let is_first = cursor.list == 0;
+    let rows: Box<dyn FnOnce() -> Vec<Value> + Send> = if is_first {
+        let rows: Vec<_> = sessions.map(|session| Rates::of(control, session)).collect();
+        Box::new(move || rows.into_iter().flat_map(session_rates).collect())
+    } else {
+        let now = control.parts.clock.now();
+        let rates = |session: &Session| store.packet_rates(session.up_seid());
+        let rows = sessions.map(|session| (session.clone(), rates(session)));
+        let rows: Vec<_> = rows.filter(|(_, rates)| !rates.is_empty()).collect();
+        let rates = move |(session, rates): (Session, Vec<_>)| packet_rates(&session, &rates, now);
+        Box::new(move || rows.iter().cloned().flat_map(rates).collect())
+    };
+    let next_list = Cursor { list: 1, from: if count > 1 { Position::Start } else { cursor.from } };
+    let next = match next {
+        Some(from) => Some(Cursor { list: cursor.list, from }),
+        None => is_first.then_some(next_list),
+    };
+    let members = if next.is_none() { totals(control) } else { Map::new() };
+    let list = LISTS.get(usize::from(cursor.list)).copied();
+    Answer::Page(Page { list, rows, members, next })
+}
+
+/// A page without anything, that leads to `next`.
+fn gathering(next: Cursor) -> Page {
+    Page { list: None, rows: Box::new(Vec::new), members: Map::new(), next: Some(next) }
+}
+
+/// What belongs to no single session.
+fn totals(control: &Control) -> Map<String, Value> {
+    let (sum, capacity) = control.parts.node.store().guaranteed();
+    let limit = |rate: BitRate| Some(rate.as_bps()).filter(|bps| *bps != u64::MAX);
+    let guaranteed = json!({ "uplink": sum.uplink.as_bps(), "downlink": sum.downlink.as_bps() });
+    let max = json!({ "uplink": limit(capacity.uplink), "downlink": limit(capacity.downlink) });
+    let members = [
+        ("shared", shared_rates(control).into()),
+        ("guaranteed_bps", guaranteed),
+        ("guaranteed_max_bps", max),
+    ];
+    members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// Where the wanted session is, or where to search on.
+fn search(store: &SessionStore, wanted: &str, from: Position) -> Result<Position, String> {
+    let unknown = || format!("no session has the UP SEID or UE address \"{wanted}\"");
+    let only = |session: &Session| Position::Only(session.index().0);
+    let lower = wanted.to_ascii_lowercase();
+    let seid = lower.strip_prefix("0x").and_then(|hex| u64::from_str_radix(hex, 16).ok());
+    if let Some(seid) = seid {
+        return store.session(Seid(seid)).map(only).ok_or_else(unknown);
     }
+    let addr = wanted.split('/').next().and_then(|addr| addr.parse::<IpAddr>().ok());
+    let addr = addr.ok_or_else(unknown)?;
+    if let Some(session) = store.session_of_ue(addr) {
+        return Ok(only(session));
+    }
+    let has_it = |session: &&Session| {
+        let is_it = |ue: &String| ue.split('/').next().and_then(|ue| ue.parse().ok()) == Some(addr);
+        ues(&session.records()).iter().any(is_it)
+    };
+    let first = SessionIndex(super::index(from));
+    let (mut sessions, next) = store.sessions_from(first, SESSIONS_PER_PAGE_MAX);
+    let found = sessions.find(has_it).map(only);
+    let next = next.map(|SessionIndex(next)| Position::Index(next));
+    found.or(next).ok_or_else(unknown)
 }
 
 /// One row for each rate that sessions share, and direction.
@@ -81,19 +138,39 @@ const fn excess_word(limit: RateLimit) -> &'static str {
     }
 }
 
+/// What the control thread gathers of the rates of one session.
+struct Rates {
+    session: Session,
+    meters: Vec<(QerId, QerMeter, [MeterTraffic; 2])>,
+}
+
+impl Rates {
+    fn of(control: &Control, session: &Session) -> Self {
+        let publisher = &control.parts.publisher;
+        let compiled = publisher.rules(session.index()).map_or(&[][..], |rules| rules.qers());
+        let traffic = |meter: &QerMeter| {
+            DIRECTIONS.map(|direction| publisher.meter_traffic(session.index(), direction, meter))
+        };
+        let meters = compiled.iter().filter_map(|entry| Some((entry.id, entry.meter?)));
+        let meters = meters.map(|(id, meter)| (id, meter, traffic(&meter))).collect();
+        Self { session: session.clone(), meters }
+    }
+}
+
 /// One row for each QER with a rate, and direction.
-fn session_rates(control: &Control, session: &Session) -> Vec<Value> {
+fn session_rates(rates: Rates) -> Vec<Value> {
+    let Rates { session, meters } = rates;
+    let mut rows = Vec::new();
+    if meters.is_empty() {
+        return rows;
+    }
     let records = session.records();
     let ues = ues(&records);
-    let publisher = &control.parts.publisher;
-    let compiled = publisher.rules(session.index()).map_or(&[][..], |rules| rules.qers());
-    let mut rows = Vec::new();
     for qer in &records.qers {
-        let found = compiled.iter().find(|entry| entry.id == qer.id);
-        let Some((mbr, meter)) = qer.mbr.zip(found.and_then(|entry| entry.meter)) else { continue };
-        for direction in [Direction::Uplink, Direction::Downlink] {
+        let found = meters.iter().find(|(id, ..)| *id == qer.id);
+        let Some((mbr, (_, meter, traffic))) = qer.mbr.zip(found) else { continue };
+        for (direction, traffic) in DIRECTIONS.into_iter().zip(traffic) {
             let of = |rates| of_direction(rates, direction);
-            let traffic = publisher.meter_traffic(session.index(), direction, &meter);
             rows.push(json!({
                 "up_seid": session.up_seid().to_string(),
                 "ue": ues,
@@ -117,16 +194,12 @@ fn session_rates(control: &Control, session: &Session) -> Vec<Value> {
 }
 
 /// One row for each QER with a packet rate, and direction.
-fn packet_rates(store: &SessionStore, session: &Session, now: Nanos) -> Vec<Value> {
+fn packet_rates(session: &Session, rates: &[QerPacketRate], now: Nanos) -> Vec<Value> {
     let mut rows = Vec::new();
-    let rates = store.packet_rates(session.up_seid());
-    if rates.is_empty() {
-        return rows;
-    }
     let ues = ues(&session.records());
     for rate in rates {
         let [uplink, downlink] = rate.left(now);
-        for (direction, left) in [(Direction::Uplink, uplink), (Direction::Downlink, downlink)] {
+        for (direction, left) in DIRECTIONS.into_iter().zip([uplink, downlink]) {
             let (Some(left), Some(limit)) = (left, rate.limit(direction)) else { continue };
             let additional = limit.additional;
             rows.push(json!({
@@ -146,19 +219,4 @@ fn packet_rates(store: &SessionStore, session: &Session, now: Nanos) -> Vec<Valu
         }
     }
     rows
-}
-
-/// The session with an UP SEID, with an address of its UE, or with a network behind it.
-fn session<'s>(store: &'s SessionStore, wanted: &str) -> Option<&'s Session> {
-    let lower = wanted.to_ascii_lowercase();
-    let seid = lower.strip_prefix("0x").and_then(|hex| u64::from_str_radix(hex, 16).ok());
-    if let Some(seid) = seid {
-        return store.session(Seid(seid));
-    }
-    let addr = wanted.split('/').next()?.parse::<IpAddr>().ok()?;
-    let has_it = |session: &&Session| {
-        let is_it = |ue: &String| ue.split('/').next().and_then(|ue| ue.parse().ok()) == Some(addr);
-        ues(&session.records()).iter().any(is_it)
-    };
-    store.session_of_ue(addr).or_else(|| store.sessions().find(has_it))
 }

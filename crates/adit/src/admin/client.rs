@@ -1,0 +1,174 @@
+//! The asking side of the admin socket.
+
+use core::fmt;
+use std::io::{BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use serde::Deserializer as _;
+use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+
+use super::{PATIENCE, Question, Request};
+
+/// Takes a document piece by piece.
+pub trait Sink {
+    /// A list begins, under this key of the document.
+    ///
+    /// # Errors
+    /// Of the output.
+    fn list(&mut self, key: &str) -> anyhow::Result<()>;
+
+    /// The next row of the list.
+    ///
+    /// # Errors
+    /// Of the output.
+    fn row(&mut self, row: Value) -> anyhow::Result<()>;
+
+    /// A member of the document that is no list.
+    ///
+    /// # Errors
+    /// Of the output.
+    fn member(&mut self, key: String, value: Value) -> anyhow::Result<()>;
+}
+
+/// Asks the adit that listens at `socket`, and gives its answer to `sink` while it comes.
+///
+/// # Errors
+/// A sentence when nothing listens there, the answer is cut short, or adit refuses; what `sink`
+/// says.
+pub fn request(socket: &Path, question: &Question, sink: &mut impl Sink) -> anyhow::Result<()> {
+    let mut stream = UnixStream::connect(socket).with_context(|| {
+        format!(
+            "no adit answers at {}; start one with `adit run`, or name its admin.socket with --socket",
+            socket.display()
+        )
+    })?;
+    stream.set_read_timeout(Some(2 * PATIENCE))?;
+    let mut line = serde_json::to_vec(&Request {
+        show: question.topic.word().to_owned(),
+        session: question.session.clone(),
+    })?;
+    line.push(b'\n');
+    // One that refuses at once may be gone; its answer says why.
+    let _ = stream.write_all(&line);
+    take(BufReader::new(stream), sink)
+}
+
+/// Reads one document.
+fn take(document: impl Read, sink: &mut impl Sink) -> anyhow::Result<()> {
+    let mut taker = Taker { sink, refused: None, failed: None };
+    let mut document = serde_json::Deserializer::from_reader(document);
+    let taken = document.deserialize_map(&mut taker);
+    match (taker.refused, taker.failed, taken) {
+        (_, Some(error), _) => Err(error),
+        (Some(what), ..) => bail!("adit: {what}"),
+        (None, None, taken) => taken.context("adit did not finish its answer"),
+    }
+}
+
+/// Gives members and rows to a sink.
+struct Taker<'s, S> {
+    sink: &'s mut S,
+    /// What adit says instead of an answer.
+    refused: Option<String>,
+    /// What the sink says.
+    failed: Option<anyhow::Error>,
+}
+
+impl<'de, S: Sink> Visitor<'de> for &mut Taker<'_, S> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a document")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        while let Some(key) = members.next_key::<String>()? {
+            members.next_value_seed(Member { taker: self, key })?;
+        }
+        Ok(())
+    }
+}
+
+/// One member of the document.
+struct Member<'t, 's, S> {
+    taker: &'t mut Taker<'s, S>,
+    key: String,
+}
+
+impl<S: Sink> Member<'_, '_, S> {
+    fn give<E: serde::de::Error>(self, value: Value) -> Result<(), E> {
+        match value {
+            Value::String(what) if self.key == "error" => self.taker.refused = Some(what),
+            value => {
+                let given = self.taker.sink.member(self.key, value);
+                given.map_err(|error| fail(&mut self.taker.failed, error))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn fail<E: serde::de::Error>(failed: &mut Option<anyhow::Error>, error: anyhow::Error) -> E {
+    *failed = Some(error);
+    E::custom("the output failed")
+}
+
+impl<'de, S: Sink> DeserializeSeed<'de> for Member<'_, '_, S> {
+    type Value = ();
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, value: D) -> Result<(), D::Error> {
+        value.deserialize_any(self)
+    }
+}
+
+impl<'de, S: Sink> Visitor<'de> for Member<'_, '_, S> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut rows: A) -> Result<(), A::Error> {
+        let Taker { sink, failed, .. } = self.taker;
+        sink.list(&self.key).map_err(|error| fail(failed, error))?;
+        while let Some(row) = rows.next_element::<Value>()? {
+            sink.row(row).map_err(|error| fail(failed, error))?;
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        let mut map = serde_json::Map::new();
+        while let Some((key, value)) = members.next_entry::<String, Value>()? {
+            map.insert(key, value);
+        }
+        self.give(Value::Object(map))
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
+        self.give(text.into())
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<(), E> {
+        self.give(value.into())
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<(), E> {
+        self.give(value.into())
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<(), E> {
+        self.give(value.into())
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<(), E> {
+        self.give(value.into())
+    }
+
+    fn visit_unit<E: serde::de::Error>(self) -> Result<(), E> {
+        self.give(Value::Null)
+    }
+}

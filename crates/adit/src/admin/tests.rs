@@ -1,0 +1,147 @@
+use std::collections::BTreeMap;
+
+use super::client::{Sink, request};
+use super::*;
+
+/// A document put together again.
+#[derive(Default)]
+struct Gathered {
+    members: BTreeMap<String, Value>,
+    key: String,
+}
+
+impl Sink for Gathered {
+    fn list(&mut self, key: &str) -> anyhow::Result<()> {
+        self.key = key.to_owned();
+        self.members.insert(key.to_owned(), Value::Array(Vec::new()));
+        Ok(())
+    }
+
+    fn row(&mut self, row: Value) -> anyhow::Result<()> {
+        self.members.get_mut(&self.key).and_then(Value::as_array_mut).unwrap().push(row);
+        Ok(())
+    }
+
+    fn member(&mut self, key: String, value: Value) -> anyhow::Result<()> {
+        self.members.insert(key, value);
+        Ok(())
+    }
+}
+
+fn about(topic: Topic) -> Question {
+    Question { topic, session: None }
+}
+
+fn asked(path: &Path, topic: Topic) -> anyhow::Result<Value> {
+    let mut gathered = Gathered::default();
+    request(path, &about(topic), &mut gathered)?;
+    Ok(Value::Object(gathered.members.into_iter().collect()))
+}
+
+fn page(list: &'static str, rows: Vec<Value>, next: Option<u32>) -> Answer {
+    let next = next.map(|from| Cursor { list: 0, from: Position::Index(from) });
+    Answer::Page(Page { list: Some(list), rows: Box::new(|| rows), members: Map::new(), next })
+}
+
+/// Ports are one member, sessions three pages with one row each, everything else is no answer.
+fn answers(question: &Question, cursor: Cursor) -> Option<Answer> {
+    match (question.topic, cursor.from) {
+        (Topic::Ports, _) => {
+            let members = Map::from_iter([("n".to_owned(), Value::from(1))]);
+            Some(Answer::Page(Page { list: None, rows: Box::new(Vec::new), members, next: None }))
+        }
+        (Topic::Sessions, Position::Start) => Some(page("sessions", vec![0.into()], Some(1))),
+        (Topic::Sessions, Position::Index(1)) => Some(page("sessions", vec![], Some(2))),
+        (Topic::Sessions, Position::Index(2)) => Some(page("sessions", vec![2.into()], None)),
+        (Topic::Paths, Position::Start) => Some(page("paths", vec![0.into()], Some(1))),
+        _ => None,
+    }
+}
+
+fn serve(path: &Path) -> Server {
+    let server = Server::bind(path).unwrap();
+    let serving = server.listener().unwrap();
+    std::thread::spawn(move || serving.serve(answers));
+    server
+}
+
+#[test]
+fn request_and_answer_cross_the_socket_in_pages() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sub/admin.sock");
+    let server = serve(&path);
+    assert_eq!(asked(&path, Topic::Ports).unwrap(), serde_json::json!({ "n": 1 }));
+    let sessions = asked(&path, Topic::Sessions).unwrap();
+    assert_eq!(sessions, serde_json::json!({ "sessions": [0, 2] }));
+    let refused = asked(&path, Topic::Qos).unwrap_err().to_string();
+    assert!(refused.contains("shutting down"), "{refused}");
+    let cut = asked(&path, Topic::Paths).unwrap_err().to_string();
+    assert!(cut.contains("did not finish"), "{cut}");
+    drop(server);
+    assert!(!path.exists());
+}
+
+#[test]
+fn silent_clients_hold_nobody_up_and_are_bounded() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("admin.sock");
+    let _server = serve(&path);
+    let silent = || UnixStream::connect(&path).unwrap();
+    let mut held: Vec<UnixStream> = (1..ADMIN_CLIENTS_MAX).map(|_| silent()).collect();
+    assert_eq!(asked(&path, Topic::Ports).unwrap(), serde_json::json!({ "n": 1 }));
+    let refused = loop {
+        // A client that was served gives its place back a little later.
+        match asked(&path, Topic::Ports) {
+            Ok(_) => held.push(silent()),
+            Err(refused) => break refused.to_string(),
+        }
+    };
+    assert!(refused.contains("clients are being served"), "{refused}");
+}
+
+#[test]
+fn path_that_is_no_dead_socket_is_refused_and_left_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let refusal = |name: &str| Server::bind(&path(name)).unwrap_err().to_string();
+    std::fs::write(path("file"), "precious").unwrap();
+    assert!(refusal("file").contains("a regular file"), "{}", refusal("file"));
+    assert_eq!(std::fs::read_to_string(path("file")).unwrap(), "precious");
+    std::fs::create_dir(path("dir")).unwrap();
+    assert!(refusal("dir").contains("a directory"), "{}", refusal("dir"));
+    std::os::unix::fs::symlink(path("file"), path("link")).unwrap();
+    assert!(refusal("link").contains("a symbolic link"), "{}", refusal("link"));
+    let live = UnixListener::bind(path("live")).unwrap();
+    assert!(refusal("live").contains("another process"), "{}", refusal("live"));
+    assert!(path("live").exists());
+    drop(live);
+    drop(Server::bind(&path("live")).unwrap());
+    let datagrams = std::os::unix::net::UnixDatagram::bind(path("datagrams")).unwrap();
+    assert!(refusal("datagrams").contains("another process"), "{}", refusal("datagrams"));
+    assert!(path("datagrams").exists());
+    drop(datagrams);
+}
+
+#[test]
+fn file_that_took_the_place_of_the_socket_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("admin.sock");
+    let server = Server::bind(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, "precious").unwrap();
+    drop(server);
+    assert!(path.exists());
+}
+
+#[test]
+fn bad_request_line_is_answered_with_an_error() {
+    assert!(question_of("").is_err());
+    assert!(question_of("{\"show\":\"all\"}").is_err());
+    assert!(question_of("{\"show\":\"ports\",\"x\":1}").is_err());
+    assert!(question_of("{\"show\":\"ports\",\"session\":\"1\"}").is_err());
+    let of =
+        |topic, session: Option<&str>| Ok(Question { topic, session: session.map(str::to_owned) });
+    assert_eq!(question_of("{\"show\":\"ports\"}\n"), of(Topic::Ports, None));
+    let one = question_of("{\"show\":\"qos\",\"session\":\"10.60.0.1\"}");
+    assert_eq!(one, of(Topic::Qos, Some("10.60.0.1")));
+}

@@ -1,0 +1,110 @@
+use std::sync::mpsc;
+
+use adit_types::limits::SESSIONS_PER_PAGE_MAX;
+use serde_json::{Map, Value};
+
+use super::*;
+use crate::admin::{Answer, Cursor, Question};
+use crate::bench::{plant::Plant, smf};
+use crate::cli::Topic;
+
+/// A control thread without ports, over the sessions of `plant`.
+fn control(plant: Plant) -> Control {
+    let Plant { node, publisher, .. } = plant;
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_nonblocking(true).unwrap();
+    Control::new(ControlParts {
+        clock: Clock::new(1_000_000_000),
+        node,
+        publisher,
+        socket,
+        events: Vec::new(),
+        commands: Vec::new(),
+        bells: Vec::new(),
+        saturations: Vec::new(),
+        names: Vec::new(),
+        ports: Vec::new(),
+    })
+}
+
+/// The rows of the next page, the members of the document that it has, and where the next one is.
+fn page(
+    control: &mut Control,
+    question: &Question,
+    cursor: Cursor,
+) -> (Vec<Value>, Map<String, Value>, Option<Cursor>) {
+    let (queries, questions) = mpsc::channel();
+    let (answer, result) = mpsc::channel();
+    queries.send(Query { question: question.clone(), cursor, answer }).unwrap();
+    control.turn(&questions);
+    match result.try_recv().unwrap() {
+        Answer::Page(page) => ((page.rows)(), page.members, page.next),
+        Answer::Refused(what) => panic!("{what}"),
+    }
+}
+
+fn seids(rows: &[Value]) -> Vec<String> {
+    rows.iter().map(|row| row["up_seid"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn sessions_are_shown_in_pages_that_those_that_end_between_do_not_disturb() {
+    let mut plant = Plant::new(1100, 0).unwrap();
+    plant.establish(0, 1000).unwrap();
+    let known: Vec<_> = plant.sessions.iter().map(|known| known.up_seid).collect();
+    let mut control = control(plant);
+    let question = Question { topic: Topic::Sessions, session: None };
+    let (first, _, next) = page(&mut control, &question, Cursor::default());
+    assert_eq!(first.len(), SESSIONS_PER_PAGE_MAX);
+    assert!(first.iter().all(|row| row["urrs"][0]["measures_volume"] == true));
+    let mut told = seids(&first);
+    // The last one of the first page and the first one of the second.
+    for gone in &known[SESSIONS_PER_PAGE_MAX - 1..=SESSIONS_PER_PAGE_MAX] {
+        let mut request = [0; smf::REQUEST_BYTES_MAX];
+        let len = smf::deletion(&mut request, 0xf_0000, *gone).unwrap();
+        let peer = std::net::SocketAddr::from((smf::CP_ADDR, adit_pfcp::PFCP_PORT));
+        control.parts.node.handle_datagram(Nanos::from_secs(9), peer, &request[..len]);
+        assert!(control.parts.node.store().session(*gone).is_none());
+    }
+    let mut next = next;
+    while let Some(cursor) = next {
+        let (rows, members, behind) = page(&mut control, &question, cursor);
+        assert!(rows.len() <= SESSIONS_PER_PAGE_MAX && members.is_empty());
+        told.extend(seids(&rows));
+        next = behind;
+    }
+    let mut expected: Vec<_> = known.iter().map(ToString::to_string).collect();
+    expected.remove(SESSIONS_PER_PAGE_MAX);
+    assert_eq!(told, expected, "all but the one that ended before its page");
+}
+
+#[test]
+fn rates_of_one_session_are_found_by_its_seid_or_address_and_by_nothing_else() {
+    let mut plant = Plant::new(1100, 0).unwrap();
+    plant.establish(0, 600).unwrap();
+    let wanted = plant.sessions[555].up_seid;
+    let mut control = control(plant);
+    let lists = |control: &mut Control, session: Option<&str>| {
+        let question = Question { topic: Topic::Qos, session: session.map(str::to_owned) };
+        let (mut count, mut next) = (0, Some(Cursor::default()));
+        while let Some(cursor) = next {
+            let (_, members, behind) = page(control, &question, cursor);
+            assert_eq!(members.contains_key("shared"), behind.is_none());
+            (count, next) = (count + 1, behind);
+        }
+        count
+    };
+    assert_eq!(lists(&mut control, None), 6, "two lists of three pages each");
+    let seid = wanted.to_string();
+    assert_eq!(lists(&mut control, Some(&seid)), 3, "the search and two lists");
+    assert_eq!(lists(&mut control, Some("10.64.2.43")), 3);
+    let unknown = Question { topic: Topic::Qos, session: Some("10.99.9.9".to_owned()) };
+    let mut cursor = Cursor::default();
+    let refused = loop {
+        match snapshot::answer(&control, &unknown, cursor) {
+            Answer::Page(page) => cursor = page.next.unwrap(),
+            Answer::Refused(what) => break what,
+        }
+    };
+    assert!(refused.contains("10.99.9.9"), "{refused}");
+}
