@@ -103,6 +103,7 @@ pub fn tables(config: &Config, macs: &[MacAddr], teid_slot_bits: u8, seed: u64) 
         next_hops_max: NEXT_HOPS_MAX,
         seed,
         interfaces: (0..).zip(&config.interfaces).map(interface).collect(),
+        own_addrs: vec![config.n4.listen.ip()],
         routes: config.routes.iter().filter_map(route).collect(),
         aggregates: config.qos.aggregates(),
         ue_pools_v4: config.ue_pools.iter().filter_map(|pool| v4(prefix(pool.prefix)?)).collect(),

@@ -64,6 +64,7 @@ reasons! {
         TeidUnknown, "teid_unknown", "No PFCP session owns this TEID.";
         UeUnknown, "ue_unknown", "No PFCP session owns this UE address.";
         UeSourceSpoofed, "ue_source_spoofed", "The inner source is not an address of the PFCP session's UE.";
+        UeToOwnAddress, "ue_to_own_address", "A UE sent to an address of this UPF (N3, N6 or N4), which serves no UE.";
         PdrUnmatched, "pdr_unmatched", "No PDR of the PFCP session matches the packet.";
         GateClosed, "gate_closed", "A QER of the matched PDR has its gate closed.";
         RateExceeded, "rate_exceeded", "The packet exceeds the maximum bit rate of a QER of the matched PDR.";

@@ -35,6 +35,7 @@ fn tables() -> (Publisher, Reader) {
         next_hops_max: 16,
         seed: 7,
         interfaces: Vec::new(),
+        own_addrs: Vec::new(),
         routes: Vec::new(),
         aggregates: Vec::new(),
         ue_pools_v4: vec!["10.0.0.0/8".parse().unwrap()],

@@ -30,6 +30,9 @@ pub struct TablesConfig {
     pub seed: u64,
     /// Logical interfaces; the id of each is its position.
     pub interfaces: Vec<Interface>,
+    /// Addresses of ours besides those of the interfaces, such as the one that N4 listens on: packets
+    /// of UEs do not get there either.
+    pub own_addrs: Vec<IpAddr>,
     /// Routes beyond the connected prefixes.
     pub routes: Vec<Route>,
     /// Rates that sessions share, uplink and downlink: first of all sessions together, then by slice;
@@ -67,6 +70,12 @@ impl Interface {
     pub const fn link_local(&self) -> Ipv6Addr {
         let [a, b, c, d, e, f] = self.mac.0;
         Ipv6Addr::from_octets([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
+    }
+
+    /// Our addresses on this interface, without the link-local one.
+    pub(crate) fn addrs(&self) -> impl Iterator<Item = IpAddr> {
+        let v4 = self.v4.map(|(addr, _)| IpAddr::V4(addr));
+        v4.into_iter().chain(self.v6.map(|(addr, _)| IpAddr::V6(addr)))
     }
 
     /// True when `addr` is ours on this interface. The link-local address is ours where IPv6 is on.

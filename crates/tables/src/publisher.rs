@@ -72,11 +72,13 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
     let framed = FramedWriter::new(framed_routes_max(sessions_max), seed, [6, 7]);
     let mut next_hops = NextHopWriter::new(config.next_hops_max, seed, [4, 5]);
     let gtpu_peers = GtpuPeerWriter::new(config.next_hops_max, seed, 8);
-    let routes = Routes::build(&config.interfaces, &config.routes, |interface, addr| {
+    let gateway = |interface, addr| {
         let index = next_hops.ensure(interface, addr, 0)?;
         next_hops.pin_gateway(index);
         Some(index)
-    })?;
+    };
+    let TablesConfig { interfaces, own_addrs, .. } = &config;
+    let routes = Routes::build(interfaces, own_addrs, &config.routes, gateway)?;
     let tables = Arc::new(Tables {
         teids: Arc::clone(teids.table()),
         ue_pools: UePools::new(&config.ue_pools_v4),
@@ -552,7 +554,7 @@ impl Publisher {
         match self.tables.routes.lookup(InterfaceRole::N3, within, peer) {
             Some(RouteTarget::Gateway(_, index)) => Some(index),
             Some(RouteTarget::OnLink(interface)) => self.ensure(interface, peer, 0),
-            Some(RouteTarget::Nowhere(_)) | None => {
+            Some(RouteTarget::Nowhere(_) | RouteTarget::Own) | None => {
                 self.counters.peers_without_route += 1;
                 None
             }

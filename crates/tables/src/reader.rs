@@ -266,7 +266,7 @@ impl<'a> View<'a> {
                 let known = self.tables.next_hops.lookup(interface, addr);
                 Some(NextHopRef { interface, via: known.map_or(Via::Unknown(addr), Via::Known) })
             }
-            RouteTarget::Nowhere(_) => None,
+            RouteTarget::Nowhere(_) | RouteTarget::Own => None,
         }
     }
 
@@ -274,6 +274,13 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn gtpu_peers(&self) -> &'a GtpuPeers {
         &self.tables.gtpu_peers
+    }
+
+    /// True when `addr` is ours, on whatever interface: no route of a data network leads to it.
+    #[must_use]
+    pub fn is_own(&self, addr: IpAddr) -> bool {
+        let target = self.tables.routes.lookup(InterfaceRole::N6, InterfaceSet::ALL, addr);
+        target == Some(RouteTarget::Own)
     }
 
     /// The next hop of `index`, `None` if the index names none.

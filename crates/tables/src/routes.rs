@@ -22,13 +22,21 @@ pub(crate) enum RouteTarget {
     Gateway(InterfaceId, NextHopIndex),
     /// Nowhere: our own, network and broadcast addresses on an interface's link.
     Nowhere(InterfaceId),
+    /// Nowhere: an address of ours, whatever interface the packet may leave through.
+    Own,
 }
 
 impl RouteTarget {
-    const fn interface(self) -> InterfaceId {
+    const fn interface(self) -> Option<InterfaceId> {
         match self {
-            Self::OnLink(id) | Self::Gateway(id, _) | Self::Nowhere(id) => id,
+            Self::OnLink(id) | Self::Gateway(id, _) | Self::Nowhere(id) => Some(id),
+            Self::Own => None,
         }
+    }
+
+    /// True when packets that may leave through `within` have this target.
+    fn is_for(self, within: InterfaceSet) -> bool {
+        self.interface().is_none_or(|id| within.contains(id))
     }
 }
 
@@ -220,7 +228,7 @@ impl<K: Copy + Ord + BitAnd<Output = K>> Lpm<K> {
                 .iter()
                 .take_while(|(other, _)| *other == prefix)
                 .map(|(_, target)| *target)
-                .find(|target| within.contains(target.interface()))
+                .find(|target| target.is_for(within))
         })
     }
 }
@@ -274,13 +282,17 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    /// Builds the tables. `gateway` gives the index of a gateway on an interface.
+    /// Builds the tables. `own_addrs` are addresses of ours besides those of `interfaces`; `gateway`
+    /// gives the index of a gateway on an interface.
     pub(crate) fn build(
         interfaces: &[Interface],
+        own_addrs: &[IpAddr],
         routes: &[Route],
         mut gateway: impl FnMut(InterfaceId, IpAddr) -> Option<NextHopIndex>,
     ) -> Result<Self, TablesError> {
         let mut built = Self { n3: RoleRoutes::new(), n6: RoleRoutes::new() };
+        let of_interfaces = interfaces.iter().flat_map(Interface::addrs);
+        of_interfaces.chain(own_addrs.iter().copied()).for_each(|addr| built.insert_own(addr));
         for interface in interfaces {
             built.insert_connected(interface)?;
         }
@@ -308,6 +320,18 @@ impl Routes {
             InterfaceRole::N6 => &mut self.n6,
         };
         role.insert(prefix, target).then_some(()).ok_or(TablesError::DuplicateRoute(prefix))
+    }
+
+    /// Keeps packets of UEs from an address of ours. Nothing leads to it, so no gateway leads to the
+    /// whole block around it, and the express leaves its packets to the stages. To be called before
+    /// all other targets: the first of a prefix counts.
+    fn insert_own(&mut self, addr: IpAddr) {
+        let host = match addr {
+            IpAddr::V4(addr) => Ipv4Prefix::containing(addr, 32).map(IpPrefix::V4),
+            IpAddr::V6(addr) => Ipv6Prefix::containing(addr, 128).map(IpPrefix::V6),
+        };
+        // Two interfaces may have the same address: then it is known.
+        host.map(|host| self.n6.insert(host, RouteTarget::Own));
     }
 
     /// The connected prefixes; a host prefix connects nothing but ourselves.

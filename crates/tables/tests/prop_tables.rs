@@ -332,7 +332,12 @@ fn destinations_of_one_gateway_share_a_block_and_those_on_links_have_none() {
         view.next_hop(index).map(|hop| hop.addr)
     };
     assert_eq!(gateway("8.8.8.8"), Some(ip("198.16.0.254")));
-    assert_eq!(block("8.8.8.8"), block("203.0.113.1"));
+    assert_eq!(block("8.8.8.8"), block("203.1.113.1"));
+    for own in ["203.0.113.4", "192.0.2.1", "2001:db8:3::1"] {
+        assert!(block(own) == 0 && view.is_own(ip(own)), "{own} is ours");
+        assert_eq!(view.route(InterfaceRole::N6, InterfaceSet::ALL, ip(own)), None);
+    }
+    assert!(!view.is_own(ip("203.0.113.5")) && !view.is_own(ip("2001:db8:3::2")));
     assert_eq!((block("198.17.0.1"), block("198.18.5.5")), (0, 0), "on the link");
     for addr in ["::1", "2001:db8:5::1", "2001:db8:6:1::1", "2606::1", "ffff::1"] {
         assert_eq!(gateway(addr), Some(ip("fe80::fe")), "{addr}");

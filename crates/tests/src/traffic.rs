@@ -11,7 +11,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 
-use crate::oracle::{Interface, Oracle, Session, checksum};
+use crate::oracle::{Interface, N4_ADDR, Oracle, Session, checksum};
 use crate::scenario::{HOSTS, one_in};
 
 const GNB_MAC: MacAddr = MacAddr([2, 0xaa, 0, 0, 0, 1]);
@@ -42,7 +42,8 @@ pub fn usual(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
     });
     let named = session.pdrs.iter().find_map(|pdr| pdr.pdi.ue?.addresses.v4);
     let (Some(teid), Some(ue)) = (teid, named) else { return packet(rng, oracle) };
-    let IpAddr::V4(host) = host(rng, true) else { unreachable!("IPv4 was asked for") };
+    let host = if one_in(rng, 60) { own_addr(rng, oracle, true) } else { host(rng, true) };
+    let IpAddr::V4(host) = host else { unreachable!("IPv4 was asked for") };
     let builder = PacketBuilder::ethernet(MacAddr(interface.mac), GNB_MAC);
     let builder = if interface.vlan == 0 { builder } else { builder.vlan(interface.vlan) };
     let builder = match is_uplink {
@@ -129,6 +130,15 @@ fn host(rng: &mut StdRng, is_ipv4: bool) -> IpAddr {
     **same.choose(rng).unwrap()
 }
 
+/// An address of ours.
+fn own_addr(rng: &mut StdRng, oracle: &Oracle, is_ipv4: bool) -> IpAddr {
+    match oracle.interfaces.choose(rng).unwrap() {
+        _ if is_ipv4 && one_in(rng, 3) => N4_ADDR.into(),
+        interface if is_ipv4 => interface.v4.0.into(),
+        interface => interface.v6.0.into(),
+    }
+}
+
 /// Adds an IP packet from `src` to `dst` of a random upper layer.
 fn user(rng: &mut StdRng, builder: PacketBuilder, src: IpAddr, dst: IpAddr) -> PacketBuilder {
     let ttl = if one_in(rng, 12) { rng.random_range(0..=2) } else { 64 };
@@ -203,7 +213,8 @@ fn uplink(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
     let spoofed = one_in(rng, 15);
     let ue = ue_of(rng, if spoofed { None } else { session });
     let ue = ue_addr(rng, ue);
-    let host = host(rng, ue.is_ipv4());
+    let own = one_in(rng, 60);
+    let host = if own { own_addr(rng, oracle, ue.is_ipv4()) } else { host(rng, ue.is_ipv4()) };
     let (src, dst) = if from_ran { (ue, host) } else { (host, ue) };
     let builder = link(rng, &interface);
     let outer_v6 = one_in(rng, 6);

@@ -761,6 +761,7 @@ pub fn control(layout: &Layout) -> (SessionStore, Publisher, Vec<Reader>) {
         next_hops_max: 256,
         seed: layout.seed,
         interfaces: (0..).zip(&layout.interfaces).map(interface).collect(),
+        own_addrs: vec![oracle::N4_ADDR.into()],
         routes: layout.routes.iter().map(route).collect(),
         aggregates: layout.qos.aggregates(),
         ue_pools_v4: UE_POOLS.iter().filter_map(|prefix| prefix.parse().ok()).collect(),

@@ -87,6 +87,7 @@ fn tables(
             interface(0, InterfaceRole::N3, N3_ADDR),
             interface(1, InterfaceRole::N6, N6_ADDR),
         ],
+        own_addrs: Vec::new(),
         routes: vec![route("0.0.0.0/0", DN_ADDR.into())?, route("::/0", DN6_ADDR.into())?],
         aggregates: rates.aggregates(),
         ue_pools_v4: pool.into_iter().collect(),

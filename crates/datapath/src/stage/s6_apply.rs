@@ -129,7 +129,7 @@ pub(super) fn apply<'v, B: PacketBuf>(
         None => None,
     };
     let dst = target.as_ref().map_or(ip.addrs, |target| target.addrs).dst();
-    let way = way_out(env, matched, dst).ok_or(DropReason::RouteUnknown)?;
+    let way = way_out(env, matched, dst).ok_or_else(|| nowhere(env, matched, dst))?;
     check_mtu(way.interface.mtu_bytes, outer.as_ref(), ip)?;
     strip(buf, arrival, ip)?;
     decrement_ttl(buf, ip)?;
@@ -161,10 +161,25 @@ fn way_out<'v>(env: &Env<'v>, matched: &Matched<'_>, dst: IpAddr) -> Option<Way<
             way_by_route(env, InterfaceRole::N6, far.interfaces, addr)
         }
         (None, DestinationInterface::Core | DestinationInterface::SgiLanN6Lan) => {
-            let station = far.steering.as_ref().map_or(dst, |steering| steering.towards(dst));
+            let station = match &far.steering {
+                // A service function would bring it back, as a packet of the data network.
+                Some(_) if env.view.is_own(dst) => return None,
+                Some(steering) => steering.towards(dst),
+                None => dst,
+            };
             way_by_route(env, InterfaceRole::N6, far.interfaces, station)
         }
         (None, _) => None,
+    }
+}
+
+/// Why nothing leads from a FAR to `dst`.
+#[cold]
+fn nowhere(env: &Env<'_>, matched: &Matched<'_>, dst: IpAddr) -> DropReason {
+    let is_routed = matched.far.outer_header_creation().is_none();
+    match is_routed && matched.direction == Direction::Uplink && env.view.is_own(dst) {
+        true => DropReason::UeToOwnAddress,
+        false => DropReason::RouteUnknown,
     }
 }
 

@@ -42,6 +42,9 @@ pub const GNB: &str = "192.168.10.2";
 pub const GNB_V6: &str = "2001:db8:10::2";
 pub const N6_ADDR: &str = "10.6.0.1";
 pub const N6_V6: &str = "2001:db8:6::1";
+/// Where N4 listens: no interface of the datapath.
+pub const N4_ADDR: &str = "203.0.113.4";
+pub const N4_V6: &str = "2001:db8:4::4";
 pub const UE: &str = "10.45.0.2";
 pub const UE_V6: &str = "2001:db8:45::2";
 pub const SERVER: &str = "8.8.8.8";
@@ -104,6 +107,7 @@ pub fn config() -> TablesConfig {
             interface(InterfaceId(4), n3, (MIXED, 0), MIXED_MAC, "192.168.40.1", None),
             interface(InterfaceId(5), n6, (MIXED, 0), MIXED_MAC, "10.8.0.1", None),
         ],
+        own_addrs: vec![N4_ADDR.parse().unwrap(), N4_V6.parse().unwrap()],
         routes: vec![
             route(IF_N6, "0.0.0.0/0", "10.6.0.254"),
             route(IF_N6, "::/0", "2001:db8:6::254"),

@@ -85,6 +85,61 @@ fn uplink_to_another_ue_goes_to_the_data_network() {
 }
 
 #[test]
+fn uplink_to_an_address_of_ours_is_dropped_by_name() {
+    let own_v4 = [N3_ADDR, N6_ADDR, N4_ADDR, "10.7.0.1", "192.168.30.1", "192.168.40.1"];
+    let mut frames: Vec<Vec<u8>> =
+        own_v4.iter().map(|own| tunneled().ipv4(UE, *own).udp(1, 8805).build()).collect();
+    let own_v6 = [N3_V6, N6_V6, N4_V6];
+    frames.extend(own_v6.map(|own| tunneled().ipv6(UE_V6, own).icmp_echo(1, 1).build()));
+    // GTP-U in GTP-U: to the tunnels of others.
+    frames.push(tunneled().ipv4(UE, N3_ADDR).gtpu(TEID).ipv4(UE, SERVER).udp(1, 2).build());
+    let mut scene = Scene::new();
+    for frame in &frames {
+        scene.assert_drops(N3, frame, DropReason::UeToOwnAddress);
+    }
+    assert_eq!(scene.dropped(DropReason::UeToOwnAddress), 10);
+    assert!(scene.sent(N6).is_empty() && scene.sent(N3).is_empty());
+}
+
+#[test]
+fn usual_uplink_to_an_address_of_ours_is_dropped_by_name_among_others() {
+    let mut scene = Scene::usual(rules());
+    for (at, own) in [N3_ADDR, N6_ADDR, N4_ADDR].into_iter().enumerate() {
+        // What precedes finds the gateway that leads to everything else, and the packets of the
+        // session that follow keep their order in the stages.
+        scene.io.inject(N3, &uplink().build());
+        scene.io.inject(N3, &tunneled().ipv4(UE, own).udp(1, 8805).build());
+        scene.io.inject(N3, &uplink().build());
+        scene.step();
+        let counts = scene.counts();
+        assert_eq!(counts.drops[DropReason::UeToOwnAddress.index()], at as u64 + 1, "{own}");
+        assert_eq!(scene.sent(N6).len(), 2);
+        assert_eq!(counts.express_pkts, at as u64 + 1);
+    }
+    let addr = N6_V6.parse().unwrap();
+    scene.resolve(IF_N6, "2001:db8:6::254", GATEWAY_MAC);
+    let beside = core::net::Ipv6Addr::from_bits(core::net::Ipv6Addr::to_bits(addr) | 1 << 70);
+    let express = scene.counts().express_pkts;
+    let v6 = |dst: core::net::Ipv6Addr| tunneled().ipv6(UE_V6, dst).udp(1, 2).build();
+    assert_eq!(scene.pass(N3, &v6(beside), N6).len(), 1);
+    for own in [N3_V6, N6_V6, N4_V6] {
+        scene.assert_drops(N3, &v6(own.parse().unwrap()), DropReason::UeToOwnAddress);
+    }
+    assert_eq!(scene.counts().express_pkts, express + 1, "what is ours left the fast path");
+}
+
+#[test]
+fn steered_uplink_to_an_address_of_ours_does_not_come_back_through_the_service_function() {
+    let mut rules = rules();
+    let next_hop = Some("10.6.0.254".parse().unwrap());
+    rules.fars[0].steering = Some(Box::new(adit_rules::Steering { v4: next_hop, v6: None }));
+    let mut scene = Scene::with(rules);
+    assert_eq!(scene.pass(N3, &uplink().build(), N6).len(), 1);
+    let own = tunneled().ipv4(UE, N4_ADDR).udp(1, 8805).build();
+    scene.assert_drops(N3, &own, DropReason::UeToOwnAddress);
+}
+
+#[test]
 fn uplink_of_unknown_teid_is_dropped() {
     let mut scene = Scene::new();
     let outer = PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR).gtpu(0x101);
@@ -164,11 +219,8 @@ fn uplink_without_a_way_out_is_dropped() {
     let mut to_access = rules();
     to_access.fars[0].destination = DestinationInterface::Access;
     Scene::with(to_access).assert_drops(N3, &uplink().build(), DropReason::RouteUnknown);
-    let mut scene = Scene::new();
-    for own in [N6_ADDR, "10.6.0.255"] {
-        let frame = tunneled().ipv4(UE, own).udp(1, 2).build();
-        scene.assert_drops(N3, &frame, DropReason::RouteUnknown);
-    }
+    let broadcast = tunneled().ipv4(UE, "10.6.0.255").udp(1, 2).build();
+    Scene::new().assert_drops(N3, &broadcast, DropReason::RouteUnknown);
 }
 
 #[test]

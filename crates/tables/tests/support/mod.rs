@@ -40,6 +40,7 @@ pub fn config(workers: usize) -> TablesConfig {
             interface(0, InterfaceRole::N3, "192.0.2.1", "2001:db8:3::1"),
             interface(1, InterfaceRole::N6, "198.51.100.1", "2001:db8:6::1"),
         ],
+        own_addrs: vec!["203.0.113.4".parse().unwrap()],
         routes: vec![
             route(0, "10.0.0.0/8", "192.0.2.254"),
             route(1, "0.0.0.0/0", "198.51.100.254"),

@@ -155,6 +155,7 @@ impl Oracle {
                 DropReason::TtlExceeded
                 | DropReason::RedirectUnmatched
                 | DropReason::RouteUnknown
+                | DropReason::UeToOwnAddress
                 | DropReason::PacketTooBig => reason,
                 _ => DropReason::BufferDiscarded,
             })
@@ -578,6 +579,9 @@ impl Oracle {
             }
             None if to_data_network => {
                 let dst = redirected.map_or(ip.dst, |(dst, _)| if from_ue { dst } else { ip.dst });
+                if from_ue && self.is_own(dst) {
+                    return Err(DropReason::UeToOwnAddress);
+                }
                 let next_hop = policy.and_then(|policy| policy.next_hop);
                 let next_hop = next_hop.filter(|_| ip.dst.is_ipv4()).map(IpAddr::V4);
                 self.route(false, network_instance, next_hop.unwrap_or(dst))

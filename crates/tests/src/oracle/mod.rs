@@ -117,6 +117,9 @@ pub struct Policy {
     pub dscp: Option<u8>,
 }
 
+/// Where N4 listens in every world: on no interface.
+pub const N4_ADDR: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
+
 /// The policies of every world.
 pub const POLICIES: [Policy; 3] = [
     Policy {
@@ -149,6 +152,15 @@ pub struct Oracle {
 }
 
 impl Oracle {
+    /// An address of ours that could be routed to, on whatever interface, or that of N4.
+    #[must_use]
+    pub fn is_own(&self, addr: IpAddr) -> bool {
+        let of = |interface: &Interface| {
+            addr == IpAddr::V4(interface.v4.0) || addr == IpAddr::V6(interface.v6.0)
+        };
+        addr == IpAddr::V4(N4_ADDR) || self.interfaces.iter().any(of)
+    }
+
     /// The interface and station that `addr` is reached through, on our side `is_n3`, by the
     /// interfaces of the network instance.
     #[must_use]
