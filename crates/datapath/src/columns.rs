@@ -4,7 +4,10 @@
 //! every column belongs to the same packet. A stage appends its own column or turns a verdict into a
 //! drop; rows stay until `s6_apply` consumes the lane.
 
-use adit_rules::{DropReason, OuterHeaderRemoval, PublishedFar, PublishedPdr, PublishedRules};
+use adit_rules::{
+    DestinationInterface, DropReason, OuterHeaderRemoval, PublishedFar, PublishedPdr,
+    PublishedRules, SourceInterface,
+};
 use adit_tables::View;
 use adit_types::limits::BURST_MAX;
 use adit_types::{Direction, InterfaceSet, Qfi, SessionIndex, Teid};
@@ -59,6 +62,8 @@ pub(crate) struct Arrival {
     pub teid: Teid,
     /// The copies that FARs asked for were made; a packet that waits is not copied again.
     pub is_copied: bool,
+    /// No router forwards its addresses: rules from or to the CP function alone take it.
+    pub is_on_link: bool,
     /// PDU Session Container of the outer header; names the QoS flow.
     pub container: Option<PduSessionContainer>,
 }
@@ -80,10 +85,20 @@ pub(crate) struct Matched<'v> {
     pub pdr: &'v PublishedPdr,
     /// Its FAR.
     pub far: &'v PublishedFar,
-    /// The direction of the packet: that of the PDR's source interface.
+    /// The direction of the packet: that of the tunnel it came in, or downlink without one.
     pub direction: Direction,
     /// It waits for its rates before it leaves. Written by `s4_enforce`.
     pub waits: bool,
+}
+
+impl Matched<'_> {
+    /// True when the packet comes from the CP function or goes there: UE and CP function are on one
+    /// link. Spec: TS 29.244 §5.3.
+    #[inline]
+    pub fn is_of_cp_function(&self) -> bool {
+        self.pdr.source == SourceInterface::CpFunction
+            || self.far.destination == DestinationInterface::CpFunction
+    }
 }
 
 /// What becomes of a packet; written by `s3_classify`, turned to `Drop` by later stages.
@@ -124,7 +139,7 @@ pub(crate) trait Side {
     fn lookup(view: &View<'_>, keys: &[Self::Key], sessions: &mut [SessionIndex]);
 }
 
-/// G-PDUs, by TEID. Their direction depends on the side that the tunnel leads to.
+/// G-PDUs, by TEID. Their direction is that of the tunnel.
 #[derive(Debug)]
 pub(crate) struct Tunneled;
 

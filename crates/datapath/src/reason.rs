@@ -45,9 +45,69 @@ pub(crate) fn is_forwardable(addrs: &IpAddrs) -> bool {
     }
 }
 
+/// True when hosts of one link may exchange the packet: as [`is_forwardable`], and the source may be
+/// link-local or, without an address yet, unspecified; the destination may be link-local, a group or
+/// the broadcast address. Spec: RFC 4291 §2.5.2, §2.5.6, §2.7; RFC 1122 §3.2.1.3; RFC 3927 §2.6.
+#[cold]
+pub(crate) fn is_usable_on_link(addrs: &IpAddrs) -> bool {
+    match *addrs {
+        IpAddrs::V4 { src, dst } => {
+            let is_source = is_forwardable_v4(src) || src.is_link_local() || src.is_unspecified();
+            let is_destination = is_forwardable_v4(dst)
+                || dst.is_link_local()
+                || dst.is_multicast()
+                || dst.is_broadcast();
+            is_source && is_destination
+        }
+        IpAddrs::V6 { src, dst } => {
+            let is_source =
+                is_forwardable_v6(src) || src.is_unicast_link_local() || src.is_unspecified();
+            let is_destination =
+                is_forwardable_v6(dst) || dst.is_unicast_link_local() || dst.is_multicast();
+            is_source && is_destination
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use core::net::IpAddr;
+
     use super::*;
+
+    #[test]
+    fn addresses_of_one_link_are_told_from_those_that_no_packet_has() {
+        let usable = |src: &str, dst: &str| {
+            let (src, dst) = (src.parse().unwrap(), dst.parse().unwrap());
+            is_usable_on_link(&match (src, dst) {
+                (IpAddr::V4(src), IpAddr::V4(dst)) => IpAddrs::V4 { src, dst },
+                (IpAddr::V6(src), IpAddr::V6(dst)) => IpAddrs::V6 { src, dst },
+                _ => unreachable!(),
+            })
+        };
+        for (src, dst) in [
+            ("fe80::1", "ff02::2"),
+            ("::", "ff02::1:ff00:1"),
+            ("2001:db8::1", "fe80::1"),
+            ("0.0.0.0", "255.255.255.255"),
+            ("10.45.0.2", "224.0.0.251"),
+            ("169.254.1.1", "10.0.0.1"),
+        ] {
+            assert!(usable(src, dst), "{src} to {dst}");
+        }
+        for (src, dst) in [
+            ("::1", "ff02::2"),
+            ("ff02::1", "fe80::1"),
+            ("fe80::1", "::"),
+            ("127.0.0.1", "224.0.0.1"),
+            ("224.0.0.1", "10.0.0.1"),
+            ("10.45.0.2", "0.0.0.0"),
+            ("10.45.0.2", "127.0.0.1"),
+            ("255.255.255.255", "10.0.0.1"),
+        ] {
+            assert!(!usable(src, dst), "{src} to {dst}");
+        }
+    }
 
     #[test]
     fn malformed_octets_map_to_the_layer_they_are_in() {

@@ -145,6 +145,7 @@ fn cause_and_ie(refusal: &Refusal) -> (Cause, Option<IeType>) {
         | Refusal::ForeignAddress { .. }
         | Refusal::FTeidTaken { .. }
         | Refusal::FTeidSidesDiffer { .. }
+        | Refusal::FTeidDirectionsDiffer { .. }
         | Refusal::FTeidFamilyUnavailable { .. } => (rule, Some(IeType::F_TEID)),
         Refusal::UeAddressMissing { .. }
         | Refusal::UeAddressInvalid { .. }

@@ -74,7 +74,7 @@ fn matcher(criterion: &mut Criterion) {
         // Multiplication by an odd number visits all in another order.
         let order = (0..count).map(|number| number.wrapping_mul(37) % count);
         let flows: Vec<_> = order.map(|number| flow(number, is_v6(number))).collect();
-        let Some(matcher) = Matcher::compile(&pdrs) else { continue };
+        let Some(matcher) = Matcher::compile(Direction::Downlink, &pdrs) else { continue };
         let mut flow = flows.iter().cycle();
         criterion.bench_function(&format!("matcher/compiled/{count}"), |bench| {
             bench.iter(|| {
@@ -92,7 +92,7 @@ fn matcher(criterion: &mut Criterion) {
             });
         });
         criterion.bench_function(&format!("matcher/compile/{count}"), |bench| {
-            bench.iter(|| Matcher::compile(black_box(&pdrs)));
+            bench.iter(|| Matcher::compile(Direction::Downlink, black_box(&pdrs)));
         });
     }
 }

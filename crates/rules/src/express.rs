@@ -17,8 +17,8 @@ use arrayvec::ArrayVec;
 use crate::rate::RateLimit;
 use crate::rule::{
     ApplyAction, DestinationInterface, FarEntry, Gate, Guaranteed, OuterHeaderCreation,
-    OuterHeaderRemoval, PdrEntry, QerEntry, SessionRules, SourceInterface, UE_IPV6_KEY_BITS,
-    UeAddresses, ue_ipv6_key,
+    OuterHeaderRemoval, PdrEntry, QerEntry, SessionRules, SourceInterface, TunnelSide,
+    UE_IPV6_KEY_BITS, UeAddresses, ue_ipv6_key,
 };
 use crate::usage::UrrEntry;
 
@@ -113,7 +113,8 @@ impl Express {
     /// needs more than an express can say.
     #[must_use]
     pub fn compile(rules: &SessionRules, direction: Direction) -> Option<Self> {
-        let pdr = rules.pdrs(direction).first().filter(|pdr| pdr.sdf.is_empty())?;
+        let mut usual = rules.pdrs(direction).iter().filter(|pdr| pdr.is_usual(direction));
+        let pdr = usual.next().filter(|pdr| pdr.sdf.is_empty())?;
         Self::of_pdr(rules, pdr, direction)
     }
 
@@ -178,8 +179,7 @@ fn uplink(rules: &SessionRules, pdr: &PdrEntry, far: &FarEntry) -> Option<(Ues, 
         outer_header_removal,
         Some(OuterHeaderRemoval::GtpuUdpIpv4 | OuterHeaderRemoval::GtpuUdpIp)
     );
-    let from_ran =
-        *source == SourceInterface::Access && rules.tunnel_side(teid) == SourceInterface::Access;
+    let from_ran = *source == SourceInterface::Access && rules.tunnel_side(teid) == TunnelSide::RAN;
     if !(strips_gtpu && forwards_to_network(far) && from_ran) {
         return None;
     }
@@ -234,12 +234,13 @@ fn destinations(rules: &SessionRules, pdr: &PdrEntry) -> Option<Ues> {
     Some((v4.map_or(ExpressUe::None, ExpressUe::Only), v6.map_or(ExpressUe::None, ExpressUe::Only)))
 }
 
-/// A FAR that only forwards: no copies, no redirection, no marking and no way of its own.
+/// A FAR that only forwards: no copies, no redirection, no marking and no way of its own. The CP
+/// function gets packets with the TTL that they came with.
 fn only_forwards(far: &FarEntry) -> bool {
     let FarEntry {
         id: _,
         action,
-        destination: _,
+        destination,
         interfaces: _,
         outer_header_creation: _,
         transport_level_marking: _,
@@ -251,6 +252,7 @@ fn only_forwards(far: &FarEntry) -> bool {
         duplicates,
     } = far;
     *action == ApplyAction::FORW
+        && *destination != DestinationInterface::CpFunction
         && steering.is_none()
         && dscp.is_none()
         && redirect.is_none()
@@ -272,7 +274,7 @@ fn downlink(
     let PdrEntry {
         id: _,
         precedence: _,
-        source: _,
+        source,
         interfaces: _,
         teid,
         qfis,
@@ -286,7 +288,8 @@ fn downlink(
         urrs: _,
     } = pdr;
     let FarEntry { outer_header_creation, transport_level_marking, next_hop, .. } = far;
-    let is_plain = teid.is_none() && qfis.is_empty() && outer_header_removal.is_none();
+    let is_plain =
+        source.is_network() && teid.is_none() && qfis.is_empty() && outer_header_removal.is_none();
     if !is_plain || !only_forwards(far) || *next_hop == NextHopIndex::NONE {
         return None;
     }

@@ -37,7 +37,7 @@ pub use rate::{Bucket, Excess, RateLimit, SharedBucket};
 pub use rule::{
     ApplyAction, DestinationInterface, FarEntry, Gate, GtpuTunnel, Guaranteed, OuterHeaderCreation,
     OuterHeaderRemoval, PdrEntry, QerEntry, QerMeter, SessionRules, SharedRateId, SourceInterface,
-    UeAddresses,
+    TunnelSide, UeAddresses,
 };
 pub use sdf::{FlowSelector, SdfFilter};
 pub use sdf_set::SdfSet;

@@ -20,7 +20,7 @@ use crate::forwarding::{Redirect, Steering};
 use crate::matcher::{Matcher, Matchers};
 use crate::rule::{
     ApplyAction, DestinationInterface, FarEntry, Gate, GtpuTunnel, OuterHeaderCreation,
-    OuterHeaderRemoval, PdrEntry, QerEntry, SessionRules, SourceInterface, UeAddresses,
+    OuterHeaderRemoval, PdrEntry, QerEntry, SessionRules, SourceInterface, TunnelSide, UeAddresses,
     any_contains,
 };
 use crate::sdf::SdfFilter;
@@ -62,7 +62,7 @@ struct Rare {
     /// As of [`SessionRules::ue_networks`].
     ue_networks: Vec<IpPrefix>,
     /// As of [`SessionRules::tunnel_sides`].
-    tunnel_sides: Vec<(Teid, SourceInterface)>,
+    tunnel_sides: Vec<(Teid, TunnelSide)>,
 }
 
 /// The QERs of a session, and its slice.
@@ -296,10 +296,10 @@ impl PublishedRules {
     /// As of [`SessionRules::tunnel_side`].
     #[inline]
     #[must_use]
-    pub fn tunnel_side(&self, teid: Teid) -> SourceInterface {
+    pub fn tunnel_side(&self, teid: Teid) -> TunnelSide {
         let sides = self.rare.as_ref().map_or(&[][..], |rare| &rare.tunnel_sides);
         let side = sides.iter().find(|(known, _)| *known == teid);
-        side.map_or(SourceInterface::Access, |(_, side)| *side)
+        side.map_or(TunnelSide::RAN, |(_, side)| *side)
     }
 
     /// As of [`SessionRules::allows_ue`].

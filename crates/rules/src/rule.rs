@@ -18,6 +18,7 @@ use crate::forwarding::{Redirect, Steering};
 use crate::matcher::{Matcher, Matchers};
 use crate::packet_rate::PacketRate;
 use crate::rate::RateLimit;
+use crate::sdf::SdfFilter;
 use crate::sdf_set::SdfSet;
 use crate::usage::UrrEntry;
 
@@ -35,14 +36,37 @@ pub enum SourceInterface {
 }
 
 impl SourceInterface {
-    /// The direction of the traffic that enters here.
+    /// True on the sides that data networks are on: plain IP packets come from there, towards UEs.
+    #[inline]
     #[must_use]
-    pub const fn direction(self) -> Direction {
-        match self {
-            Self::Access | Self::CpFunction => Direction::Uplink,
-            Self::Core | Self::SgiLanN6Lan => Direction::Downlink,
+    pub const fn is_network(self) -> bool {
+        matches!(self, Self::Core | Self::SgiLanN6Lan)
+    }
+
+    /// True on the side that most packets of `direction` come from.
+    #[inline]
+    #[must_use]
+    pub const fn is_usual(self, direction: Direction) -> bool {
+        match direction {
+            Direction::Uplink => matches!(self, Self::Access),
+            Direction::Downlink => self.is_network(),
         }
     }
+}
+
+/// What packets in a local tunnel are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TunnelSide {
+    /// The side that they come from.
+    pub source: SourceInterface,
+    /// Their direction, as the FARs of the tunnel's PDRs say: what the RAN or the CP function sends
+    /// towards UEs is downlink.
+    pub direction: Direction,
+}
+
+impl TunnelSide {
+    /// Uplink packets from the RAN.
+    pub const RAN: Self = Self { source: SourceInterface::Access, direction: Direction::Uplink };
 }
 
 /// Where a FAR sends packets. Spec: TS 29.244 §8.2.24.
@@ -97,6 +121,16 @@ pub struct PdrEntry {
 }
 
 impl PdrEntry {
+    /// False when no packet from the usual side of `direction` with forwardable addresses matches:
+    /// the PDR has another source, or all its filters name a group or a link-local address as the
+    /// remote side. Such PDRs belong neither to the matcher nor to the fast path.
+    #[must_use]
+    pub fn is_usual(&self, direction: Direction) -> bool {
+        let leaves_link = |filter: &SdfFilter| !filter.is_of_one_link();
+        let has_filters = !self.sdf.is_empty() && !self.sdf.is_compiled();
+        self.source.is_usual(direction) && (!has_filters || self.sdf.iter().any(leaves_link))
+    }
+
     /// True when `addr` is an address of the UE or behind it, or when the PDR names none.
     #[inline]
     #[must_use]
@@ -412,9 +446,8 @@ pub struct SessionRules {
     pub ue: Vec<UeAddresses>,
     /// All networks behind the UE that the session's PDRs name; sources in them are not spoofed.
     pub ue_networks: Vec<IpPrefix>,
-    /// The side of each local tunnel that does not lead to the RAN: packets that arrive in it come
-    /// from there. Tunnels that are not named here come from Access.
-    pub tunnel_sides: Vec<(Teid, SourceInterface)>,
+    /// Local tunnels whose packets are not [`TunnelSide::RAN`], and what they are instead.
+    pub tunnel_sides: Vec<(Teid, TunnelSide)>,
     /// PDRs of packets from the UE, by ascending precedence.
     pub uplink: Vec<PdrEntry>,
     /// PDRs of packets towards the UE, by ascending precedence.
@@ -431,12 +464,12 @@ pub struct SessionRules {
 }
 
 impl SessionRules {
-    /// The side that packets in the local tunnel `teid` come from.
+    /// What packets in the local tunnel `teid` are.
     #[inline]
     #[must_use]
-    pub fn tunnel_side(&self, teid: Teid) -> SourceInterface {
+    pub fn tunnel_side(&self, teid: Teid) -> TunnelSide {
         let side = self.tunnel_sides.iter().find(|(known, _)| *known == teid);
-        side.map_or(SourceInterface::Access, |(_, side)| *side)
+        side.map_or(TunnelSide::RAN, |(_, side)| *side)
     }
 
     /// True when `addr` may be the source of an uplink packet of this session, and when it may be

@@ -98,6 +98,25 @@ impl SdfFilter {
         flow_label: None,
     };
 
+    /// True when all remote addresses are of groups or link-local: routers forward no packet with
+    /// one of them. Spec: RFC 4291 §2.5.6, §2.7; RFC 3927 §2.7; RFC 1112 §4.
+    #[must_use]
+    pub fn is_of_one_link(&self) -> bool {
+        match self.remote {
+            AddrMatch::Any => false,
+            AddrMatch::V4(prefix) => {
+                let addr = prefix.addr();
+                addr.is_multicast() && prefix.len() >= 4
+                    || addr.is_link_local() && prefix.len() >= 16
+            }
+            AddrMatch::V6(prefix) => {
+                let addr = prefix.addr();
+                addr.is_multicast() && prefix.len() >= 8
+                    || addr.is_unicast_link_local() && prefix.len() >= 10
+            }
+        }
+    }
+
     /// True when `flow`, travelling in `direction`, belongs to this service data flow.
     #[must_use]
     pub fn matches(&self, direction: Direction, flow: &FlowSelector) -> bool {

@@ -198,18 +198,23 @@ fn walked(pdrs: &[PdrEntry], direction: Direction, flow: &FlowSelector, qfi: u8)
 }
 
 fn check(pdrs: &[PdrEntry], flows: &[FlowSelector]) -> Result<(), TestCaseError> {
-    let Some(matcher) = Matcher::compile(pdrs) else {
-        prop_assert!(pdrs.iter().all(|pdr| pdr.sdf.is_empty()));
-        return Ok(());
-    };
-    for (flow, qfi) in flows.iter().zip([0, 1, 2].into_iter().cycle()) {
-        for direction in [Direction::Uplink, Direction::Downlink] {
+    for direction in [Direction::Uplink, Direction::Downlink] {
+        let source = match direction {
+            Direction::Uplink => SourceInterface::Access,
+            Direction::Downlink => SourceInterface::Core,
+        };
+        let pdrs: Vec<_> = pdrs.iter().map(|pdr| PdrEntry { source, ..pdr.clone() }).collect();
+        let Some(matcher) = Matcher::compile(direction, &pdrs) else {
+            prop_assert!(pdrs.iter().all(|pdr| pdr.sdf.is_empty()));
+            continue;
+        };
+        for (flow, qfi) in flows.iter().zip([0, 1, 2].into_iter().cycle()) {
             let found = matcher.view().find(&FlowKey::new(direction, flow), |candidate| {
                 let pdr = &pdrs[candidate.pdr];
                 has_conditions(pdr, direction, flow, qfi)
                     && candidate.is_sure(&pdr.sdf, direction, flow)
             });
-            prop_assert_eq!(found, walked(pdrs, direction, flow, qfi), "{:?}", flow);
+            prop_assert_eq!(found, walked(&pdrs, direction, flow, qfi), "{:?}", flow);
         }
     }
     Ok(())
@@ -271,5 +276,5 @@ fn matcher_of_eight_hosts_is_one_line_for_four_of_them() {
     let ue = UeAddresses { v4: Some(UE_V4), v6: None };
     let pdrs: Vec<_> =
         (0..8).map(|host| PdrEntry { ue, sdf: vec![filter(host)].into(), ..plain() }).collect();
-    assert_eq!(Matcher::compile(&pdrs).unwrap().lines().len(), 2);
+    assert_eq!(Matcher::compile(Direction::Uplink, &pdrs).unwrap().lines().len(), 2);
 }

@@ -6,7 +6,6 @@
 use core::net::IpAddr;
 
 use adit_rules::{SessionKey, UeAddresses, rule::ue_ipv6_key};
-use adit_types::Direction;
 
 use crate::record::{Pdi, Records, TrafficEndpoint};
 
@@ -76,7 +75,7 @@ fn ues(pdi: &Pdi) -> impl Iterator<Item = SessionKey> {
 }
 
 fn is_plain_downlink(pdi: &Pdi) -> bool {
-    pdi.source.direction() == Direction::Downlink && pdi.f_teid.is_none()
+    pdi.source.is_network() && pdi.f_teid.is_none()
 }
 
 fn sorted(keys: impl Iterator<Item = SessionKey>) -> Vec<SessionKey> {

@@ -11,6 +11,7 @@ mod activation;
 mod alloc;
 mod change;
 mod control;
+mod direction;
 mod far_ends;
 mod fill;
 mod framed_route;

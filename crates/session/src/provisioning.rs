@@ -3,12 +3,9 @@
 use core::fmt;
 
 use adit_rules::sdf::AddrMatch;
-use adit_rules::{
-    DestinationInterface, Excess, Guaranteed, QerMeter, RateLimit, SdfSet, SourceInterface,
-    Steering,
-};
+use adit_rules::{DestinationInterface, Excess, Guaranteed, QerMeter, RateLimit, SdfSet, Steering};
 use adit_types::{
-    BitRate, Direction, InterfaceId, InterfaceRole, InterfaceSet, Nanos, Precedence, Qfi, SliceId,
+    BitRate, InterfaceId, InterfaceRole, InterfaceSet, Nanos, Precedence, Qfi, SliceId,
 };
 
 use crate::pfd::Pfds;
@@ -181,9 +178,8 @@ pub(crate) const UNLIMITED: BitRate = BitRate::from_bps(u64::MAX);
 
 /// The network instances towards data networks that a session's rules name.
 fn networks(records: &Records) -> impl Iterator<Item = &str> {
-    let is_network = |source: SourceInterface| source.direction() == Direction::Downlink;
     let pdis = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each());
-    let of_pdis = pdis.filter(move |pdi| is_network(pdi.source));
+    let of_pdis = pdis.filter(|pdi| pdi.source.is_network());
     let of_pdis = of_pdis.filter_map(|pdi| pdi.network_instance.as_deref());
     let leads_out = |to: DestinationInterface| {
         matches!(to, DestinationInterface::Core | DestinationInterface::SgiLanN6Lan)

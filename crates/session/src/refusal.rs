@@ -194,9 +194,9 @@ pub enum Refusal {
         /// The QER.
         qer: QerId,
     },
-    /// The PDR's source or the FAR's destination is the control plane function, not supported yet.
+    /// The FAR's destination is the LI function, which receives copies alone.
     UnsupportedInterface {
-        /// The PDR or FAR.
+        /// The FAR.
         rule: RuleId,
     },
     /// No interface that the rule could use belongs to the network instance that it names.
@@ -237,6 +237,13 @@ pub enum Refusal {
     },
     /// The TEID belongs to PDRs of different source interfaces; a tunnel comes from one side.
     FTeidSidesDiffer {
+        /// The PDR.
+        pdr: PdrId,
+        /// The TEID.
+        teid: Teid,
+    },
+    /// PDRs lead packets of a tunnel from the CP function both to the RAN and elsewhere.
+    FTeidDirectionsDiffer {
         /// The PDR.
         pdr: PdrId,
         /// The TEID.
@@ -558,6 +565,7 @@ impl Refusal {
             | Self::ForeignAddress { pdr, .. }
             | Self::FTeidTaken { pdr, .. }
             | Self::FTeidSidesDiffer { pdr, .. }
+            | Self::FTeidDirectionsDiffer { pdr, .. }
             | Self::FTeidFamilyUnavailable { pdr }
             | Self::UeAddressMissing { pdr }
             | Self::UeAddressInvalid { pdr, .. }
@@ -632,7 +640,7 @@ impl Refusal {
             Self::FarMissing { .. } => "the PDR names no FAR",
             Self::UnknownFar { .. } => "the PDR names an unknown FAR",
             Self::UnknownQer { .. } => "the PDR names an unknown QER",
-            Self::UnsupportedInterface { .. } => "the CP function as interface is not supported",
+            Self::UnsupportedInterface { .. } => "the LI function receives duplicates only",
             Self::UnknownNetworkInstance { .. } => "no interface of this network instance",
             Self::UnsupportedOuterHeaderRemoval { .. } => "outer header removal not supported",
             Self::FTeidZero { .. } => "the given TEID is zero",
@@ -640,6 +648,9 @@ impl Refusal {
             Self::ForeignAddress { .. } => "the given F-TEID's address is not ours",
             Self::FTeidTaken { .. } => "the given TEID is taken",
             Self::FTeidSidesDiffer { .. } => "PDRs of different source interfaces share the TEID",
+            Self::FTeidDirectionsDiffer { .. } => {
+                "PDRs of the CP function share the TEID, and their FARs lead to the RAN and elsewhere"
+            }
             Self::FTeidFamilyUnavailable { .. } => "no local address of the wanted family",
             Self::TeidsExhausted => "no TEID is left",
             Self::UeAddressMissing { .. } => "the UE IP address names no address",
@@ -731,7 +742,9 @@ impl fmt::Display for Refusal {
             Self::ForeignAddress { addr, .. } | Self::UeAddressTaken { addr, .. } => {
                 write!(f, ": {addr}")
             }
-            Self::FTeidTaken { teid, .. } | Self::FTeidSidesDiffer { teid, .. } => {
+            Self::FTeidTaken { teid, .. }
+            | Self::FTeidSidesDiffer { teid, .. }
+            | Self::FTeidDirectionsDiffer { teid, .. } => {
                 write!(f, ": {teid}")
             }
             Self::UePrefixInvalid { prefix, .. }

@@ -1,5 +1,7 @@
 //! Random layouts, sessions and modifications.
 
+mod side;
+
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_rules::{
@@ -291,6 +293,10 @@ fn endpoint(rng: &mut StdRng, id: TrafficEndpointId, ue: Ue) -> TrafficEndpointS
 
 /// Lets a PDI take over what traffic endpoints of its direction have.
 fn link(rng: &mut StdRng, pdi: &mut PdiSpec) {
+    // Those of the CP function keep their tunnels.
+    if pdi.source == SourceInterface::CpFunction {
+        return;
+    }
     let is_uplink = pdi.source == SourceInterface::Access;
     pdi.traffic_endpoints = match rng.random_range(0..4) {
         _ if !is_uplink => ENDPOINTS[2..].to_vec(),
@@ -602,6 +608,7 @@ fn duplicating(rng: &mut StdRng, action: ApplyAction) -> (ApplyAction, Vec<Forwa
             0 => (DestinationInterface::Core, None),
             1 => (DestinationInterface::SgiLanN6Lan, Some(n6_tunnel(rng))),
             2 => (DestinationInterface::LiFunction, Some(tunnel(rng))),
+            _ if one_in(rng, 3) => (DestinationInterface::CpFunction, Some(tunnel(rng))),
             _ => (DestinationInterface::Access, Some(tunnel(rng))),
         };
         Forwarding {
@@ -705,6 +712,12 @@ pub fn establishment(rng: &mut StdRng) -> Change {
     };
     change.create_pdrs.extend((11..11 + down).map(|id| pdr(rng, id, false, ue)));
     share_filter(rng, &mut change.create_pdrs);
+    if one_in(rng, 4) {
+        side::cp_function(rng, &mut change);
+    }
+    if one_in(rng, 6) {
+        side::forwarding(rng, &mut change);
+    }
     if one_in(rng, 4) {
         change.create_traffic_endpoints.extend(ENDPOINTS.map(|id| endpoint(rng, id, ue)));
         for pdr in change.create_pdrs.iter_mut() {
@@ -810,6 +823,9 @@ pub fn modification(rng: &mut StdRng, session: &Session) -> Change {
 
 fn far_update(rng: &mut StdRng) -> FarUpdate {
     let id = rng.random_range(1..=6);
+    if one_in(rng, 10) {
+        return side::turned_far(rng, FarId(id));
+    }
     let is_uplink = id <= 3;
     let access = DestinationInterface::Access;
     FarUpdate {

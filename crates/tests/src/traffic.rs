@@ -215,7 +215,9 @@ fn uplink(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
     let ue = ue_addr(rng, ue);
     let own = one_in(rng, 60);
     let host = if own { own_addr(rng, oracle, ue.is_ipv4()) } else { host(rng, ue.is_ipv4()) };
-    let (src, dst) = if from_ran { (ue, host) } else { (host, ue) };
+    let turns = one_in(rng, 6);
+    let (src, dst) = if from_ran != turns { (ue, host) } else { (host, ue) };
+    let (src, dst) = if one_in(rng, 12) { on_link(rng, ue) } else { (src, dst) };
     let builder = link(rng, &interface);
     let outer_v6 = one_in(rng, 6);
     let builder = if outer_v6 {
@@ -244,6 +246,30 @@ fn uplink(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
         builder = builder.trailer(&[0; 6]);
     }
     (interface.port, builder.build())
+}
+
+/// Source and destination that routers do not forward, some of which no packet has.
+fn on_link(rng: &mut StdRng, ue: IpAddr) -> (IpAddr, IpAddr) {
+    let pairs: &[[&str; 2]] = match ue.is_ipv4() {
+        true => &[
+            ["0.0.0.0", "255.255.255.255"],
+            ["10.0.3.1", "255.255.255.255"],
+            ["169.254.1.1", ""],
+            ["", "224.0.0.9"],
+            ["127.0.0.1", "224.0.0.9"],
+        ],
+        false => &[
+            ["fe80::1", "ff02::2"],
+            ["fe80::1", "fe80::45"],
+            ["::", "ff02::1:ff00:1"],
+            ["", "ff02::2"],
+            ["fe80::1", ""],
+            ["ff02::2", ""],
+        ],
+    };
+    let pair = pairs.choose(rng).unwrap();
+    let [src, dst] = pair.map(|text| if text.is_empty() { ue } else { text.parse().unwrap() });
+    (src, dst)
 }
 
 fn downlink(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use adit_rules::SourceInterface;
+use adit_rules::{DestinationInterface, SourceInterface};
 use adit_session::PdrSpec;
 use adit_tests::oracle::{Lane, Verdict};
 use adit_tests::world::{Arrival, World};
@@ -160,9 +160,15 @@ fn in_one_lane(world: &World, mut arrivals: Vec<Arrival>) -> Vec<Arrival> {
         let Verdict { session, lane, .. } = world.oracle.judge(arrival.port, &arrival.frame);
         let (Some(at), Some(lane)) = (session, lane) else { return true };
         let session = &world.oracle.sessions[at].1;
-        let from_core =
-            |pdr: &PdrSpec| pdr.pdi.f_teid.is_some() && pdr.pdi.source != SourceInterface::Access;
-        let is_uplink = lane == Lane::Tunneled && !session.pdrs.iter().any(from_core);
+        let is_back = |pdr: &PdrSpec| {
+            let far = session.fars.iter().find(|far| Some(far.id) == pdr.far);
+            let forwarding = far.and_then(|far| far.forwarding.as_ref());
+            forwarding.is_some_and(|to| to.destination == DestinationInterface::Access)
+        };
+        let from_tunnel = |pdr: &PdrSpec| {
+            pdr.pdi.f_teid.is_some() && (pdr.pdi.source != SourceInterface::Access || is_back(pdr))
+        };
+        let is_uplink = lane == Lane::Tunneled && !session.pdrs.iter().any(from_tunnel);
         let has_rates = session.qers.iter().any(|qer| qer.mbr.is_some());
         is_uplink || !has_rates || *lanes.entry(at).or_insert(lane) == lane
     });

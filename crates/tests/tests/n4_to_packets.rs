@@ -1,6 +1,8 @@
 //! PFCP octets in, packets out: node, publication, neighbor cache and workers together.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
+#[path = "n4_to_packets/cp_function.rs"]
+mod cp_function;
 #[path = "../../n4/tests/smf/mod.rs"]
 mod smf;
 #[path = "n4_to_packets/usage.rs"]

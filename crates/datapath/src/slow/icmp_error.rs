@@ -207,8 +207,15 @@ pub(super) fn deliver<'v, B: PacketBuf, S: Side>(
     let rules = session.first().and_then(|session| env.view.rules(*session))?;
     let ip = parse_ip(buf.data(), false).ok()?;
     let (outer, teid) = (OuterHeader::None, Teid(0));
-    let arrival =
-        Arrival { ip_offset: 0, outer, interfaces, teid, is_copied: false, container: None };
+    let arrival = Arrival {
+        ip_offset: 0,
+        outer,
+        interfaces,
+        teid,
+        is_copied: false,
+        is_on_link: false,
+        container: None,
+    };
     let matched = find_pdr(rules, buf.data(), &arrival, &ip, Ingress::DataNetwork).ok()?;
     admit(&matched, matched.direction).ok()?;
     let outer = outer_header(&matched, None)?;

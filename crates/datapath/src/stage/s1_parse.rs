@@ -16,7 +16,7 @@ use adit_wire::{EtherType, Frame, IpAddrs, IpPacket, parse_frame, parse_gtpu, pa
 
 use crate::columns::{Arrival, Lanes, OuterHeader};
 use crate::interfaces::{Link, LinkId, PortLinks};
-use crate::reason::{Layer, drop_reason, is_forwardable};
+use crate::reason::{Layer, drop_reason, is_forwardable, is_usable_on_link};
 use crate::slow::{GtpuError, SlowQueue, Task};
 use crate::tally::Tally;
 
@@ -163,6 +163,7 @@ fn parse_ip_packet(
         interfaces: InterfaceSet::only(n6),
         teid: Teid(0),
         is_copied: false,
+        is_on_link: false,
         container: None,
     };
     Parsed::Plain(arrival, ip)
@@ -241,7 +242,8 @@ fn parse_udp(
         Ok(inner) => inner,
         Err(malformed) => return Parsed::Drop(drop_reason(Layer::Inner, malformed)),
     };
-    if !is_forwardable(&inner.addrs) {
+    let is_on_link = !is_forwardable(&inner.addrs);
+    if is_on_link && !is_usable_on_link(&inner.addrs) {
         return Parsed::Drop(DropReason::IpAddressInvalid);
     }
     let arrival = Arrival {
@@ -250,6 +252,7 @@ fn parse_udp(
         interfaces: InterfaceSet::only(interface.id),
         teid: gtpu.teid,
         is_copied: false,
+        is_on_link,
         container: gtpu.psc,
     };
     Parsed::Tunneled(arrival, inner)

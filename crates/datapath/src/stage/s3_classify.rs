@@ -1,9 +1,11 @@
 //! Third stage: which rules treat the packet?
 
+use core::net::IpAddr;
+
 use adit_pktio::PacketBuf;
 use adit_rules::{
-    Candidate, DropReason, FlowKey, FlowSelector, OuterHeaderRemoval, PublishedPdr, PublishedRules,
-    SourceInterface,
+    ApplyAction, Candidate, DropReason, FlowKey, FlowSelector, OuterHeaderRemoval, PublishedFar,
+    PublishedPdr, PublishedRules, SourceInterface, TunnelSide,
 };
 use adit_tables::View;
 use adit_types::{Direction, SessionIndex};
@@ -45,11 +47,17 @@ fn classify<'v, S: Side>(
 ) -> Result<Matched<'v>, DropReason> {
     let rules = view.rules(session).ok_or(S::UNKNOWN)?;
     let ingress = Ingress::of::<S>(rules, arrival);
-    check_ue::<S>(rules, ingress.direction(), ip)?;
     let packet = frame.get(usize::from(arrival.ip_offset)..).unwrap_or_default();
-    let matched = find_pdr(rules, packet, arrival, ip, ingress)?;
+    let matched = match arrival.is_on_link {
+        false => {
+            check_ue(rules, ingress, ip)?;
+            find_pdr(rules, packet, arrival, ip, ingress)?
+        }
+        true => find_on_link(rules, packet, arrival, ip, ingress)?,
+    };
     let removal = matched.pdr.outer_header_removal;
-    if arrival.outer.fits(removal) {
+    // What is dropped keeps its outer header.
+    if arrival.outer.fits(removal) || S::IS_TUNNELED && drops(matched.far) {
         return Ok(matched);
     }
     let removal = removal.filter(|_| !S::IS_TUNNELED).ok_or(DropReason::OuterHeaderMismatch)?;
@@ -59,28 +67,66 @@ fn classify<'v, S: Side>(
     Ok(matched)
 }
 
-/// Anti-spoofing: a UE sends from its own addresses only, and what another user plane function
-/// sends to a UE goes to one of them.
 #[inline]
-fn check_ue<S: Side>(
-    rules: &PublishedRules,
-    direction: Direction,
+fn drops(far: &PublishedFar) -> bool {
+    far.action.contains(ApplyAction::DROP)
+}
+
+/// Anti-spoofing: a UE sends from its own addresses only, and what another user plane function or
+/// the CP function sends to a UE goes to one of them. Data that the RAN sends back to be forwarded
+/// are of the UE, in whichever direction. What the CP function sends to a network is its own.
+#[inline]
+fn check_ue(rules: &PublishedRules, ingress: Ingress, ip: &IpPacket) -> Result<(), DropReason> {
+    use SourceInterface::{Access, CpFunction};
+    let Ingress::Tunnel(TunnelSide { source, direction }) = ingress else { return Ok(()) };
+    let is_ue = |addr| rules.allows_ue(addr);
+    match (direction, source) {
+        (Direction::Uplink, CpFunction) => Ok(()),
+        (Direction::Uplink, _) if is_ue(ip.addrs.src()) => Ok(()),
+        (Direction::Uplink, _) => Err(DropReason::UeSourceSpoofed),
+        (Direction::Downlink, _) if is_ue(ip.addrs.dst()) => Ok(()),
+        (Direction::Downlink, Access) if is_ue(ip.addrs.src()) => Ok(()),
+        (Direction::Downlink, _) => Err(DropReason::UeUnknown),
+    }
+}
+
+/// [`find_pdr`] for a packet with addresses that routers do not forward: it travels between UE and
+/// CP function, or nowhere. Addresses of it that routers do forward are the UE's, as of others.
+///
+/// # Errors
+/// `IpAddressInvalid` unless PDR or FAR is about the CP function; `UeSourceSpoofed`; `UeUnknown`.
+/// Spec: TS 29.244 §5.3.
+#[cold]
+fn find_on_link<'v>(
+    rules: &'v PublishedRules,
+    packet: &[u8],
+    arrival: &Arrival,
     ip: &IpPacket,
-) -> Result<(), DropReason> {
+    ingress: Ingress,
+) -> Result<Matched<'v>, DropReason> {
+    let matched = find_pdr(rules, packet, arrival, ip, ingress).ok();
+    let matched = matched.filter(Matched::is_of_cp_function).ok_or(DropReason::IpAddressInvalid)?;
+    let ue = ue_addr(ingress.direction(), ip);
+    if adit_types::is_forwardable(ue) {
+        check_ue(rules, ingress, ip)?;
+    }
+    Ok(matched)
+}
+
+/// The address on the UE's side.
+#[inline]
+fn ue_addr(direction: Direction, ip: &IpPacket) -> IpAddr {
     match direction {
-        Direction::Uplink if !rules.allows_ue(ip.addrs.src()) => Err(DropReason::UeSourceSpoofed),
-        Direction::Downlink if S::IS_TUNNELED && !rules.allows_ue(ip.addrs.dst()) => {
-            Err(DropReason::UeUnknown)
-        }
-        _ => Ok(()),
+        Direction::Uplink => ip.addrs.src(),
+        Direction::Downlink => ip.addrs.dst(),
     }
 }
 
 /// Where a packet comes from, as PDRs see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ingress {
-    /// A tunnel that leads to this side.
-    Tunnel(SourceInterface),
+    /// A tunnel of such packets.
+    Tunnel(TunnelSide),
     /// A data network, without a tunnel.
     DataNetwork,
 }
@@ -98,7 +144,7 @@ impl Ingress {
     #[inline]
     const fn direction(self) -> Direction {
         match self {
-            Self::Tunnel(side) => side.direction(),
+            Self::Tunnel(side) => side.direction,
             Self::DataNetwork => Direction::Downlink,
         }
     }
@@ -107,8 +153,17 @@ impl Ingress {
     #[inline]
     fn is_of(self, source: SourceInterface) -> bool {
         match self {
-            Self::Tunnel(side) => source == side,
-            Self::DataNetwork => source.direction() == Direction::Downlink,
+            Self::Tunnel(side) => source == side.source,
+            Self::DataNetwork => source.is_network(),
+        }
+    }
+
+    /// True when the matcher of its direction knows the PDRs of packets from here.
+    #[inline]
+    const fn is_usual(self) -> bool {
+        match self {
+            Self::Tunnel(side) => side.source.is_usual(side.direction),
+            Self::DataNetwork => true,
         }
     }
 }
@@ -128,7 +183,8 @@ pub(crate) fn find_pdr<'v>(
     let direction = ingress.direction();
     let pdrs = rules.pdrs(direction);
     let has_headers = |pdr: &&PublishedPdr| matches_headers(rules, pdr, arrival, ip, ingress);
-    let pdr = match rules.matcher(direction) {
+    let is_usual = ingress.is_usual() && !arrival.is_on_link;
+    let pdr = match rules.matcher(direction).filter(|_| is_usual) {
         Some(matcher) => {
             let flow = selector(packet, ip);
             let is_match = |found: Candidate| {
@@ -138,7 +194,7 @@ pub(crate) fn find_pdr<'v>(
             let at = matcher.view().find(&FlowKey::new(direction, &flow), is_match);
             at.and_then(|at| pdrs.get(at))
         }
-        // Without filters, or with too many PDRs to compile them.
+        // Without filters, with too many PDRs to compile them, and for packets that it leaves out.
         None => pdrs.iter().find(|pdr| {
             has_headers(pdr)
                 && (pdr.sdf.is_empty() || pdr.sdf.matches(direction, &selector(packet, ip)))
@@ -161,10 +217,7 @@ fn matches_headers(
     ip: &IpPacket,
     ingress: Ingress,
 ) -> bool {
-    let ue = match ingress.direction() {
-        Direction::Uplink => ip.addrs.src(),
-        Direction::Downlink => ip.addrs.dst(),
-    };
+    let ue = ue_addr(ingress.direction(), ip);
     ingress.is_of(pdr.source)
         && pdr.interfaces.intersects(arrival.interfaces)
         && pdr.teid().is_none_or(|teid| teid == arrival.teid)

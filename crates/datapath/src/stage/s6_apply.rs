@@ -3,7 +3,10 @@
 use core::net::IpAddr;
 
 use adit_pktio::{PacketBuf, PacketIo};
-use adit_rules::{DestinationInterface, DropReason, OuterHeaderCreation, QerEntry};
+use adit_rules::{
+    DestinationInterface, DropReason, OuterHeaderCreation, PublishedPdr, PublishedRules,
+    SourceInterface,
+};
 use adit_types::{Direction, InterfaceRole, InterfaceSet};
 use adit_wire::{IpPacket, PduSessionContainer, PduType, ipv4, ipv6};
 
@@ -90,7 +93,8 @@ pub(crate) fn s6_apply<Io: PacketIo, S: Side>(
             Ok(way) => out.send(env, io, buf, &way, Origin::Received(matched.direction)),
             Err(Refused { reason, error }) => {
                 out.tally.drop(reason);
-                if let Some(kind) = error {
+                // Spec: RFC 4443 §2.4 (e), RFC 1812 §4.3.2.7: no errors about link-local packets.
+                if let Some(kind) = error.filter(|_| !matched.is_of_cp_function()) {
                     let ip_offset = arrival.ip_offset;
                     let (direction, network) = (matched.direction, other_side(matched));
                     let error = IcmpError { kind, direction, network, ip_offset, ip: *ip };
@@ -119,7 +123,12 @@ pub(super) fn apply<'v, B: PacketBuf>(
     ip: &IpPacket,
     matched: &Matched<'_>,
 ) -> Result<Way<'v>, Refused> {
-    if ip.ttl <= 1 {
+    // UE and CP function are on one link: neighbor discovery demands that nobody routed its packets.
+    let is_routed = !matched.is_of_cp_function();
+    if is_routed && arrival.is_on_link {
+        return Err(DropReason::IpAddressInvalid.into());
+    }
+    if is_routed && ip.ttl <= 1 {
         let error = Some(IcmpErrorKind::TimeExceeded);
         return Err(Refused { reason: DropReason::TtlExceeded, error });
     }
@@ -132,7 +141,9 @@ pub(super) fn apply<'v, B: PacketBuf>(
     let way = way_out(env, matched, dst).ok_or_else(|| nowhere(env, matched, dst))?;
     check_mtu(way.interface.mtu_bytes, outer.as_ref(), ip)?;
     strip(buf, arrival, ip)?;
-    decrement_ttl(buf, ip)?;
+    if is_routed {
+        decrement_ttl(buf, ip)?;
+    }
     if let Some(target) = &target {
         target.write(buf.data_mut(), ip);
     }
@@ -202,25 +213,33 @@ pub(crate) fn outer_header(
 /// The PDU Session Container that a packet leaves with, of the type of its direction.
 ///
 /// Downlink, the first QER of the PDR with a QFI says what is in it, else the container that came
-/// with the packet. Uplink, the one that came goes first, since the RAN knows the flow. Packets that
-/// the RAN sends back to be forwarded to another part of the RAN keep their downlink container.
-/// Spec: TS 29.244 §8.2.64, §8.2.89, §8.2.116; TS 38.415 §5.4.1, §5.5.2; TS 23.502 §4.9.1.3.
+/// with the packet, else, from the CP function, the QERs of another PDR with the same FAR. Uplink,
+/// the one that came goes first, since the RAN knows the flow. So it does for packets that the RAN
+/// sends back to be forwarded to another part of the RAN. There are none towards the CP function.
+/// Spec: TS 29.244 §8.2.64, §8.2.89, §8.2.116; TS 38.415 §5.4.1, §5.5.2; TS 29.281 §5.2.2.7;
+/// TS 23.502 §4.9.1.3.
 #[inline]
 fn container(
     matched: &Matched<'_>,
     arrived: Option<PduSessionContainer>,
 ) -> Option<PduSessionContainer> {
+    if matched.far.destination == DestinationInterface::CpFunction {
+        return None;
+    }
     let arrived = arrived.filter(|_| !matched.pdr.container_deletion);
-    let marking = || {
-        let mark = |qer: &QerEntry| {
-            let container = PduSessionContainer::downlink(qer.qfi?, qer.rqi);
-            Some(PduSessionContainer { ppi: qer.ppi, ..container })
-        };
-        matched.rules.qers_of(matched.pdr).find_map(mark)
-    };
+    let marking = || marking(matched.rules, matched.pdr);
     let downlink = |container| PduSessionContainer { pdu_type: PduType::Downlink, ..container };
     match (matched.direction, arrived) {
-        (Direction::Downlink, _) => marking().or(arrived.map(downlink)),
+        (Direction::Downlink, _) => match matched.pdr.source {
+            SourceInterface::Access => {
+                let kept = arrived.filter(|arrived| arrived.pdu_type == PduType::Downlink);
+                kept.or_else(marking).or(arrived.map(downlink))
+            }
+            SourceInterface::CpFunction => {
+                marking().or(arrived.map(downlink)).or_else(|| marking_of_far(matched))
+            }
+            _ => marking().or(arrived.map(downlink)),
+        },
         (Direction::Uplink, Some(container)) => {
             let is_sent_back = container.pdu_type == PduType::Downlink
                 && matched.far.destination == DestinationInterface::Access;
@@ -234,6 +253,24 @@ fn container(
             _ => marking().map(|marked| PduSessionContainer::uplink(marked.qfi)),
         },
     }
+}
+
+/// The container that the QERs of a PDR demand.
+#[inline]
+fn marking(rules: &PublishedRules, pdr: &PublishedPdr) -> Option<PduSessionContainer> {
+    rules.qers_of(pdr).find_map(|qer| {
+        let container = PduSessionContainer::downlink(qer.qfi?, qer.rqi);
+        Some(PduSessionContainer { ppi: qer.ppi, ..container })
+    })
+}
+
+/// The container of the packets that leave by the same FAR as the packet's: the RAN takes no packet
+/// without a QoS flow, and SMFs give PDRs of the CP function no QER.
+#[cold]
+fn marking_of_far(matched: &Matched<'_>) -> Option<PduSessionContainer> {
+    let Matched { rules, pdr, direction, .. } = *matched;
+    let mut sharing = rules.pdrs(direction).iter().filter(|other| other.far == pdr.far);
+    sharing.find_map(|other| marking(rules, other))
 }
 
 /// Compares what leaves with the MTU; senders that forbid fragmentation are told what fits.

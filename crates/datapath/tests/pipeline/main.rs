@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod buffering;
+mod cp_function;
 mod downlink;
 mod duplicating;
 mod errors;

@@ -1,16 +1,19 @@
 //! Outer headers: N9 in both directions, PDU Session Containers, UDP and IP tunnels on N6.
 
 use adit_rules::{
-    DestinationInterface, DropReason, KeyChange, OuterHeaderCreation, OuterHeaderRemoval,
-    RuleDelta, SessionKey, SessionRules, SourceInterface,
+    ApplyAction, DestinationInterface, DropReason, FarEntry, KeyChange, OuterHeaderCreation,
+    OuterHeaderRemoval, PdrEntry, RuleDelta, SessionKey, SessionRules, SourceInterface, TunnelSide,
 };
 use adit_testkit::packet::PacketBuilder;
-use adit_types::{Qfi, Teid};
+use adit_types::{Direction, FarId, PdrId, Precedence, Qfi, Teid};
 
 use crate::scene::*;
 
 /// TEID of ours that the anchor sends to.
 const N9_TEID: u32 = 0x101;
+
+const N9_SIDE: TunnelSide =
+    TunnelSide { source: SourceInterface::Core, direction: Direction::Downlink };
 
 /// An intermediate UPF between gNB and an anchor, which has the address of the gNB here.
 fn intermediate() -> SessionRules {
@@ -22,7 +25,7 @@ fn intermediate() -> SessionRules {
     downlink.teid = Some(Teid(N9_TEID));
     downlink.outer_header_removal = Some(OuterHeaderRemoval::GtpuUdpIp);
     downlink.qers.clear();
-    rules.tunnel_sides = vec![(Teid(N9_TEID), SourceInterface::Core)];
+    rules.tunnel_sides = vec![(Teid(N9_TEID), N9_SIDE)];
     rules
 }
 
@@ -91,17 +94,69 @@ fn n9_tunnel_does_not_reach_the_rules_of_the_ran_side() {
     scene.assert_drops(N6, &downlink().build(), DropReason::PdrUnmatched);
 }
 
+/// The usual session, and a tunnel for indirect data forwarding from one part of the RAN to another.
+fn forwarding() -> SessionRules {
+    let mut rules = rules();
+    let forwarded = PdrEntry {
+        id: PdrId(3),
+        precedence: Precedence(50),
+        source: SourceInterface::Access,
+        teid: Some(Teid(N9_TEID)),
+        ue: Default::default(),
+        outer_header_removal: Some(OuterHeaderRemoval::GtpuUdpIp),
+        far: 2,
+        ..rules.downlink[0].clone()
+    };
+    let to_target = FarEntry {
+        id: FarId(3),
+        outer_header_creation: Some(tunnel(0x999, GNB)),
+        ..rules.fars[1].clone()
+    };
+    rules.downlink.insert(0, forwarded);
+    rules.fars.push(to_target);
+    let side = TunnelSide { source: SourceInterface::Access, direction: Direction::Downlink };
+    rules.tunnel_sides = vec![(Teid(N9_TEID), side)];
+    rules
+}
+
 #[test]
-fn downlink_container_of_the_ran_sent_back_to_the_ran_stays_one() {
-    let mut rules = intermediate();
-    rules.ue.clear();
-    rules.uplink[0].ue = Default::default();
-    rules.fars[0].destination = DestinationInterface::Access;
-    let mut scene = scene(rules);
-    let from_gnb = PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR).gtpu(TEID);
-    let frame = from_gnb.psc_dl(5, true).ipv4(SERVER, UE).udp(53, 4000).build();
+fn data_forwarded_from_ran_to_ran_are_downlink_and_keep_their_container() {
+    let mut scene = scene(forwarding());
+    let frame = from_anchor().psc_dl(5, true).ipv4(SERVER, UE).udp(53, 4000).build();
     let expected = to_gnb(0x999).psc_dl(5, true).ipv4(SERVER, UE).ttl(63).udp(53, 4000).build();
     assert_eq!(scene.pass(N3, &frame, N3), [expected]);
+    // Without one, the QER of the flow marks them.
+    let frame = from_anchor().ipv4(SERVER, UE).udp(53, 4000).build();
+    let expected = to_gnb(0x999).psc_dl(9, false).ipv4(SERVER, UE).ttl(63).udp(53, 4000).build();
+    assert_eq!(scene.pass(N3, &frame, N3), [expected]);
+    let traffic = scene.publisher.session_traffic(SESSION);
+    assert_eq!((traffic.ul_pkts, traffic.dl_pkts), (0, 2));
+    // The other tunnel of the RAN is uplink as before.
+    assert_eq!(scene.pass(N3, &uplink().build(), N6).len(), 1);
+}
+
+#[test]
+fn data_forwarded_from_ran_to_ran_are_of_the_ue() {
+    let mut scene = scene(forwarding());
+    let foreign = from_anchor().ipv4(SERVER, "10.45.0.9").udp(53, 4000).build();
+    scene.assert_drops(N3, &foreign, DropReason::UeUnknown);
+    // Uplink data that the source did not deliver are forwarded, too.
+    let frame = from_anchor().ipv4(UE, SERVER).udp(4000, 53).build();
+    assert_eq!(scene.pass(N3, &frame, N3).len(), 1);
+    let spoofed = tunneled().ipv4(SERVER, UE).udp(53, 4000).build();
+    scene.assert_drops(N3, &spoofed, DropReason::UeSourceSpoofed);
+}
+
+#[test]
+fn tunneled_packet_that_its_far_drops_counts_so_without_outer_header_removal() {
+    let mut rules = rules();
+    rules.uplink[0].outer_header_removal = None;
+    rules.fars[0].action = ApplyAction::DROP;
+    let mut scene = Scene::with(rules.clone());
+    scene.assert_drops(N3, &uplink().build(), DropReason::FarDrop);
+    rules.fars[0].action = ApplyAction::FORW;
+    scene.install(rules);
+    scene.assert_drops(N3, &uplink().build(), DropReason::OuterHeaderMismatch);
 }
 
 #[test]

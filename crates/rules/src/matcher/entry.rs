@@ -2,6 +2,8 @@
 
 use core::net::IpAddr;
 
+use adit_types::Direction;
+
 use super::{LOCAL, LOCAL_PORT, PROTOCOL, REMOTE, REMOTE_PORT, SPLIT_WORDS, address_words};
 use crate::rule::PdrEntry;
 use crate::sdf::{AddrMatch, PortRange, SdfFilter};
@@ -87,13 +89,15 @@ impl Entry {
     }
 }
 
-/// The entries of one address family, in the order of the PDRs.
-pub(super) fn of_pdrs(pdrs: &[PdrEntry], is_v6: bool) -> Vec<Entry> {
+/// The entries of one address family of the usual PDRs, in the order of the PDRs.
+pub(super) fn of_pdrs(direction: Direction, pdrs: &[PdrEntry], is_v6: bool) -> Vec<Entry> {
     let mut entries = Vec::new();
-    for (number, pdr) in (0_u16..).zip(pdrs) {
+    let usual = || (0_u16..).zip(pdrs).filter(|(_, pdr)| pdr.is_usual(direction));
+    let first = usual().next();
+    for (number, pdr) in usual() {
         let Some(own) = own_prefix(pdr, is_v6) else { continue };
-        let conditions = match pdrs.first() {
-            Some(first) if has_same_conditions(pdr, first) => 0,
+        let conditions = match first {
+            Some((_, first)) if has_same_conditions(pdr, first) => 0,
             _ => number,
         };
         let any = [SdfFilter::ANY];

@@ -188,15 +188,16 @@ pub struct Matcher {
 }
 
 impl Matcher {
-    /// Compiles the filters of `pdrs`, which are sorted by precedence. A PDR without filters
-    /// matches every packet. `None` where the walk is as good: without any filter, and beyond
-    /// [`MATCHER_PDRS_MAX`] PDRs.
+    /// Compiles the filters of the usual PDRs of `direction` ([`PdrEntry::is_usual`]) among `pdrs`,
+    /// which are sorted by precedence. A PDR without filters matches every packet. `None` where the
+    /// walk is as good: without any filter, and beyond [`MATCHER_PDRS_MAX`] PDRs.
     #[must_use]
-    pub fn compile(pdrs: &[PdrEntry]) -> Option<Self> {
-        if pdrs.iter().all(|pdr| pdr.sdf.is_empty()) || pdrs.len() > MATCHER_PDRS_MAX {
+    pub fn compile(direction: Direction, pdrs: &[PdrEntry]) -> Option<Self> {
+        let has_filters = |pdr: &PdrEntry| !pdr.sdf.is_empty() && pdr.is_usual(direction);
+        if !pdrs.iter().any(has_filters) || pdrs.len() > MATCHER_PDRS_MAX {
             return None;
         }
-        let [v4, v6] = [false, true].map(|is_v6| entry::of_pdrs(pdrs, is_v6));
+        let [v4, v6] = [false, true].map(|is_v6| entry::of_pdrs(direction, pdrs, is_v6));
         Self::of(&v4, &v6)
     }
 
@@ -248,7 +249,8 @@ impl Matchers {
     /// The matchers of both directions of a session; `None` without any SDF filter.
     #[must_use]
     pub fn compile(uplink: &[PdrEntry], downlink: &[PdrEntry]) -> Option<Self> {
-        let matchers = [uplink, downlink].map(Matcher::compile);
+        let matchers = [(Direction::Uplink, uplink), (Direction::Downlink, downlink)];
+        let matchers = matchers.map(|(direction, pdrs)| Matcher::compile(direction, pdrs));
         matchers.iter().any(Option::is_some).then_some(Self(matchers))
     }
 

@@ -4,26 +4,24 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_rules::{
     ApplyAction, DestinationInterface, OuterHeaderCreation, OuterHeaderRemoval, Redirect,
-    SourceInterface,
 };
 use adit_types::limits::{
     DUPLICATES_PER_FAR_MAX, MONITORING_TIMES_PER_URR_MAX, QERS_PER_PDR_MAX, REDIRECT_URL_BYTES_MAX,
     SDF_FILTERS_PER_PDR_MAX, UE_NETWORKS_PER_PDI_MAX, URRS_PER_PDR_MAX,
 };
-use adit_types::{Direction, FarId, IpPrefix, Ipv6Prefix, PdrId};
+use adit_types::{FarId, IpPrefix, Ipv6Prefix, PdrId};
 
+use crate::direction;
 use crate::record::{
-    FTeid, Far, InterfaceType, MeasurementMethod, Pdi, Pdr, UeMatch, UeSide, Urr, UsageTriggers,
+    FTeid, Far, InterfaceType, MeasurementMethod, Pdi, Pdr, Records, UeMatch, UeSide, Urr,
+    UsageTriggers,
 };
 use crate::refusal::{Refusal, RuleId};
 use crate::store::LocalAddresses;
 
 /// Checks what a PDR says by itself. Spec: TS 29.244 §7.5.2.2.
-pub(super) fn pdr(local: &LocalAddresses, pdr: &Pdr) -> Result<(), Refusal> {
+pub(super) fn pdr(local: &LocalAddresses, records: &Records, pdr: &Pdr) -> Result<(), Refusal> {
     let id = pdr.id;
-    if pdr.pdi.source == SourceInterface::CpFunction {
-        return Err(Refusal::UnsupportedInterface { rule: RuleId::Pdr(id) });
-    }
     if pdr.qers.len() > QERS_PER_PDR_MAX {
         return Err(Refusal::TooManyQers { pdr: id });
     }
@@ -33,11 +31,12 @@ pub(super) fn pdr(local: &LocalAddresses, pdr: &Pdr) -> Result<(), Refusal> {
     if pdr.pdi.sdf.len() > SDF_FILTERS_PER_PDR_MAX {
         return Err(Refusal::TooManySdfFilters { pdr: id });
     }
-    pdr.pdi.each().try_for_each(|alternative| pdi(local, pdr, alternative))
+    let is_of_ue = direction::is_of_ue(records, pdr);
+    pdr.pdi.each().try_for_each(|alternative| pdi(local, (pdr, is_of_ue), alternative))
 }
 
 /// Checks one of the alternatives that packets of a PDR match.
-fn pdi(local: &LocalAddresses, pdr: &Pdr, pdi: &Pdi) -> Result<(), Refusal> {
+fn pdi(local: &LocalAddresses, (pdr, is_of_ue): (&Pdr, bool), pdi: &Pdi) -> Result<(), Refusal> {
     let id = pdr.id;
     if pdi.interface_type.is_some_and(|reference| !reference.fits_source(pdi.source)) {
         return Err(Refusal::InterfaceTypeContradicts { rule: RuleId::Pdr(id) });
@@ -49,7 +48,7 @@ fn pdi(local: &LocalAddresses, pdr: &Pdr, pdi: &Pdi) -> Result<(), Refusal> {
         f_teid(local, id, given)?;
     }
     if let Some(ue) = &pdi.ue {
-        ue_match(local, id, pdi.source.direction(), ue)?;
+        ue_match(local, id, is_of_ue, ue)?;
     }
     ue_networks(local, id, pdi)
 }
@@ -86,9 +85,7 @@ fn outer_header_removal(pdr: &Pdr, pdi: &Pdi, removal: OuterHeaderRemoval) -> Re
         | OuterHeaderRemoval::UdpIpv6
         | OuterHeaderRemoval::Ipv4
         | OuterHeaderRemoval::Ipv6 => {
-            let is_plain = pdi.source.direction() == Direction::Downlink
-                && pdi.f_teid.is_none()
-                && !pdi.is_of_any_ue();
+            let is_plain = pdi.source.is_network() && pdi.f_teid.is_none() && !pdi.is_of_any_ue();
             match is_plain {
                 true => Ok(()),
                 false => Err(Refusal::UnsupportedOuterHeaderRemoval { pdr: pdr.id, removal }),
@@ -121,13 +118,13 @@ pub(super) fn is_local(local: &LocalAddresses, given: &FTeid) -> bool {
 fn ue_match(
     local: &LocalAddresses,
     pdr: PdrId,
-    direction: Direction,
+    is_of_ue: bool,
     ue: &UeMatch,
 ) -> Result<(), Refusal> {
     if ue.addresses.is_empty() {
         return Err(Refusal::UeAddressMissing { pdr });
     }
-    if direction == Direction::Uplink && ue.side == UeSide::Destination {
+    if is_of_ue && ue.side == UeSide::Destination {
         return Err(Refusal::UeSideUnsupported { pdr });
     }
     if let Some(prefix) = ue.addresses.v6.filter(|p| p.len() < adit_rules::rule::UE_IPV6_KEY_BITS) {
@@ -198,8 +195,8 @@ pub(super) fn far(local: &LocalAddresses, far: &Far) -> Result<(), Refusal> {
             false => Ok(()),
         };
     };
-    use DestinationInterface::{CpFunction, LiFunction};
-    if matches!(forwarding.destination, CpFunction | LiFunction) {
+    use DestinationInterface::{Access, CpFunction, LiFunction};
+    if forwarding.destination == LiFunction {
         return Err(Refusal::UnsupportedInterface { rule: RuleId::Far(id) });
     }
     let fits = |reference: InterfaceType| reference.fits_destination(forwarding.destination);
@@ -213,7 +210,7 @@ pub(super) fn far(local: &LocalAddresses, far: &Far) -> Result<(), Refusal> {
         // INTEROP: pfcpsim 1.2.0, like SMFs of its family, gives a FAR that drops a tunnel of zeros.
         _ if !forwards => Ok(()),
         Some(outer) => outer_header_creation(local, id, forwarding.destination, outer),
-        None if forwarding.destination == DestinationInterface::Access => {
+        None if matches!(forwarding.destination, Access | CpFunction) => {
             Err(Refusal::FarWithoutOuterHeader { far: id })
         }
         None => Ok(()),
@@ -236,11 +233,8 @@ fn duplicating(local: &LocalAddresses, far: &Far) -> Result<(), Refusal> {
     for copy in &far.duplicating {
         use DestinationInterface::{Access, CpFunction, LiFunction};
         match (copy.destination, &copy.outer_header_creation) {
-            (CpFunction, _) => {
-                return Err(Refusal::UnsupportedInterface { rule: RuleId::Far(id) });
-            }
             (destination, Some(outer)) => outer_header_creation(local, id, destination, outer)?,
-            (Access | LiFunction, None) => {
+            (Access | CpFunction | LiFunction, None) => {
                 return Err(Refusal::FarWithoutOuterHeader { far: id });
             }
             (_, None) => {}
@@ -289,8 +283,8 @@ fn apply_action(far: FarId, action: ApplyAction) -> Result<(), Refusal> {
     }
 }
 
-/// GTP-U leads to any side from our N3 address. UDP and IP tunnels lead to data networks, from an
-/// N6 address that routing decides.
+/// GTP-U leads to any side from our N3 address. UDP and IP tunnels lead to data networks alone, from
+/// an N6 address that routing decides.
 fn outer_header_creation(
     local: &LocalAddresses,
     far: FarId,
@@ -301,12 +295,12 @@ fn outer_header_creation(
         IpAddr::V4(addr) => (is_host(addr), local.v4.is_some()),
         IpAddr::V6(addr) => (is_host_v6(addr), local.v6.is_some()),
     };
+    use DestinationInterface::{Access, CpFunction};
+    let is_udp_or_ip_usable = !matches!(destination, Access | CpFunction);
     let (is_valid, has_source) = match *outer {
         OuterHeaderCreation::Gtpu(tunnel) => (tunnel.teid.0 != 0, has_family),
-        OuterHeaderCreation::Udp { port, .. } => {
-            (port != 0 && destination != DestinationInterface::Access, true)
-        }
-        OuterHeaderCreation::Ip { .. } => (destination != DestinationInterface::Access, true),
+        OuterHeaderCreation::Udp { port, .. } => (port != 0 && is_udp_or_ip_usable, true),
+        OuterHeaderCreation::Ip { .. } => (is_udp_or_ip_usable, true),
     };
     if !is_valid || !is_host {
         return Err(Refusal::TunnelInvalid { far });

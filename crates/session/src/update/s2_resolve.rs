@@ -5,11 +5,12 @@
 
 use adit_rules::{Redirect, SdfFilter, SessionKey, SourceInterface, UeAddresses};
 use adit_types::limits::{KEYS_PER_SESSION_MAX, RULES_PER_SESSION_MAX, framed_routes_max};
-use adit_types::{Direction, QerId, SessionIndex, Teid, UrrId};
+use adit_types::{QerId, SessionIndex, Teid, UrrId};
 
 use super::s1_provide::{Draft, Target, Wanted, WantedUe};
 use super::{check, choose_ue, endpoints, exemption, pool, predefined, provisioned};
 use crate::alloc::{Holder, TeidPlan, UePlan};
+use crate::direction::{self, Directions};
 use crate::keys;
 use crate::provisioning::Known;
 use crate::record::{FTeid, Far, Pdi, Pdr, Records, TrafficEndpoint, UeMatch};
@@ -61,7 +62,7 @@ pub(super) fn resolve(
     }
     check_urrs(store, before, &records, &usage)?;
     for pdr in &records.pdrs {
-        check::pdr(&store.local, pdr)?;
+        check::pdr(&store.local, &records, pdr)?;
         for pdi in pdr.pdi.each() {
             let tunneled = is_tunneled(pdr, pdi, &wanted);
             provisioned::pdi(store.known(), before, (pdr, pdi), tunneled)?;
@@ -93,7 +94,7 @@ pub(super) fn resolve(
 
 /// True when packets of the PDR that match `pdi` arrive in a tunnel.
 fn is_tunneled(pdr: &Pdr, pdi: &Pdi, wanted: &[Wanted]) -> bool {
-    pdi.source == SourceInterface::Access
+    matches!(pdi.source, SourceInterface::Access | SourceInterface::CpFunction)
         || pdi.f_teid.is_some()
         || wanted.iter().any(|wanted| match wanted.target {
             Target::Pdr(id) => id == pdr.id,
@@ -204,9 +205,7 @@ fn check_references(known: Known<'_>, records: &Records, pdr: &Pdr) -> Result<()
     }
     let parts = far.and_then(|far| far.forwarding.as_ref());
     let redirect = parts.and_then(|parts| parts.redirect.as_ref());
-    if matches!(redirect, Some(Redirect::Url(_)))
-        && pdr.pdi.source.direction() == Direction::Downlink
-    {
+    if matches!(redirect, Some(Redirect::Url(_))) && !direction::is_of_ue(records, pdr) {
         return Err(Refusal::RedirectUnusable { pdr: pdr.id });
     }
     if let Some(&urr) = pdr.urrs.iter().find(|&&urr| !records.urrs.iter().any(|u| u.id == urr)) {
@@ -416,12 +415,17 @@ fn choose_addresses(local: &LocalAddresses, wanted: &Wanted) -> Result<ChosenAdd
 }
 
 /// A local tunnel comes from one side: packets in it are matched against the PDRs of that side.
+/// One from the CP function leads to the UE or away from it, and not both.
 fn check_tunnel_sides(records: &Records) -> Result<(), Refusal> {
+    let directions = Directions::new(records);
     let all = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each().map(move |pdi| (pdr, pdi)));
     for (pdr, f_teid) in all.filter_map(|(pdr, pdi)| Some((pdr, pdi.f_teid?))) {
         let mut sharing = records.pdrs.iter().filter(|other| has_teid(other, f_teid.teid));
         if sharing.any(|other| other.pdi.source != pdr.pdi.source) {
             return Err(Refusal::FTeidSidesDiffer { pdr: pdr.id, teid: f_teid.teid });
+        }
+        if pdr.pdi.source == SourceInterface::CpFunction && directions.is_mixed(f_teid.teid) {
+            return Err(Refusal::FTeidDirectionsDiffer { pdr: pdr.id, teid: f_teid.teid });
         }
     }
     Ok(())

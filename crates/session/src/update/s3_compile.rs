@@ -2,13 +2,14 @@
 
 use adit_rules::{
     ApplyAction, DeltaId, DestinationInterface, FarEntry, PacketRate, PdrEntry, QerEntry, QerMeter,
-    SdfSet, SessionRules, SourceInterface, Steering, UeAddresses, UrrEntry,
+    SdfSet, SessionRules, Steering, TunnelSide, UeAddresses, UrrEntry,
 };
 use adit_types::limits::{BUFFER_PKTS_DEFAULT, BUFFER_PKTS_PER_SESSION_MAX, URRS_PER_PDR_MAX};
 use adit_types::{Direction, FarId, IpPrefix, NextHopIndex, QerId, Teid};
 use arrayvec::ArrayVec;
 
 use super::predefined::{self, Brought};
+use crate::direction::Directions;
 use crate::provisioning::Known;
 use crate::record::{Far, Forwarding, Pdi, Pdr, Qer, Records};
 use crate::session::{Identity, OwnerId};
@@ -28,7 +29,8 @@ pub(crate) fn compile(
     usage: &SessionUsage,
 ) -> SessionRules {
     let brought = Brought::new(known, records);
-    let pdrs = |direction| pdrs(known, (records, &brought), usage, direction);
+    let directions = Directions::new(records);
+    let pdrs = |direction| pdrs(known, (records, &brought, &directions), usage, direction);
     let qers = records.qers.iter().chain(&brought.qers);
     SessionRules {
         up_seid,
@@ -37,7 +39,7 @@ pub(crate) fn compile(
         buffer_epoch,
         ue: ue_addresses(records),
         ue_networks: ue_networks(records),
-        tunnel_sides: tunnel_sides(records),
+        tunnel_sides: tunnel_sides(records, &directions),
         uplink: pdrs(Direction::Uplink),
         downlink: pdrs(Direction::Downlink),
         matchers: None,
@@ -77,12 +79,15 @@ fn pdis(records: &Records) -> impl Iterator<Item = &Pdi> {
     records.pdrs.iter().flat_map(|pdr| pdr.pdi.each())
 }
 
-/// The tunnels that do not come from Access; `s2_resolve` saw to it that each has one side.
-fn tunnel_sides(records: &Records) -> Vec<(Teid, SourceInterface)> {
+/// The tunnels whose packets are not uplink from the RAN; `s2_resolve` saw to it that each has one
+/// side.
+fn tunnel_sides(records: &Records, directions: &Directions<'_>) -> Vec<(Teid, TunnelSide)> {
     let mut sides = Vec::new();
-    for pdi in pdis(records) {
-        let side = pdi.f_teid.map(|f_teid| (f_teid.teid, pdi.source));
-        sides.extend(side.filter(|(_, source)| *source != SourceInterface::Access));
+    let all = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each().map(move |pdi| (pdr, pdi)));
+    for (pdr, pdi) in all {
+        let side = TunnelSide { source: pdi.source, direction: directions.of(pdr, pdi) };
+        let side = pdi.f_teid.map(|f_teid| (f_teid.teid, side));
+        sides.extend(side.filter(|(_, side)| *side != TunnelSide::RAN));
     }
     sides.sort_unstable_by_key(|(teid, _)| *teid);
     sides.dedup();
@@ -91,14 +96,14 @@ fn tunnel_sides(records: &Records) -> Vec<(Teid, SourceInterface)> {
 
 fn pdrs(
     known: Known<'_>,
-    (records, brought): (&Records, &Brought),
+    (records, brought, directions): (&Records, &Brought, &Directions<'_>),
     usage: &SessionUsage,
     direction: Direction,
 ) -> Vec<PdrEntry> {
     let mut entries: Vec<PdrEntry> = Vec::new();
-    let of_direction = |pdr: &&Pdr| pdr.is_active && pdr.pdi.source.direction() == direction;
-    let active = records.pdrs.iter().filter(of_direction);
-    for (record, pdi) in active.flat_map(|pdr| pdr.pdi.each().map(move |pdi| (pdr, pdi))) {
+    let active = records.pdrs.iter().filter(|pdr| pdr.is_active);
+    let all = active.flat_map(|pdr| pdr.pdi.each().map(move |pdi| (pdr, pdi)));
+    for (record, pdi) in all.filter(|(pdr, pdi)| directions.of(pdr, pdi) == direction) {
         let Some(entry) = pdr(known, records, usage, (record, pdi)) else { continue };
         if record.predefined.is_empty() {
             entries.push(entry);

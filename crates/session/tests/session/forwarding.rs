@@ -82,7 +82,7 @@ fn duplicating_parameters_that_cannot_act_are_refused() {
         (vec![], Refusal::FarWithoutDuplicatingParameters { far }),
         (vec![to_li(1), zero], Refusal::TunnelInvalid { far }),
         (vec![bare], Refusal::FarWithoutOuterHeader { far }),
-        (vec![to_cp], Refusal::UnsupportedInterface { rule: RuleId::Far(far) }),
+        (vec![to_cp], Refusal::FarWithoutOuterHeader { far }),
         (many, Refusal::TooManyDuplicates { far }),
     ] {
         assert_refused(&mut store(4), duplicating(copies), refusal);

@@ -4,6 +4,7 @@
 
 mod activation;
 mod builders;
+mod cp_function;
 mod endpoints;
 mod forwarding;
 mod framed;

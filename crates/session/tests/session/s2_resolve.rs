@@ -4,11 +4,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_rules::{
     ApplyAction, DestinationInterface, GtpuTunnel, OuterHeaderCreation, OuterHeaderRemoval,
-    RuleDelta, SourceInterface, UeAddresses,
+    RuleDelta, UeAddresses,
 };
 use adit_session::{
     Bar, BarUpdate, Change, FTeidSpec, FarUpdate, ForwardingUpdate, PdrSpec, PdrUpdate, Refusal,
-    RuleId, RuleKind, SdfSpec, SessionStore, UeMatch, UeSide,
+    RuleKind, SdfSpec, SessionStore, UeMatch, UeSide,
 };
 use adit_types::limits::{
     BUFFER_PKTS_PER_SESSION_MAX, QERS_PER_PDR_MAX, RULES_PER_SESSION_MAX, SDF_FILTERS_PER_PDR_MAX,
@@ -59,18 +59,6 @@ fn far_removed_while_a_pdr_names_it_is_refused() {
     let refusal = store.modify(up_seid, change).unwrap_err();
     assert_eq!(refusal, Refusal::UnknownFar { pdr: DL, far: FarId(2) });
     assert_eq!(store, before);
-}
-
-#[test]
-fn interface_of_the_cp_function_is_refused() {
-    assert_eq!(
-        refused(|c| c.create_pdrs[0].pdi.source = SourceInterface::CpFunction),
-        Refusal::UnsupportedInterface { rule: RuleId::Pdr(UL) }
-    );
-    assert_eq!(
-        refused(|c| c.create_fars[0] = far(1, DestinationInterface::CpFunction)),
-        Refusal::UnsupportedInterface { rule: RuleId::Far(FarId(1)) }
-    );
 }
 
 #[test]

@@ -16,7 +16,7 @@ use super::packet_rate;
 use super::predefined::{self, Rule};
 use super::rate::Bucket;
 use super::records::Session;
-use super::{Interface, Oracle, POLICIES, in_prefix, rate, sdf};
+use super::{Interface, Oracle, POLICIES, in_prefix, rate, sdf, side};
 
 /// Hardware addresses by interface position and station.
 pub type Neighbours = HashMap<(usize, IpAddr), [u8; 6]>;
@@ -115,6 +115,7 @@ pub enum Outcome {
 }
 
 /// A user packet and how it came.
+#[derive(Clone)]
 struct Arrival<'a> {
     /// Position of the interface it came in on.
     at: usize,
@@ -280,7 +281,7 @@ impl Oracle {
             BadIp::Malformed => DropReason::InnerMalformed,
             BadIp::Checksum => DropReason::IpChecksumWrong,
         })?;
-        if !is_forwardable(inner_ip.src) || !is_forwardable(inner_ip.dst) {
+        if side::is_on_link(&inner_ip) && !side::is_possible_on_link(&inner_ip) {
             return Err(DropReason::IpAddressInvalid);
         }
         let tunnel =
@@ -352,10 +353,11 @@ impl Oracle {
         let mut best: Option<(u8, usize)> = None;
         for (at, (_, session)) in self.sessions.iter().enumerate() {
             let names_no_ue = |pdr: &PdrSpec| {
-                !is_uplink(pdr) && networks(pdr).is_empty() && pdr.pdi.f_teid.is_none()
+                pdr.pdi.source.is_network() && networks(pdr).is_empty() && pdr.pdi.f_teid.is_none()
             };
             let any = session.pdrs.iter().any(names_no_ue);
-            let is_key = |pdr: &&PdrSpec| any || !is_uplink(pdr) && pdr.pdi.f_teid.is_none();
+            let is_key =
+                |pdr: &&PdrSpec| any || pdr.pdi.source.is_network() && pdr.pdi.f_teid.is_none();
             for (first, len) in session.pdrs.iter().filter(is_key).flat_map(networks) {
                 let len = len.min(whole);
                 if in_prefix(addr, first, len) && best.is_none_or(|(longest, _)| len > longest) {
@@ -391,24 +393,36 @@ impl Oracle {
         };
         notes.session = Some(owner);
         let session = &self.sessions[owner].1;
-        let from_ue = is_from_ue(session, arrival);
-        if from_ue && !is_ue(session, ip.src) {
-            return Err(DropReason::UeSourceSpoofed);
-        }
-        if !from_ue && arrival.tunnel.is_some() && !is_ue(session, ip.dst) {
-            return Err(DropReason::UeUnknown);
+        let side = side::of(session, arrival.tunnel.map(|tunnel| tunnel.teid));
+        let (from_ue, is_on_link) = (side.from_ue, side::is_on_link(ip));
+        if !is_on_link {
+            side::check_ue(session, side, ip)?;
         }
         let readings = session.pdrs.iter().flat_map(predefined::readings);
         let mut candidates: Vec<(PdrSpec, Option<&Rule>)> =
             readings.filter(|(pdr, _)| self.matches(session, pdr, arrival)).collect();
         candidates.sort_by_key(|(pdr, _)| (pdr.precedence, pdr.id));
-        let (pdr, rule) = candidates.first().ok_or(DropReason::PdrUnmatched)?;
-        let arrival = &unwrap(arrival, pdr.outer_header_removal)?;
-        let ip = &arrival.ip;
+        let unmatched =
+            if is_on_link { DropReason::IpAddressInvalid } else { DropReason::PdrUnmatched };
+        let (pdr, rule) = candidates.first().ok_or(unmatched)?;
         let (brought_far, brought_qer) =
             (rule.and_then(|rule| rule.far()), rule.and_then(|rule| rule.qer()));
         let own = || session.fars.iter().find(|far| Some(far.id) == pdr.far).unwrap();
         let far = brought_far.as_ref().unwrap_or_else(own);
+        if is_on_link {
+            if !side::is_of_cp(pdr, side::destination(far)) {
+                return Err(DropReason::IpAddressInvalid);
+            }
+            if is_forwardable(if from_ue { ip.src } else { ip.dst }) {
+                side::check_ue(session, side, ip)?;
+            }
+        }
+        let drops_whole = arrival.tunnel.is_some() && far.action.contains(ApplyAction::DROP);
+        let arrival = &match unwrap(arrival, pdr.outer_header_removal) {
+            Err(_) if drops_whole => arrival.clone(),
+            unwrapped => unwrapped?,
+        };
+        let ip = &arrival.ip;
         let mut qers: Vec<&Qer> =
             session.qers.iter().filter(|qer| pdr.qers.contains(&qer.id)).collect();
         qers.sort_by_key(|qer| qer.id);
@@ -518,8 +532,12 @@ impl Oracle {
         qers: &[&Qer],
     ) -> Exit {
         let Arrival { packet, ip, tunnel: from, .. } = arrival;
-        if ip.ttl <= 1 {
+        let is_of_cp = side::is_of_cp(pdr, Some(forwarding.destination));
+        if ip.ttl <= 1 && !is_of_cp {
             return Err(DropReason::TtlExceeded);
+        }
+        if side::is_on_link(ip) && !is_of_cp {
+            return Err(DropReason::IpAddressInvalid);
         }
         let redirected = match &forwarding.redirect {
             Some(Redirect::Address { v4, v6, port }) => {
@@ -540,10 +558,8 @@ impl Oracle {
         let outer = forwarding.outer_header_creation.map(|header| {
             let arrived = from.and_then(|from| from.container);
             let arrived = arrived.filter(|_| !pdr.container_deletion);
-            let marked = qers.iter().find_map(|qer| {
-                let (qfi, rqi, ppi) = (qer.qfi?.value(), qer.rqi, qer.ppi);
-                Some(Container { is_downlink: true, qfi, rqi, ppi })
-            });
+            let marked = qers.iter().find_map(|qer| mark_of(qer));
+            let of_far = || self.mark_of_far(arrival, pdr);
             let uplink = |container: Container| Container {
                 is_downlink: false,
                 rqi: false,
@@ -551,8 +567,17 @@ impl Oracle {
                 ..container
             };
             let container = match (from_ue, arrived) {
+                _ if forwarding.destination == DestinationInterface::CpFunction => None,
+                (false, Some(arrived))
+                    if arrived.is_downlink && pdr.pdi.source == SourceInterface::Access =>
+                {
+                    Some(arrived)
+                }
                 (false, Some(arrived)) => {
                     Some(marked.unwrap_or(Container { is_downlink: true, ..arrived }))
+                }
+                (false, None) if pdr.pdi.source == SourceInterface::CpFunction => {
+                    marked.or_else(of_far)
                 }
                 (false, None) => marked,
                 (true, Some(arrived)) if arrived.is_downlink && to_ran => Some(arrived),
@@ -593,7 +618,10 @@ impl Oracle {
         if ip.len + outer.map_or(0, |outer| outer.len()) > interface.mtu_bytes {
             return Err(DropReason::PacketTooBig);
         }
-        let mut inner = next_hop_packet(&packet[..ip.len]);
+        let mut inner = match is_of_cp {
+            true => packet[..ip.len].to_vec(),
+            false => next_hop_packet(&packet[..ip.len]),
+        };
         if let Some(target) = redirected {
             redirect(&mut inner, ip, from_ue, target);
         }
@@ -604,19 +632,42 @@ impl Oracle {
         Ok(self.leave(at, station, &leaving, lane(arrival)))
     }
 
+    /// What PDRs with the FAR of `pdr`, of the same direction, mark packets with.
+    fn mark_of_far(&self, arrival: &Arrival<'_>, pdr: &PdrSpec) -> Option<Container> {
+        let owner = self.owner_of_teid(arrival.tunnel?.teid)?;
+        let session = &self.sessions[owner].1;
+        let readings = session.pdrs.iter().flat_map(predefined::readings);
+        let from_ue = side::is_from_ue(session, pdr);
+        let mut sharing: Vec<(PdrSpec, Option<&Rule>)> = readings
+            .filter(|(other, rule)| {
+                other.far == pdr.far
+                    && rule.is_none_or(|rule| rule.far().is_none())
+                    && side::is_from_ue(session, other) == from_ue
+            })
+            .collect();
+        sharing.sort_by_key(|(other, _)| (other.precedence, other.id));
+        sharing.iter().find_map(|(other, rule)| {
+            let brought = rule.and_then(|rule| rule.qer()).as_ref().and_then(mark_of);
+            let mut qers: Vec<&Qer> =
+                session.qers.iter().filter(|qer| other.qers.contains(&qer.id)).collect();
+            qers.sort_by_key(|qer| qer.id);
+            brought.or_else(|| qers.into_iter().find_map(mark_of))
+        })
+    }
+
     /// All conditions of the PDI. Spec: TS 29.244 §5.2.1A, §8.2.89.
     fn matches(&self, session: &Session, pdr: &PdrSpec, arrival: &Arrival<'_>) -> bool {
         let ip = &arrival.ip;
-        let from_ue = is_from_ue(session, arrival);
+        let side = side::of(session, arrival.tunnel.map(|tunnel| tunnel.teid));
+        let from_ue = side.from_ue;
         let teid = arrival.tunnel.map(|tunnel| tunnel.teid);
         let container = arrival.tunnel.and_then(|tunnel| tunnel.container);
         let qfi = container.map(|container| container.qfi);
         let ue_addr = if from_ue { ip.src } else { ip.dst };
         let filters = &pdr.pdi.sdf;
-        // Another user plane function is Core in all tunnels of these tests.
-        let is_of_side = match (from_ue, arrival.tunnel) {
-            (false, Some(_)) => pdr.pdi.source == SourceInterface::Core,
-            _ => is_uplink(pdr) == from_ue,
+        let is_of_side = match side.tunnel {
+            Some(source) => pdr.pdi.source == source && side::is_from_ue(session, pdr) == from_ue,
+            None => pdr.pdi.source.is_network(),
         };
         is_of_side
             && self.interfaces[arrival.at].serves(pdr.pdi.network_instance.as_deref())
@@ -704,8 +755,10 @@ fn icmpv6_checksum(src: Ipv6Addr, dst: Ipv6Addr, message: &[u8]) -> u16 {
     checksum(&pseudo)
 }
 
-fn is_uplink(pdr: &PdrSpec) -> bool {
-    pdr.pdi.source == SourceInterface::Access
+/// The PDU Session Container that a QER asks for.
+fn mark_of(qer: &Qer) -> Option<Container> {
+    let (qfi, rqi, ppi) = (qer.qfi?.value(), qer.rqi, qer.ppi);
+    Some(Container { is_downlink: true, qfi, rqi, ppi })
 }
 
 /// Addresses of the UE and networks behind it: first address and length.
@@ -721,7 +774,7 @@ fn networks(pdr: &PdrSpec) -> Vec<(IpAddr, u8)> {
     own.chain(further).collect()
 }
 
-fn local_teid(pdr: &PdrSpec) -> Option<u32> {
+pub(super) fn local_teid(pdr: &PdrSpec) -> Option<u32> {
     match pdr.pdi.f_teid? {
         FTeidSpec::Given { teid, .. } => Some(teid.0),
         FTeidSpec::Choose { .. } => unreachable!("the answer to the request filled it in"),
@@ -733,16 +786,9 @@ fn names(networks: &[(IpAddr, u8)], addr: IpAddr) -> bool {
 }
 
 /// An address that some PDR of the session names, or any if none names one.
-fn is_ue(session: &Session, addr: IpAddr) -> bool {
+pub(super) fn is_ue(session: &Session, addr: IpAddr) -> bool {
     let named: Vec<(IpAddr, u8)> = session.pdrs.iter().flat_map(networks).collect();
     named.is_empty() || names(&named, addr)
-}
-
-/// The source interface of the PDRs that name the tunnel tells the side that it leads to.
-fn is_from_ue(session: &Session, arrival: &Arrival<'_>) -> bool {
-    arrival.tunnel.is_some_and(|tunnel| {
-        session.pdrs.iter().any(|pdr| local_teid(pdr) == Some(tunnel.teid) && is_uplink(pdr))
-    })
 }
 
 /// The packet without the outer header that its PDR removes. Spec: TS 29.244 §8.2.64.

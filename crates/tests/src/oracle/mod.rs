@@ -14,6 +14,7 @@ pub mod predefined;
 mod rate;
 mod records;
 mod sdf;
+mod side;
 
 pub use frame::checksum;
 pub use judge::{Lane, Neighbours, Outcome, Verdict};

@@ -1,0 +1,97 @@
+//! The direction of the traffic that PDRs detect.
+//!
+//! Data networks send downlink. Packets of the RAN and of the CP function have the direction that
+//! FARs give them: what goes back to the RAN is data forwarded for a handover or a message of the CP
+//! function to the UE, hence downlink. A tunnel has one direction, since PDRs of one direction are
+//! matched together.
+//! Spec: TS 29.244 §5.3; TS 23.502 §4.9.1.3 (indirect data forwarding).
+
+use adit_rules::{DestinationInterface, SourceInterface};
+use adit_types::{Direction, Teid};
+
+use crate::record::{Pdi, Pdr, Records};
+
+/// Where the FARs of a tunnel's PDRs lead. FARs without a destination say nothing.
+#[derive(Debug, Clone, Copy, Default)]
+struct Leads {
+    to_access: bool,
+    elsewhere: bool,
+}
+
+impl Leads {
+    fn of(records: &Records, pdr: &Pdr) -> Self {
+        let far = records.fars.iter().find(|far| Some(far.id) == pdr.far);
+        let forwarding = far.and_then(|far| far.forwarding.as_ref());
+        let destination = forwarding.map(|forwarding| forwarding.destination);
+        let to_access = destination == Some(DestinationInterface::Access);
+        Self { to_access, elsewhere: destination.is_some() && !to_access }
+    }
+
+    const fn direction(self, source: SourceInterface) -> Direction {
+        let is_downlink = match source {
+            SourceInterface::Core | SourceInterface::SgiLanN6Lan => true,
+            // Where a UE's packets turn round among others, they are the UE's.
+            SourceInterface::Access => self.to_access && !self.elsewhere,
+            SourceInterface::CpFunction => self.to_access || !self.elsewhere,
+        };
+        if is_downlink { Direction::Downlink } else { Direction::Uplink }
+    }
+}
+
+/// The directions of all PDRs of a session.
+#[derive(Debug)]
+pub(crate) struct Directions<'r> {
+    records: &'r Records,
+    /// Tunnels of the RAN and of the CP function, in ascending order.
+    tunnels: Vec<(Teid, Leads)>,
+}
+
+impl<'r> Directions<'r> {
+    pub fn new(records: &'r Records) -> Self {
+        let mut tunnels: Vec<(Teid, Leads)> = Vec::new();
+        for pdr in &records.pdrs {
+            for pdi in pdr.pdi.each().filter(|pdi| !pdi.source.is_network()) {
+                let Some(teid) = pdi.f_teid.map(|f_teid| f_teid.teid) else { continue };
+                let Leads { to_access, elsewhere } = Leads::of(records, pdr);
+                match tunnels.binary_search_by_key(&teid, |(teid, _)| *teid) {
+                    Ok(at) => {
+                        let (_, leads) = &mut tunnels[at];
+                        leads.to_access |= to_access;
+                        leads.elsewhere |= elsewhere;
+                    }
+                    Err(at) => tunnels.insert(at, (teid, Leads { to_access, elsewhere })),
+                }
+            }
+        }
+        Self { records, tunnels }
+    }
+
+    /// The direction of packets that match the alternative `pdi` of `pdr`.
+    pub fn of(&self, pdr: &Pdr, pdi: &Pdi) -> Direction {
+        let leads = match (pdi.source, pdi.f_teid) {
+            (SourceInterface::Core | SourceInterface::SgiLanN6Lan, _) => Leads::default(),
+            (_, Some(f_teid)) => self.leads(f_teid.teid),
+            (SourceInterface::CpFunction, None) => Leads::of(self.records, pdr),
+            // It matches packets of every tunnel from the RAN.
+            (SourceInterface::Access, None) => Leads::default(),
+        };
+        leads.direction(pdi.source)
+    }
+
+    /// True when PDRs lead packets of the tunnel both to the RAN and elsewhere.
+    pub fn is_mixed(&self, teid: Teid) -> bool {
+        let Leads { to_access, elsewhere } = self.leads(teid);
+        to_access && elsewhere
+    }
+
+    fn leads(&self, teid: Teid) -> Leads {
+        let found = self.tunnels.binary_search_by_key(&teid, |(teid, _)| *teid);
+        found.ok().and_then(|at| self.tunnels.get(at)).map_or(Leads::default(), |(_, leads)| *leads)
+    }
+}
+
+/// True when the PDR detects packets of the RAN that leave the UE: those that its own FAR does not
+/// send back to the RAN.
+pub(crate) fn is_of_ue(records: &Records, pdr: &Pdr) -> bool {
+    pdr.pdi.source == SourceInterface::Access && !Leads::of(records, pdr).to_access
+}

@@ -1,0 +1,101 @@
+//! Where user packets come from, and which way they travel.
+
+use core::net::IpAddr;
+
+use adit_rules::{DestinationInterface, DropReason, SourceInterface};
+use adit_session::{Far, PdrSpec};
+
+use super::judge::{is_ue, local_teid};
+use super::packet::{Ip, is_forwardable};
+use super::records::Session;
+
+/// What a packet is by the way that it came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Side {
+    /// The side that its tunnel leads to; `None` without a tunnel.
+    pub tunnel: Option<SourceInterface>,
+    /// It travels away from the UE.
+    pub from_ue: bool,
+}
+
+/// What packets in the tunnel `teid` of the session are, or those without a tunnel.
+pub(super) fn of(session: &Session, teid: Option<u32>) -> Side {
+    let naming = || session.pdrs.iter().filter(|pdr| local_teid(pdr) == teid);
+    let tunnel = teid.and_then(|_| naming().next()).map(|pdr| pdr.pdi.source);
+    let from_ue = tunnel.is_some_and(|source| leaves(session, source, naming()));
+    Side { tunnel, from_ue }
+}
+
+/// True when packets that the PDR detects travel away from the UE.
+pub(super) fn is_from_ue(session: &Session, pdr: &PdrSpec) -> bool {
+    match (pdr.pdi.source, local_teid(pdr)) {
+        (SourceInterface::Access, None) => true,
+        (source, None) => leaves(session, source, [pdr].into_iter()),
+        (_, teid) => of(session, teid).from_ue,
+    }
+}
+
+/// Packets of the RAN are the UE's unless each FAR with a destination sends them back to the RAN;
+/// the CP function sends to the UE unless it sends to networks alone.
+fn leaves<'a>(
+    session: &Session,
+    source: SourceInterface,
+    pdrs: impl Iterator<Item = &'a PdrSpec>,
+) -> bool {
+    let fars = |id| session.fars.iter().find(|far| Some(far.id) == id);
+    let destinations: Vec<DestinationInterface> =
+        pdrs.filter_map(|pdr| Some(fars(pdr.far)?.forwarding.as_ref()?.destination)).collect();
+    let (back, out): (Vec<_>, Vec<_>) =
+        destinations.into_iter().partition(|to| *to == DestinationInterface::Access);
+    match source {
+        SourceInterface::Access => back.is_empty() || !out.is_empty(),
+        SourceInterface::CpFunction => back.is_empty() && !out.is_empty(),
+        SourceInterface::Core | SourceInterface::SgiLanN6Lan => false,
+    }
+}
+
+/// Nobody sends in a UE's name, and nothing strange reaches a UE from a tunnel.
+pub(super) fn check_ue(session: &Session, side: Side, ip: &Ip) -> Result<(), DropReason> {
+    let (src, dst) = (is_ue(session, ip.src), is_ue(session, ip.dst));
+    let Some(source) = side.tunnel else { return Ok(()) };
+    let is_right = match source {
+        SourceInterface::Access if side.from_ue => src,
+        // Forwarded data of the UE, in whichever direction.
+        SourceInterface::Access => src || dst,
+        SourceInterface::CpFunction if side.from_ue => true,
+        _ => dst,
+    };
+    match (is_right, side.from_ue) {
+        (true, _) => Ok(()),
+        (false, true) => Err(DropReason::UeSourceSpoofed),
+        (false, false) => Err(DropReason::UeUnknown),
+    }
+}
+
+/// No router forwards the packet.
+pub(super) fn is_on_link(ip: &Ip) -> bool {
+    !is_forwardable(ip.src) || !is_forwardable(ip.dst)
+}
+
+/// Addresses that some packet on a link may have.
+pub(super) fn is_possible_on_link(ip: &Ip) -> bool {
+    let is_group = |addr: IpAddr| {
+        addr.is_multicast() || matches!(addr, IpAddr::V4(addr) if addr.is_broadcast())
+    };
+    let is_nobody = |addr: IpAddr| match addr {
+        IpAddr::V4(addr) => addr.octets()[0] == 0 && !addr.is_unspecified() || addr.is_loopback(),
+        IpAddr::V6(addr) => addr.is_loopback(),
+    };
+    !is_nobody(ip.src) && !is_nobody(ip.dst) && !is_group(ip.src) && !ip.dst.is_unspecified()
+}
+
+/// The CP function sends the packet or gets it.
+pub(super) fn is_of_cp(pdr: &PdrSpec, destination: Option<DestinationInterface>) -> bool {
+    pdr.pdi.source == SourceInterface::CpFunction
+        || destination == Some(DestinationInterface::CpFunction)
+}
+
+/// The destination of a FAR.
+pub(super) fn destination(far: &Far) -> Option<DestinationInterface> {
+    far.forwarding.as_ref().map(|forwarding| forwarding.destination)
+}
