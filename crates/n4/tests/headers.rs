@@ -19,7 +19,7 @@ use adit_pfcp::ie::{
 };
 use adit_pfcp::{Cause, IeType, Message};
 use adit_rules::{OuterHeaderCreation as Compiled, OuterHeaderRemoval as CompiledRemoval};
-use adit_rules::{SessionRules, SourceInterface as Side};
+use adit_rules::{SessionRules, SourceInterface as Side, TunnelSide};
 use adit_types::{Direction, FarId, PdrId, Precedence, QerId, Qfi, Teid};
 
 use smf::*;
@@ -184,8 +184,9 @@ fn core_tunnel_is_known_by_its_side_and_container_deletion_is_taken() {
     let rules = rules(&request);
     let pdr = &rules.pdrs(Direction::Downlink)[0];
     assert!(pdr.container_deletion);
-    assert_eq!(rules.tunnel_side(pdr.teid.unwrap()), Side::Core);
-    assert_eq!(rules.tunnel_side(Teid(1)), Side::Access);
+    let n9 = TunnelSide { source: Side::Core, direction: Direction::Downlink };
+    assert_eq!(rules.tunnel_side(pdr.teid.unwrap()), n9);
+    assert_eq!(rules.tunnel_side(Teid(1)), TunnelSide::RAN);
 }
 
 /// Spec: TS 29.244 §8.2.88, §8.2.89, §8.2.116.
