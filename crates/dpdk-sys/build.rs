@@ -18,7 +18,7 @@ const LIBRARIES: [&str; 5] = ["rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring
 
 /// What is bound: exactly what `adit-dpdk` calls and their close kin. A short list keeps the build
 /// short.
-const FUNCTIONS: [&str; 12] = [
+const FUNCTIONS: [&str; 13] = [
     "rte_(openlog_stream|log_set_global_level|log_get_global_level|version|strerror|get_tsc_hz|rdtsc)",
     "rte_eal_(init|cleanup|hotplug_add|hotplug_remove|has_hugepages|process_type|get_runtime_dir)",
     "rte_(lcore_id|socket_id|lcore_count|thread_register|thread_unregister)",
@@ -31,6 +31,7 @@ const FUNCTIONS: [&str; 12] = [
     "rte_flow_(validate|create|destroy|flush)",
     "rte_ring_(create|free|count|enqueue_burst|dequeue_burst|mp_enqueue_burst|mc_dequeue_burst)",
     "adit_rte_errno",
+    "adit_memif_gate_(guards|take|give_back|enter|leave)",
 ];
 
 /// Structures that the bound functions name are followed; these are added.
@@ -50,6 +51,8 @@ const CONSTANTS: [&str; 4] = [
 
 fn main() {
     println!("cargo:rerun-if-changed=dpdk.h");
+    println!("cargo:rerun-if-changed=memif_gate.c");
+    println!("cargo:rerun-if-changed=memif_gate.h");
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-env-changed=PKG_CONFIG_PATH");
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_else(|| fail("OUT_DIR is not set")));
@@ -147,12 +150,13 @@ fn bind(out: &Path, flags: &[String]) {
     }
 }
 
-/// Compiles the functions that DPDK's headers define inline.
+/// Compiles the functions that DPDK's headers define inline, and the gate of the memif driver.
 fn compile_inlines(out: &Path, flags: &[String]) {
     let mut build = cc::Build::new();
     build.file(out.join("inlines.c")).include(".").warnings(false).flag("-w").opt_level(3);
     for flag in flags {
         build.flag(flag);
     }
+    build.file("memif_gate.c");
     build.compile("adit_dpdk_inlines");
 }

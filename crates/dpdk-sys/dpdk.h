@@ -17,6 +17,8 @@
 #include <rte_ring.h>
 #include <rte_version.h>
 
+#include "memif_gate.h"
+
 /* rte_errno is a thread-local lvalue macro. */
 static inline int adit_rte_errno(void)
 {

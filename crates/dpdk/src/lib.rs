@@ -11,6 +11,7 @@ mod errno;
 mod hugepages;
 mod log;
 mod mbuf;
+mod memif_gate;
 mod mempool;
 mod port;
 mod queue;

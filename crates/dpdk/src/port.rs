@@ -20,6 +20,7 @@ use crate::device::Device;
 use crate::eal::Eal;
 use crate::errno::Errno;
 use crate::log;
+use crate::memif_gate::MemifGate;
 use crate::mempool::Mempool;
 use crate::queue::{RxQueue, TxQueue};
 use attach::Attached;
@@ -153,10 +154,23 @@ impl Port {
         log::pass_on(&log);
         let info = Self::fixed_info(config, &running)?;
         let mut sockets = wait::sockets(config.device, &before, rx_queues).into_iter();
-        let rx = (0..rx_queues).map(|queue| RxQueue::new(&running, queue, sockets.next()));
-        let rx = rx.collect();
-        let tx = (0..config.tx_queues).map(|queue| TxQueue::new(&running, queue)).collect();
+        let gate = || Self::gate(config.device);
+        let rx = (0..rx_queues)
+            .map(|queue| Ok(RxQueue::new(&running, queue, sockets.next(), gate()?)))
+            .collect::<Result<_, PortError>>()?;
+        let tx = (0..config.tx_queues)
+            .map(|queue| Ok(TxQueue::new(&running, queue, gate()?)))
+            .collect::<Result<_, PortError>>()?;
         Ok((Self { running, info, rx_queues, not_sync: PhantomData }, rx, tx))
+    }
+
+    fn gate(device: &Device) -> Result<Option<MemifGate>, PortError> {
+        MemifGate::of(device).map_err(|errno| PortError::Refused {
+            device: device.to_string(),
+            operation: "guard a queue of",
+            errno,
+            log: String::new(),
+        })
     }
 
     /// Starts a port, and tells how many receive queues it has.

@@ -9,6 +9,7 @@ use adit_dpdk_sys as sys;
 use adit_pktio::Burst;
 
 use crate::mbuf::Mbuf;
+use crate::memif_gate::MemifGate;
 use crate::port::Running;
 
 /// One receive queue of a running port.
@@ -21,6 +22,7 @@ pub struct RxQueue {
     port_id: u16,
     queue: u16,
     socket: Option<OwnedFd>,
+    gate: Option<MemifGate>,
     not_sync: PhantomData<Cell<u8>>,
 }
 
@@ -32,13 +34,20 @@ pub struct TxQueue {
     port: Arc<Running>,
     port_id: u16,
     queue: u16,
+    gate: Option<MemifGate>,
     not_sync: PhantomData<Cell<u8>>,
 }
 
 impl RxQueue {
     /// The caller makes one handle for each queue number that was set up on `port`.
-    pub(crate) fn new(port: &Arc<Running>, queue: u16, socket: Option<OwnedFd>) -> Self {
-        Self { port: Arc::clone(port), port_id: port.id(), queue, socket, not_sync: PhantomData }
+    pub(crate) fn new(
+        port: &Arc<Running>,
+        queue: u16,
+        socket: Option<OwnedFd>,
+        gate: Option<MemifGate>,
+    ) -> Self {
+        let (port, port_id) = (Arc::clone(port), port.id());
+        Self { port, port_id, queue, socket, gate, not_sync: PhantomData }
     }
 
     /// A descriptor that is readable while the queue has packets: that of the socket, for drivers
@@ -53,6 +62,10 @@ impl RxQueue {
     /// Cost: one driver call, which writes the packets' pointers straight into `burst`.
     #[inline]
     pub fn rx_burst(&mut self, limit: usize, burst: &mut Burst<Mbuf>) -> usize {
+        let inside = self.gate.as_ref().map(MemifGate::enter);
+        if let Some(None) = inside {
+            return 0;
+        }
         let room = limit.min(burst.remaining_capacity());
         let wanted = u16::try_from(room).unwrap_or(u16::MAX);
         let len = burst.len();
@@ -84,8 +97,8 @@ impl RxQueue {
 
 impl TxQueue {
     /// The caller makes one handle for each queue number that was set up on `port`.
-    pub(crate) fn new(port: &Arc<Running>, queue: u16) -> Self {
-        Self { port: Arc::clone(port), port_id: port.id(), queue, not_sync: PhantomData }
+    pub(crate) fn new(port: &Arc<Running>, queue: u16, gate: Option<MemifGate>) -> Self {
+        Self { port: Arc::clone(port), port_id: port.id(), queue, gate, not_sync: PhantomData }
     }
 
     /// Sends `burst`; what the queue did not take stays in `burst`, in order. Returns how many went.
@@ -93,6 +106,10 @@ impl TxQueue {
     /// Cost: one driver call on the packets' pointers as they lie in `burst`.
     #[inline]
     pub fn tx_burst(&mut self, burst: &mut Burst<Mbuf>) -> usize {
+        let inside = self.gate.as_ref().map(MemifGate::enter);
+        if let Some(None) = inside {
+            return 0;
+        }
         let len = burst.len();
         let count = u16::try_from(len).unwrap_or(u16::MAX);
         let packets = burst.as_mut_ptr();

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Keeps the memif driver's control side out of its bursts.
+ *
+ * The driver handles its control socket on the EAL's interrupt thread. When the peer disconnects
+ * or dies, that thread unmaps the shared memory and frees the regions while a worker may be inside
+ * a burst on them: the worker reads freed memory and dies (net/memif, DPDK 22.11 to 24.11). The
+ * driver has no lock for this.
+ *
+ * The three functions of the EAL with which the driver registers its handlers are defined here
+ * again. A program's own definition precedes that of a shared library, so the driver, which is a
+ * plugin, calls these. They pass everything on, with the driver's handlers behind a gate: a handler
+ * runs when no queue of a memif port is inside a burst, and bursts do nothing meanwhile.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <rte_interrupts.h>
+
+#include "memif_gate.h"
+
+/* The driver has two handlers: of its listening socket, and of a connection. */
+#define HANDLERS_MAX 4
+#define SLOTS_MAX 512
+#define CACHE_LINE 64
+
+/* One per queue of a memif port. The thread that uses the queue writes `inside`. */
+struct slot {
+	int taken;
+	int inside;
+} __attribute__((aligned(CACHE_LINE)));
+
+static struct slot slots[SLOTS_MAX];
+static int closed;
+
+/* Takes a slot for one more queue; -1 if none is left. */
+int adit_memif_gate_take(void)
+{
+	for (int slot = 0; slot < SLOTS_MAX; slot++) {
+		int none = 0;
+		if (__atomic_compare_exchange_n(&slots[slot].taken, &none, 1, false,
+						__ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+			return slot;
+	}
+	return -1;
+}
+
+/* Gives a slot back. Its queue is outside a burst, and stays there. */
+void adit_memif_gate_give_back(int slot)
+{
+	__atomic_store_n(&slots[slot].taken, 0, __ATOMIC_RELEASE);
+}
+
+/* Enters a burst; false while a handler runs. The store must be visible before the load: either
+ * this thread sees the gate closed, or the handler sees it inside.
+ */
+bool adit_memif_gate_enter(int slot)
+{
+	__atomic_store_n(&slots[slot].inside, 1, __ATOMIC_SEQ_CST);
+	if (__builtin_expect(__atomic_load_n(&closed, __ATOMIC_SEQ_CST) == 0, 1))
+		return true;
+	__atomic_store_n(&slots[slot].inside, 0, __ATOMIC_RELEASE);
+	return false;
+}
+
+/* Leaves a burst. */
+void adit_memif_gate_leave(int slot)
+{
+	__atomic_store_n(&slots[slot].inside, 0, __ATOMIC_RELEASE);
+}
+
+static rte_intr_callback_fn handlers[HANDLERS_MAX];
+
+static void run_gated(size_t handler, void *arg)
+{
+	__atomic_fetch_add(&closed, 1, __ATOMIC_SEQ_CST);
+	for (int slot = 0; slot < SLOTS_MAX; slot++)
+		while (__atomic_load_n(&slots[slot].inside, __ATOMIC_SEQ_CST) != 0)
+			sched_yield();
+	handlers[handler](arg);
+	__atomic_fetch_sub(&closed, 1, __ATOMIC_SEQ_CST);
+}
+
+static void gated_0(void *arg) { run_gated(0, arg); }
+static void gated_1(void *arg) { run_gated(1, arg); }
+static void gated_2(void *arg) { run_gated(2, arg); }
+static void gated_3(void *arg) { run_gated(3, arg); }
+
+static const rte_intr_callback_fn gated[HANDLERS_MAX] = {gated_0, gated_1, gated_2, gated_3};
+
+static bool is_memif(rte_intr_callback_fn handler)
+{
+	Dl_info info;
+	void *address;
+	memcpy(&address, &handler, sizeof(address));
+	return dladdr(address, &info) != 0 && info.dli_fname != NULL &&
+	       strstr(info.dli_fname, "rte_net_memif") != NULL;
+}
+
+/* The gated form of a handler of the driver, the handler itself of others. */
+static rte_intr_callback_fn behind_gate(rte_intr_callback_fn handler)
+{
+	if (!is_memif(handler))
+		return handler;
+	for (size_t i = 0; i < HANDLERS_MAX; i++) {
+		rte_intr_callback_fn none = NULL;
+		if (__atomic_load_n(&handlers[i], __ATOMIC_ACQUIRE) == handler ||
+		    __atomic_compare_exchange_n(&handlers[i], &none, handler, false,
+						__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) ||
+		    none == handler)
+			return gated[i];
+	}
+	return handler;
+}
+
+/* True once the driver has registered a handler here. */
+bool adit_memif_gate_guards(void)
+{
+	return __atomic_load_n(&handlers[0], __ATOMIC_ACQUIRE) != NULL;
+}
+
+static void *next(const char *name)
+{
+	return dlsym(RTLD_NEXT, name);
+}
+
+int rte_intr_callback_register(const struct rte_intr_handle *handle, rte_intr_callback_fn handler,
+			       void *arg)
+{
+	int (*real)(const struct rte_intr_handle *, rte_intr_callback_fn, void *) =
+		next("rte_intr_callback_register");
+	return real(handle, behind_gate(handler), arg);
+}
+
+int rte_intr_callback_unregister(const struct rte_intr_handle *handle,
+				 rte_intr_callback_fn handler, void *arg)
+{
+	int (*real)(const struct rte_intr_handle *, rte_intr_callback_fn, void *) =
+		next("rte_intr_callback_unregister");
+	return real(handle, behind_gate(handler), arg);
+}
+
+int rte_intr_callback_unregister_pending(const struct rte_intr_handle *handle,
+					 rte_intr_callback_fn handler, void *arg,
+					 rte_intr_unregister_callback_fn done)
+{
+	int (*real)(const struct rte_intr_handle *, rte_intr_callback_fn, void *,
+		    rte_intr_unregister_callback_fn) = next("rte_intr_callback_unregister_pending");
+	return real(handle, behind_gate(handler), arg, done);
+}

@@ -1,0 +1,149 @@
+//! A memif port whose peer is killed again and again, in both roles: bursts go on meanwhile.
+//!
+//! Each test runs in a process of its own, made from this test's executable: the EAL starts once in
+//! a process, and a fault of the driver ends the process.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use adit_dpdk::{
+    Device, Eal, EalConfig, HugepageMode, Mbuf, Mempool, MempoolConfig, Port, PortConfig, RxQueue,
+    TxQueue,
+};
+use adit_pktio::{Burst, PacketBuf};
+
+/// Tells a process what it is: `peer` or `survivor`, its role, its socket.
+const PART: &str = "ADIT_TEST_MEMIF";
+const KILLS: u32 = 25;
+/// Packets that the survivor receives from each peer before that is killed.
+const PACKETS_PER_PEER: u64 = 2_000;
+const BURST: usize = 32;
+
+fn process(part: &str, role: &str, socket: &Path) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["part", "--exact", "--nocapture"]);
+    command.env(PART, format!("{part} {role} {}", socket.display()));
+    command.stdout(Stdio::null()).spawn().unwrap()
+}
+
+fn other(role: &str) -> &'static str {
+    if role == "server" { "client" } else { "server" }
+}
+
+fn open(role: &str, socket: &str) -> (Port, Vec<RxQueue>, Vec<TxQueue>, Mempool) {
+    let config = EalConfig {
+        hugepages: HugepageMode::Never,
+        memory_mib: 64,
+        file_prefix: format!("adit-memif-{}", std::process::id()),
+        ..EalConfig::default()
+    };
+    let eal = Eal::init(&config).unwrap();
+    let pool =
+        Mempool::create(&eal, &MempoolConfig { mbufs: 8191, cache: 0, ..Default::default() });
+    let pool = pool.unwrap();
+    let text = format!("net_memif0,role={role},socket={socket},socket-abstract=no");
+    let device: Device = text.parse().unwrap();
+    let wanted = PortConfig {
+        device: &device,
+        rx_queues: 1,
+        tx_queues: 1,
+        rx_descriptors: 256,
+        tx_descriptors: 256,
+        mtu_bytes: 1500,
+        promiscuous: false,
+        mempool: &pool,
+    };
+    let (port, rx, tx) = Port::open(&eal, &wanted).unwrap();
+    (port, rx, tx, pool)
+}
+
+/// Sends and receives until `stop`; counts what came.
+fn exchange(
+    (mut rx, mut tx): (RxQueue, TxQueue),
+    pool: &Mempool,
+    stop: &AtomicBool,
+    received: &AtomicU64,
+) {
+    let (mut inbound, mut outbound) = (Burst::new(), Burst::<Mbuf>::new());
+    while !stop.load(Ordering::Relaxed) {
+        let count = rx.rx_burst(BURST, &mut inbound);
+        received.fetch_add(u64::try_from(count).unwrap(), Ordering::Relaxed);
+        inbound.clear();
+        while outbound.len() < BURST {
+            let Some(mut packet) = pool.alloc() else { break };
+            packet.append(64).unwrap().fill(0x5a);
+            outbound.push(packet);
+        }
+        tx.tx_burst(&mut outbound);
+    }
+}
+
+/// The work of a process that this test made; nothing in the test run itself.
+#[test]
+fn part() {
+    let Ok(part) = std::env::var(PART) else { return };
+    let words: Vec<&str> = part.split(' ').collect();
+    let [part, role, socket] = words[..] else { unreachable!("{words:?}") };
+    let path = Path::new(socket);
+    // A client connects once, when its port starts.
+    let first = (part == "survivor" && role == "client").then(|| server(path));
+    let (_port, mut rx, mut tx, pool) = open(role, socket);
+    let (stop, received) = (AtomicBool::new(false), AtomicU64::new(0));
+    let queues = (rx.remove(0), tx.remove(0));
+    std::thread::scope(|scope| {
+        let exchanging = scope.spawn(|| exchange(queues, &pool, &stop, &received));
+        match (part, first) {
+            ("survivor", Some(first)) => outlive(first, &received),
+            ("survivor", None) => {
+                for _ in 0..KILLS {
+                    outlive(process("peer", other(role), path), &received);
+                }
+            }
+            _ => return,
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        stop.store(true, Ordering::Relaxed);
+        exchanging.join().unwrap();
+    });
+}
+
+/// A server that listens.
+fn server(socket: &Path) -> Child {
+    let mut server = process("peer", "server", socket);
+    while !socket.exists() {
+        assert!(server.try_wait().unwrap().is_none(), "the server ended by itself");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    server
+}
+
+/// Kills the peer in the middle of traffic.
+fn outlive(mut peer: Child, received: &AtomicU64) {
+    let before = received.load(Ordering::Relaxed);
+    while received.load(Ordering::Relaxed) < before + PACKETS_PER_PEER {
+        assert!(peer.try_wait().unwrap().is_none(), "the peer ended by itself");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    peer.kill().unwrap();
+    peer.wait().unwrap();
+}
+
+#[test]
+fn server_outlives_clients_that_are_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let status = process("survivor", "server", &folder.path().join("memif.sock")).wait().unwrap();
+    assert!(status.success(), "{status}");
+}
+
+#[test]
+fn client_outlives_servers_that_are_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    for round in 0..KILLS / 3 {
+        let socket = folder.path().join(format!("{round}.sock"));
+        let status = process("survivor", "client", &socket).wait().unwrap();
+        assert!(status.success(), "round {round}: {status}");
+    }
+}
