@@ -3,7 +3,8 @@
 //! An address outside the allow-list is not heard at all. Requests of an address pass a token
 //! bucket: its own when it has an association, else one of a fixed number of buckets that all
 //! strangers share, so that nobody makes the node remember them. Heartbeat Requests have buckets of
-//! their own, so that a peer that asks for too much is not taken for dead.
+//! their own; those of known addresses take no token, so that nobody who speaks in a peer's name
+//! makes it believe that we are dead.
 
 use core::hash::{Hash, Hasher};
 use core::net::IpAddr;
@@ -127,7 +128,12 @@ impl Admission {
     pub fn is_allowed(&self, peer: IpAddr) -> bool {
         self.policy.allow.is_empty()
             || self.policy.allow.iter().any(|prefix| prefix.contains(peer))
-            || self.configured.contains(&peer)
+            || self.is_configured(peer)
+    }
+
+    /// True for a configured peer.
+    pub fn is_configured(&self, peer: IpAddr) -> bool {
+        self.configured.contains(&peer)
     }
 
     /// Takes a token for one request. `own` are the buckets of a peer with an association.

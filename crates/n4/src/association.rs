@@ -313,8 +313,7 @@ impl Node {
     /// must be published before the setup may be answered, if sessions had to go.
     ///
     /// A Node ID that is associated from another address is refused, so that nobody wipes another
-    /// one's sessions by naming it; the holder is probed at once, so that a peer that moved is
-    /// accepted as soon as its old address is known to be dead.
+    /// one's sessions by naming it; `contest` finds out before whether that address is dead.
     pub(crate) fn bring_up(
         &mut self,
         now: Nanos,
@@ -324,7 +323,7 @@ impl Node {
         if self.is_stopping {
             return Err(NoAssociation::Stopping);
         }
-        self.refuse_node_id_of_other(now, address, &node_id)?;
+        self.refuse_node_id_of_other(address, &node_id)?;
         self.make_room_for(address)?;
         let reason = match self.association(address) {
             Some(known) if known.recovery_time_stamp != recovery_time_stamp => {
@@ -476,15 +475,13 @@ impl Node {
 
     fn refuse_node_id_of_other(
         &mut self,
-        now: Nanos,
         address: IpAddr,
         node_id: &NodeId,
     ) -> Result<(), NoAssociation> {
-        let holder = self.peers.values_mut().filter_map(|peer| peer.association.as_mut());
-        let mut others = holder.filter(|a| a.address != address && a.node_id == *node_id);
-        let Some(other) = others.next() else { return Ok(()) };
-        other.next_heartbeat = now;
-        let (held_by, node_id) = (other.address, node_id.clone());
+        let is_other = |a: &&Association| a.address != address && a.node_id == *node_id;
+        let held_by = self.associations().find(is_other).map(|other| other.address);
+        let Some(held_by) = held_by else { return Ok(()) };
+        let node_id = node_id.clone();
         self.counters.scalars.refused_node_id_of_other_address += 1;
         self.events.push_back(NodeEvent::NodeIdConflict { from: address, held_by, node_id });
         Err(NoAssociation::NodeIdInUse)

@@ -44,12 +44,14 @@ impl Node {
             self.counters.scalars.discarded_malformed_response += 1;
             return;
         };
-        let expects = |purpose: &Purpose| matches!(purpose, Purpose::Heartbeat { .. });
+        let expects = |purpose: &Purpose| {
+            matches!(purpose, Purpose::Heartbeat { .. } | Purpose::Probe { .. })
+        };
         let sequence = response.header.sequence;
-        if self.transactions.take(response.from, sequence, expects).is_none() {
+        let Some(asked) = self.transactions.take(response.from, sequence, expects) else {
             self.counters.scalars.discarded_unmatched_response += 1;
             return;
-        }
+        };
         let interval = self.config.heartbeat_interval;
         let Some(association) = self.association_mut(response.peer()) else { return };
         association.heartbeat_in_flight = false;
@@ -58,6 +60,9 @@ impl Node {
             self.learn_time_stamp(response.peer(), message.recovery_time_stamp.0);
         } else if association.recovery_time_stamp != message.recovery_time_stamp.0 {
             self.bring_down(response.now, response.peer(), DownReason::PeerRestarted);
+        }
+        if let Purpose::Probe { owner } = asked {
+            self.settle_contests(response.now, owner);
         }
     }
 

@@ -11,6 +11,7 @@
 mod admission;
 mod association;
 mod containment;
+mod contest;
 mod counters;
 mod features;
 mod findings;

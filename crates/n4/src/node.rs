@@ -17,12 +17,12 @@ use adit_types::{Nanos, Seid, SessionIndex};
 use crate::admission::{Admission, PeerPolicy};
 use crate::association::{NodeEvent, NodeId, Peer};
 use crate::containment::{FaultKinds, FaultPoint};
+use crate::contest::Contest;
 use crate::counters::Counters;
 use crate::information::SessionInformation;
 use crate::own_set::own_key;
 use crate::path::{PathConfig, Paths};
 use crate::path_qos::PathQos;
-use crate::peer_restart::PeerStarts;
 use crate::procedure::buffering_duration::BufferingEnds;
 use crate::procedure::control_change::FormerControl;
 use crate::procedure::drain::Drains;
@@ -153,7 +153,8 @@ pub struct Node {
     pub(crate) peers: BTreeMap<IpAddr, Peer>,
     pub(crate) paths: Paths,
     pub(crate) path_qos: PathQos,
-    pub(crate) peer_starts: PeerStarts,
+    /// Setups that wait for whether the holder of their Node ID lives.
+    pub(crate) contests: Vec<Contest>,
     pub(crate) buffering_ends: BufferingEnds,
     pub(crate) setups: Setups,
     pub(crate) transactions: Transactions<Purpose>,
@@ -202,9 +203,9 @@ impl Node {
         Self {
             store: SessionStore::new(config.store.clone()),
             peers: BTreeMap::new(),
-            paths: Paths::new(config.paths),
+            paths: Paths::new(config.paths, config.store.seed),
             path_qos: PathQos::default(),
-            peer_starts: PeerStarts::default(),
+            contests: Vec::new(),
             buffering_ends: BufferingEnds::default(),
             setups: Setups::new(&config.connect, config.t1),
             transactions: Transactions::new(config.retransmission(), config.seed),
@@ -250,13 +251,18 @@ impl Node {
             return;
         }
         let mut datagram = Datagram::new(bytes);
+        let mut has_heartbeat = false;
         loop {
             let rest = datagram.remaining();
             match datagram.next() {
                 None => return,
                 Some(Ok(RawMessage { header, body })) => {
                     self.counters.count_received(header.message_type);
-                    if self.admit(now, from, header.message_type) {
+                    let is_heartbeat = header.message_type == MessageType::HEARTBEAT_REQUEST;
+                    let is_first = is_heartbeat && !core::mem::replace(&mut has_heartbeat, true);
+                    if is_first && self.is_known(from.ip())
+                        || self.admit(now, from, header.message_type)
+                    {
                         self.handle_contained(&Request { now, from, header, body });
                     }
                 }
@@ -340,6 +346,7 @@ impl Node {
             self.prepare_releases(now);
         }
         self.advance_drains(now);
+        self.settle_contests_of_none(now);
         self.send_due_heartbeats(now);
         self.send_due_notifications(now);
         self.watch_paths(now);
@@ -463,6 +470,13 @@ impl Node {
                 self.transmit(answers, from, bytes);
             }
         }
+    }
+
+    /// True for an address of an association, and for a configured one. The first heartbeat in each
+    /// datagram of such an address is answered, so that no flood in its name costs it its
+    /// association: what the socket delivers is the bound.
+    fn is_known(&self, address: IpAddr) -> bool {
+        self.association_for(address).is_some() || self.admission.is_configured(address)
     }
 
     /// Takes a token for a message; responses need none, because they answer us.
@@ -649,6 +663,21 @@ impl Node {
         purpose: Purpose,
     ) {
         self.send_own(now, to, None, body, purpose);
+    }
+
+    /// The same with other timers.
+    pub(crate) fn send_request_within<'m, M: MessageBody<'m>>(
+        &mut self,
+        now: Nanos,
+        to: SocketAddr,
+        body: &M,
+        purpose: Purpose,
+        timers: Retransmission,
+    ) {
+        let sequence = self.transactions.reserve_sequence();
+        let Some(bytes) = self.encode(None, sequence, body) else { return };
+        self.transactions.insert_within(now, sequence, to, bytes.clone(), purpose, timers);
+        self.transmit(M::TYPE, to, bytes);
     }
 
     /// Sends a session related request; `seid` is the receiver's. Returns its sequence number,

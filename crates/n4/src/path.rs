@@ -2,12 +2,15 @@
 //!
 //! Each peer gets an Echo Request per interval; one that leaves N3-REQUESTS of them in a row
 //! unanswered, each for T3-RESPONSE, has a failed path until it answers again. Both turns are told to
-//! all CP functions. Workers send and receive; here is only the state.
+//! all CP functions. Workers send and receive; here is only the state. The first sequence number of a
+//! round is random, so that nobody who does not see the request can answer it.
 //! Spec: TS 29.281 §7.2.1, §7.2.2, §11; TS 23.527 §5.4; TS 29.244 §7.4.5.1.
 
+use core::hash::{Hash, Hasher};
 use core::net::IpAddr;
 use core::ops::Bound;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::DefaultHasher;
 
 use adit_rules::WorkerCommand;
 use adit_types::Nanos;
@@ -16,6 +19,7 @@ use adit_types::limits::COMMAND_RING_LEN;
 use crate::association::NodeEvent;
 use crate::node::Node;
 use crate::path_qos::MEASURES;
+use crate::peer_restart::PeerStart;
 
 /// How paths are watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,9 +67,19 @@ struct Path {
     sequence: u16,
     /// Requests of the present round; zero between rounds.
     unanswered: u32,
+    /// `Nanos::NEVER` while it is not watched.
     due: Nanos,
     requests: u64,
     responses: u64,
+    start: PeerStart,
+}
+
+/// What a response means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Answered {
+    turn: Option<Turn>,
+    /// The peer started anew.
+    is_restart: bool,
 }
 
 /// A change of state.
@@ -84,16 +98,20 @@ pub(crate) struct Paths {
     commands: VecDeque<WorkerCommand>,
     /// Up to here the store's peers are known.
     generation: u64,
+    /// What random sequence numbers come from: a secret and how many were drawn.
+    random: (u64, u64),
 }
 
 impl Paths {
-    pub fn new(config: PathConfig) -> Self {
+    /// `secret` is random, and nobody knows it.
+    pub fn new(config: PathConfig, secret: u64) -> Self {
         Self {
             config,
             paths: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             commands: VecDeque::new(),
             generation: 0,
+            random: (secret, 0),
         }
     }
 
@@ -104,6 +122,35 @@ impl Paths {
 
     const fn is_on(&self) -> bool {
         self.config.echo_interval.0 > 0
+    }
+
+    /// When the next round begins that nothing asks for earlier.
+    fn next_round(&self, now: Nanos) -> Nanos {
+        if self.is_on() { now + self.config.echo_interval } else { Nanos::NEVER }
+    }
+
+    fn draw_sequence(&mut self) -> u16 {
+        self.random.1 = self.random.1.wrapping_add(1);
+        let mut digest = DefaultHasher::new();
+        self.random.hash(&mut digest);
+        let [low, high, ..] = digest.finish().to_le_bytes();
+        u16::from_le_bytes([low, high]) & !MEASURES
+    }
+
+    fn arm(&mut self, peer: IpAddr, due: Nanos) {
+        let Some(path) = self.paths.get_mut(&peer) else { return };
+        let before = core::mem::replace(&mut path.due, due);
+        self.deadlines.remove(&(before, peer));
+        if due != Nanos::NEVER {
+            self.deadlines.insert((due, peer));
+        }
+    }
+
+    /// Begins a round now, unless one is under way.
+    fn begin_round(&mut self, now: Nanos, peer: IpAddr) {
+        if self.paths.get(&peer).is_some_and(|path| path.unanswered == 0) {
+            self.arm(peer, now);
+        }
     }
 
     /// Takes in which peers there are. The first request waits an interval, so that a peer that
@@ -118,11 +165,17 @@ impl Paths {
         }
         for &peer in peers {
             if !self.paths.contains_key(&peer) {
-                let due = now + self.config.echo_interval;
-                let (state, sequence) = (PathState::Unknown, 0);
-                let path = Path { state, sequence, unanswered: 0, due, requests: 0, responses: 0 };
+                let path = Path {
+                    state: PathState::Unknown,
+                    sequence: 0,
+                    unanswered: 0,
+                    due: Nanos::NEVER,
+                    requests: 0,
+                    responses: 0,
+                    start: PeerStart::default(),
+                };
                 self.paths.insert(peer, path);
-                self.deadlines.insert((due, peer));
+                self.arm(peer, self.next_round(now));
             }
         }
     }
@@ -133,11 +186,15 @@ impl Paths {
             && due <= now
         {
             self.deadlines.pop_first();
+            let (drawn, is_on) = (self.draw_sequence(), self.is_on());
             let Some(path) = self.paths.get_mut(&peer) else { continue };
             if path.unanswered < self.config.n3 {
+                path.sequence = match path.unanswered {
+                    0 => drawn,
+                    _ => path.sequence.wrapping_add(1) & !MEASURES,
+                };
                 path.unanswered += 1;
                 path.requests += 1;
-                path.sequence = path.sequence.wrapping_add(1) & !MEASURES;
                 path.due = now + self.config.t3;
                 self.deadlines.insert((path.due, peer));
                 // Beyond the bound the request counts as sent and lost.
@@ -149,64 +206,100 @@ impl Paths {
                 continue;
             }
             path.unanswered = 0;
-            path.due = now + self.config.echo_interval;
-            self.deadlines.insert((path.due, peer));
-            if path.state != PathState::Down {
+            let was_down = path.state == PathState::Down;
+            if is_on {
                 path.state = PathState::Down;
+            }
+            self.arm(peer, self.next_round(now));
+            if is_on && !was_down {
                 return Some(Turn::Failed(peer));
             }
         }
         None
     }
 
-    /// Takes a response; a response to no request of the present round changes nothing.
-    fn answered(&mut self, now: Nanos, peer: IpAddr, sequence: u16) -> Option<Turn> {
-        let path = self.paths.get_mut(&peer)?;
+    /// Takes a response, and when its sender says that it started; a response to no request of the
+    /// present round changes nothing.
+    fn answered(
+        &mut self,
+        now: Nanos,
+        peer: IpAddr,
+        sequence: u16,
+        started: Option<u32>,
+    ) -> Answered {
+        let next_round = self.next_round(now);
+        let Some(path) = self.paths.get_mut(&peer) else { return Answered::default() };
         let age = u32::from(path.sequence.wrapping_sub(sequence) & !MEASURES);
         if age >= path.unanswered {
-            return None;
+            return Answered::default();
         }
-        self.deadlines.remove(&(path.due, peer));
         path.unanswered = 0;
         path.responses += 1;
-        path.due = now + self.config.echo_interval;
-        self.deadlines.insert((path.due, peer));
+        let is_restart = started.is_some_and(|started| path.start.learn(started));
+        let asks_again = path.start.wants_confirmation(now, self.config.t3);
         let before = core::mem::replace(&mut path.state, PathState::Up);
-        (before == PathState::Down).then_some(Turn::Recovered(peer))
+        self.arm(peer, if asks_again { now } else { next_round });
+        let turn = (before == PathState::Down).then_some(Turn::Recovered(peer));
+        Answered { turn, is_restart }
+    }
+
+    /// Takes an unproven word of when a peer started: it is asked if that would be news.
+    fn hint(&mut self, now: Nanos, peer: IpAddr, started: u32) {
+        let t3 = self.config.t3;
+        let path = self.paths.get_mut(&peer);
+        if path.is_some_and(|path| path.start.is_worth_asking(now, t3, started)) {
+            self.begin_round(now, peer);
+        }
     }
 }
 
 impl Node {
-    /// Does what is due for paths.
-    pub(crate) fn watch_paths(&mut self, now: Nanos) {
-        if !self.paths.is_on() {
-            return;
-        }
+    /// Takes in which peers there are.
+    fn update_paths(&mut self, now: Nanos) {
         let generation = self.store.peers_generation();
         if self.paths.generation != generation {
             self.paths.generation = generation;
             let peers: BTreeSet<IpAddr> = self.store.peers().collect();
             self.paths.set_peers(now, &peers);
         }
+    }
+
+    /// Does what is due for paths.
+    pub(crate) fn watch_paths(&mut self, now: Nanos) {
+        self.update_paths(now);
         while let Some(turn) = self.paths.poll_failed(now) {
             self.tell_path(now, turn);
         }
     }
 
-    /// Takes an Echo Response that came at `at`.
+    /// Takes an Echo Response that came at `at`, and when its sender says that it started.
     pub(crate) fn handle_echo_response(
         &mut self,
         now: Nanos,
-        peer: IpAddr,
-        sequence: u16,
+        (peer, sequence): (IpAddr, u16),
+        started: Option<u32>,
         at: Nanos,
     ) {
         if sequence & MEASURES != 0 {
             let reports = self.path_qos.answered(peer, sequence, at);
             self.report_path_delays(now, reports);
-        } else if let Some(turn) = self.paths.answered(now, peer, sequence) {
+            started.into_iter().for_each(|started| self.hear_recovery(now, peer, started));
+            return;
+        }
+        let Answered { turn, is_restart } = self.paths.answered(now, peer, sequence, started);
+        if let Some(turn) = turn {
             self.tell_path(now, turn);
         }
+        if is_restart {
+            self.tell_peer_restart(now, peer);
+        }
+    }
+
+    /// Takes notice of when a GTP-U peer says that it started, without having been asked. Strangers
+    /// are not remembered.
+    pub(crate) fn hear_recovery(&mut self, now: Nanos, peer: IpAddr, started: u32) {
+        self.update_paths(now);
+        self.paths.hint(now, peer, started);
     }
 
     fn tell_path(&mut self, now: Nanos, turn: Turn) {
@@ -237,7 +330,9 @@ impl Node {
     /// The same behind the path to `peer`, or from the first one on.
     pub fn paths_behind(&self, peer: Option<IpAddr>) -> impl Iterator<Item = PathEntry> + '_ {
         let first = peer.map_or(Bound::Unbounded, Bound::Excluded);
-        self.paths.paths.range((first, Bound::Unbounded)).map(|(&peer, path)| PathEntry {
+        let behind = self.paths.paths.range((first, Bound::Unbounded));
+        let watched = behind.filter(|_| self.paths.is_on());
+        watched.map(|(&peer, path)| PathEntry {
             peer,
             state: path.state,
             requests: path.requests,

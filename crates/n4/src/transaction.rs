@@ -19,6 +19,11 @@ pub(crate) enum Purpose {
         /// The association.
         owner: OwnerId,
     },
+    /// Is the peer of this association alive? Asked in quick succession.
+    Probe {
+        /// The association.
+        owner: OwnerId,
+    },
     /// An association with a configured peer.
     AssociationSetup {
         /// Its position in the configuration.
@@ -60,6 +65,7 @@ impl Purpose {
     pub fn is_of(self, association: OwnerId) -> bool {
         match self {
             Self::Heartbeat { owner }
+            | Self::Probe { owner }
             | Self::AssociationUpdate { owner }
             | Self::SessionSetDeletion { owner }
             | Self::NodeReport { owner } => owner == association,
@@ -90,6 +96,7 @@ pub(crate) struct OwnRequest<P> {
     to: SocketAddr,
     bytes: Vec<u8>,
     purpose: P,
+    t1: Nanos,
     retransmissions_left: u32,
     due: Nanos,
 }
@@ -146,12 +153,28 @@ impl<P> Transactions<P> {
         bytes: Vec<u8>,
         purpose: P,
     ) {
-        let Retransmission { t1, n1 } = self.retransmission;
-        self.due.insert((now + t1, sequence));
-        self.open.insert(
-            sequence,
-            OwnRequest { to, bytes, purpose, retransmissions_left: n1, due: now + t1 },
-        );
+        self.insert_within(now, sequence, to, bytes, purpose, self.retransmission);
+    }
+
+    /// The same with other timers.
+    pub fn insert_within(
+        &mut self,
+        now: Nanos,
+        sequence: u32,
+        to: SocketAddr,
+        bytes: Vec<u8>,
+        purpose: P,
+        Retransmission { t1, n1 }: Retransmission,
+    ) {
+        let due = now + t1;
+        self.due.insert((due, sequence));
+        let request = OwnRequest { to, bytes, purpose, t1, retransmissions_left: n1, due };
+        self.open.insert(sequence, request);
+    }
+
+    /// True when an open request has a purpose that `is_meant` names.
+    pub fn any(&self, is_meant: impl Fn(&P) -> bool) -> bool {
+        self.open.values().any(|request| is_meant(&request.purpose))
     }
 
     /// The request that a response from `peer` with `sequence` and `response_type` answers, if
@@ -194,7 +217,7 @@ impl<P> Transactions<P> {
         let request = self.open.get_mut(&sequence)?;
         if request.retransmissions_left > 0 {
             request.retransmissions_left -= 1;
-            request.due = now + self.retransmission.t1;
+            request.due = now + request.t1;
             self.due.remove(&(at, sequence));
             self.due.insert((request.due, sequence));
             return Some(Due::Retransmit { to: request.to, bytes: request.bytes.clone() });

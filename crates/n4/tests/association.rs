@@ -12,9 +12,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use adit_n4::{DownReason, NodeConfig, NodeEvent, NodeId, SetupFailure};
 use adit_pfcp::ie::{self, RecoveryTimeStamp, UpFunctionFeatures};
-use adit_pfcp::message::{AssociationSetupResponse, AssociationUpdateRequest, HeartbeatResponse};
+use adit_pfcp::message::{
+    AssociationSetupRequest, AssociationSetupResponse, AssociationUpdateRequest, HeartbeatResponse,
+};
 use adit_pfcp::{Cause, Message, MessageType};
-use adit_types::limits::ASSOCIATIONS_MAX;
+use adit_types::limits::{ASSOCIATIONS_MAX, CONTESTS_MAX};
 use adit_types::{Nanos, Seid};
 
 use smf::*;
@@ -102,28 +104,73 @@ fn setup_again_removes_the_sessions_before_it_is_answered() {
     }
 }
 
-#[test]
-fn setup_with_a_node_id_of_another_address_is_refused_and_wipes_nothing() {
-    let mut bench = Bench::associated();
-    bench.session(smf(10), 2, &SessionScript::new(1, 1));
-    let bytes = bench.answer(smf(66), &setup(1, TEN, SMF_STARTED + 9));
-    assert_eq!(cause(&bytes), Cause::RequestRejected);
-    assert_eq!(bench.node.store().len(), 1);
-    assert_eq!(bench.node.associations().count(), 1);
-    assert_eq!(bench.node.counters().scalars.refused_node_id_of_other_address, 1);
-    assert!(bench.events().iter().any(|e| matches!(e, NodeEvent::NodeIdConflict { .. })));
+fn named(sequence: u32, name: &'static str) -> Vec<u8> {
+    let node_id = NodeId::Fqdn(name.to_owned());
+    let NodeId::Fqdn(name) = &node_id else { panic!() };
+    let node_id = ie::NodeId::Fqdn(ie::Fqdn::from_text(name).unwrap());
+    let time_stamp = RecoveryTimeStamp(SMF_STARTED);
+    encode(None, sequence, &AssociationSetupRequest::new(node_id, time_stamp))
 }
 
 #[test]
-fn setup_with_a_node_id_of_a_dead_address_is_accepted() {
-    let mut bench = Bench::associated();
+fn setup_with_the_node_id_of_a_living_peer_is_refused_as_soon_as_that_answers() {
+    let mut bench = Bench::new();
+    assert_eq!(cause(&bench.answer(smf(10), &named(1, "smf.example"))), Cause::RequestAccepted);
     bench.session(smf(10), 2, &SessionScript::new(1, 1));
-    assert_eq!(cause(&bench.answer(smf(11), &setup(1, TEN, SMF_STARTED))), Cause::RequestRejected);
-    let probes = bench.run_until(T1 + T1 + T1 + T1);
-    assert_eq!(probes.len(), 4, "a heartbeat and its retransmissions, at once");
-    assert!(probes.iter().all(|probe| probe.to == smf(10)));
-    assert_eq!(bench.node.store().len(), 0);
-    assert_eq!(cause(&bench.answer(smf(11), &setup(2, TEN, SMF_STARTED))), Cause::RequestAccepted);
+    bench.events();
+    let probe = bench.ask(smf(66), &named(7, "smf.example"));
+    assert_eq!(probe.len(), 1, "no answer yet");
+    assert_eq!(probe[0].to, smf(10));
+    assert_eq!(raw(&probe[0].bytes).header.message_type, MessageType::HEARTBEAT_REQUEST);
+    assert!(bench.ask(smf(66), &named(7, "smf.example")).is_empty(), "a retransmission waits too");
+    let sequence = raw(&probe[0].bytes).header.sequence;
+    let alive = encode(None, sequence, &HeartbeatResponse::new(RecoveryTimeStamp(SMF_STARTED)));
+    assert!(bench.ask(smf(66), &alive).is_empty(), "it does not answer for another");
+    let sent = bench.ask(smf(10), &alive);
+    assert_eq!((sent.len(), sent[0].to), (1, smf(66)));
+    assert_eq!(raw(&sent[0].bytes).header.sequence, 7);
+    assert_eq!(cause(&sent[0].bytes), Cause::RequestRejected);
+    assert_eq!((bench.node.store().len(), bench.node.associations().count()), (1, 1));
+    assert_eq!(bench.node.counters().scalars.refused_node_id_of_other_address, 1);
+    assert!(matches!(bench.events()[..], [NodeEvent::NodeIdConflict { .. }]));
+    let sent = bench.run_until(HEARTBEAT_INTERVAL);
+    assert_eq!(sent.len(), 1, "heartbeats go on as usual: {sent:?}");
+}
+
+#[test]
+fn setup_with_the_node_id_of_a_dead_peer_is_accepted_within_t1() {
+    let mut bench = Bench::new();
+    bench.answer(smf(10), &named(1, "smf.example"));
+    bench.session(smf(10), 2, &SessionScript::new(1, 1));
+    let mut sent = bench.ask(smf(11), &named(7, "smf.example"));
+    sent.extend(bench.run_until(T1));
+    let (probes, answers): (Vec<_>, Vec<_>) = sent.iter().partition(|sent| sent.to == smf(10));
+    assert_eq!(probes.len(), 4, "the probe is repeated N1 times");
+    assert_eq!((answers.len(), answers[0].to), (1, smf(11)));
+    assert_eq!(raw(&answers[0].bytes).header.sequence, 7);
+    assert_eq!(cause(&answers[0].bytes), Cause::RequestAccepted);
+    assert!(bench.node.store().is_empty());
+    assert_eq!(bench.node.associations().map(|a| a.address).collect::<Vec<_>>(), [smf(11).ip()]);
+    let again = bench.ask(smf(11), &establish(8, &SessionScript::new(1, 1)));
+    assert_eq!(cause(&again[0].bytes), Cause::RequestAccepted);
+}
+
+#[test]
+fn setups_that_wait_for_a_holder_are_bounded_and_end_with_it() {
+    let mut bench = Bench::associated();
+    let claim = |host: u8| setup(1, TEN, SMF_STARTED + u32::from(host));
+    for host in 20..20 + u8::try_from(CONTESTS_MAX).unwrap() {
+        let sent = bench.ask(smf(host), &claim(host));
+        assert_eq!(sent.len(), usize::from(host == 20), "one probe for all");
+    }
+    assert_eq!(cause(&bench.answer(smf(99), &claim(99))), Cause::RequestRejected);
+    assert_eq!(cause(&bench.answer(smf(10), &release(3, TEN))), Cause::RequestAccepted);
+    bench.node.handle_timeout(bench.now);
+    bench.publish_all();
+    let sent = bench.sent();
+    assert_eq!((sent.len(), sent[0].to), (CONTESTS_MAX, smf(20)));
+    assert_eq!(cause(&sent[0].bytes), Cause::RequestAccepted, "the first one has it now");
+    assert!(sent[1..].iter().all(|sent| cause(&sent.bytes) == Cause::RequestRejected));
 }
 
 #[test]

@@ -330,22 +330,14 @@ fn peer_that_restarted_is_reported_to_those_who_know_such_reports() {
     associate_with(&mut bench, 20, CpFunctionFeatures::LOAD);
     bench.session(smf(10), 2, &SessionScript::new(0xc1, 1));
     bench.events();
-    let asks = |peer, recovery| WorkerEvent::EchoRequest { peer, recovery };
-    let answers = |recovery| WorkerEvent::EchoResponse {
-        peer: PEER,
-        sequence: 1,
-        recovery: Some(recovery),
-        at: Nanos(0),
-    };
-    for event in [asks(PEER, 100), answers(100), asks(PEER, 99), answers(100)] {
-        bench.node.handle_event(bench.now, event);
-    }
     let stranger = IpAddr::V4(Ipv4Addr::LOCALHOST);
     for recovery in [100, 200] {
-        bench.node.handle_event(bench.now, asks(stranger, recovery));
+        let event = WorkerEvent::EchoRequest { peer: stranger, recovery };
+        bench.node.handle_event(bench.now, event);
     }
-    assert!(bench.sent().is_empty() && bench.events().is_empty());
-    bench.node.handle_event(bench.now, answers(101));
+    assert!(exchange(&mut bench, 100) == 2 && bench.events().is_empty());
+    bench.now += Nanos::from_secs(3);
+    assert_eq!(exchange(&mut bench, 101), 2);
     assert!(matches!(bench.events()[..], [NodeEvent::GtpuPeerRestarted { peer: PEER }]));
     let sent = bench.sent();
     assert_eq!(sent.len(), 1, "only to the one that knows it");
@@ -357,16 +349,33 @@ fn peer_that_restarted_is_reported_to_those_who_know_such_reports() {
     assert_eq!(bench.node.counters().scalars.gtpu_peers_restarted, 1);
 }
 
+/// Tells that the peer started at `started`, and answers the Echo Requests that follow; returns how
+/// many.
+fn exchange(bench: &mut Bench, started: u32) -> usize {
+    let hint = WorkerEvent::EchoRequest { peer: PEER, recovery: started };
+    bench.node.handle_event(bench.now, hint);
+    for exchanges in 0.. {
+        bench.node.handle_timeout(bench.now);
+        let Some(WorkerCommand::SendEchoRequest { peer, sequence, .. }) = bench.node.poll_command()
+        else {
+            return exchanges;
+        };
+        let (recovery, at) = (Some(started), bench.now);
+        let event = WorkerEvent::EchoResponse { peer, sequence, recovery, at };
+        bench.node.handle_event(bench.now, event);
+    }
+    unreachable!("returns")
+}
+
 #[test]
 fn peer_that_nobody_sends_to_any_more_is_forgotten() {
     let mut bench = Bench::new();
     associate_with(&mut bench, 10, CpFunctionFeatures::RPGUR);
     let session = bench.session(smf(10), 2, &SessionScript::new(0xc1, 1));
-    let asks = |recovery| WorkerEvent::EchoRequest { peer: PEER, recovery };
-    bench.node.handle_event(bench.now, asks(100));
+    assert_eq!(exchange(&mut bench, 100), 2);
     bench.answer(smf(10), &delete(3, session));
-    bench.node.handle_event(bench.now, asks(100));
+    assert_eq!(exchange(&mut bench, 100), 0);
     bench.session(smf(10), 4, &SessionScript::new(0xc1, 1));
-    bench.node.handle_event(bench.now, asks(200));
+    assert_eq!(exchange(&mut bench, 200), 2);
     assert!(bench.sent().is_empty(), "its first word since it is a peer again");
 }

@@ -48,8 +48,13 @@ impl Bench {
     }
 }
 
-fn echo(sequence: u16) -> Vec<WorkerCommand> {
-    vec![WorkerCommand::SendEchoRequest { peer: PEER, sequence, tos: 0 }]
+/// The sequence number of the one Echo Request that was asked for.
+#[track_caller]
+fn asked(commands: &[WorkerCommand]) -> u16 {
+    match commands {
+        [WorkerCommand::SendEchoRequest { peer: PEER, sequence, tos: 0 }] => *sequence,
+        other => panic!("{other:?}"),
+    }
 }
 
 fn response(peer: IpAddr, sequence: u16, at: Nanos) -> WorkerEvent {
@@ -64,8 +69,8 @@ fn peer_of_a_session_is_asked_once_per_interval_while_it_answers() {
     assert_eq!(bench.pass(Nanos(INTERVAL.0 - 1)), []);
     for round in 1..=3 {
         let span = if round == 1 { Nanos(1) } else { INTERVAL };
-        assert_eq!(bench.pass(span), echo(round));
-        let event = response(PEER, round, bench.now);
+        let sequence = asked(&bench.pass(span));
+        let event = response(PEER, sequence, bench.now);
         bench.node.handle_event(bench.now, event);
         assert_eq!(bench.pass(Nanos(INTERVAL.0 - 1)), []);
         assert_eq!(bench.state(), [(PEER, PathState::Up)]);
@@ -81,9 +86,10 @@ fn peer_of_a_session_is_asked_once_per_interval_while_it_answers() {
 #[test]
 fn path_without_answers_is_reported_failed_and_with_one_recovered() {
     let (mut bench, _) = bench();
-    assert_eq!(bench.pass(INTERVAL), echo(1));
-    assert_eq!(bench.pass(T3), echo(2));
-    assert_eq!(bench.pass(T3), echo(3));
+    let first = asked(&bench.pass(INTERVAL));
+    let next = |sequence: u16| (sequence + 1) & 0x7fff;
+    assert_eq!(asked(&bench.pass(T3)), next(first));
+    assert_eq!(asked(&bench.pass(T3)), next(next(first)));
     assert!(bench.events().is_empty());
     assert_eq!(bench.pass(T3), []);
     assert!(matches!(bench.events()[..], [NodeEvent::PathDown { peer: PEER }]));
@@ -93,14 +99,16 @@ fn path_without_answers_is_reported_failed_and_with_one_recovered() {
     let peers = body.user_plane_path_failure_report.unwrap().remote_gtpu_peers;
     assert_eq!(peers.iter().next().unwrap().v4, Some(GNB));
 
-    let late = response(PEER, 3, bench.now);
+    let late = response(PEER, next(next(first)), bench.now);
     bench.node.handle_event(bench.now, late);
     assert_eq!(bench.state(), [(PEER, PathState::Down)], "the round is over");
-    assert_eq!(bench.pass(INTERVAL), echo(4));
-    let stranger = response(Ipv4Addr::LOCALHOST.into(), 4, bench.now);
+    let sequence = asked(&bench.pass(INTERVAL));
+    let stranger = response(Ipv4Addr::LOCALHOST.into(), sequence, bench.now);
     bench.node.handle_event(bench.now, stranger);
     assert!(bench.events().is_empty());
-    bench.node.handle_event(bench.now, response(PEER, 4, bench.now));
+    bench.node.handle_event(bench.now, response(PEER, sequence ^ 1, bench.now));
+    assert!(bench.events().is_empty());
+    bench.node.handle_event(bench.now, response(PEER, sequence, bench.now));
     assert!(matches!(bench.events()[..], [NodeEvent::PathUp { peer: PEER }]));
     assert_eq!(bench.state(), [(PEER, PathState::Up)]);
     let scalars = bench.node.counters().scalars;
@@ -150,4 +158,106 @@ fn error_indication_of_a_tunnel_that_moved_on_is_about_no_session() {
     assert!(bench.sent().is_empty());
     bench.node.handle_event(bench.now, event(Teid(0x77)));
     assert_eq!(bench.sent().len(), 1);
+}
+
+/// Tells of a start and answers what is asked because of it; returns how many exchanges there were.
+fn tell_start(bench: &mut Bench, hint: Option<u32>, started: u32) -> usize {
+    if let Some(recovery) = hint {
+        bench.node.handle_event(bench.now, WorkerEvent::EchoRequest { peer: PEER, recovery });
+    }
+    let mut exchanges = 0;
+    loop {
+        let commands = bench.pass(Nanos(0));
+        if commands.is_empty() {
+            return exchanges;
+        }
+        exchanges += 1;
+        assert!(exchanges < 10);
+        let sequence = asked(&commands);
+        let (recovery, at) = (Some(started), bench.now);
+        let event = WorkerEvent::EchoResponse { peer: PEER, sequence, recovery, at };
+        bench.node.handle_event(bench.now, event);
+    }
+}
+
+fn restarts(bench: &mut Bench) -> usize {
+    let events = bench.events();
+    assert!(
+        events.iter().all(|event| matches!(event, NodeEvent::GtpuPeerRestarted { peer: PEER }))
+    );
+    events.len()
+}
+
+/// Spec: TS 23.007 §18A.
+#[test]
+fn later_start_of_a_peer_is_believed_when_a_second_exchange_confirms_it() {
+    for off in [false, true] {
+        let (mut bench, _) = match off {
+            false => bench(),
+            true => {
+                let heartbeat_interval = Nanos::from_secs(100_000);
+                let mut bench = Bench::with(NodeConfig { heartbeat_interval, ..config() });
+                bench.associate(10);
+                bench.session(smf(10), 2, &SessionScript::new(0xc1, 1));
+                (bench, Seid(0))
+            }
+        };
+        bench.events();
+        assert_eq!(tell_start(&mut bench, Some(100), 100), 2, "the first word");
+        assert_eq!(restarts(&mut bench), 0);
+        bench.now += T3;
+        assert_eq!(tell_start(&mut bench, Some(100), 100), 0, "no news");
+        assert_eq!(tell_start(&mut bench, Some(99), 100), 0, "a copy that was long on its way");
+        bench.now += T3;
+        assert_eq!(tell_start(&mut bench, Some(200), 200), 2);
+        assert_eq!(restarts(&mut bench), 1);
+        bench.now += T3;
+        assert_eq!(tell_start(&mut bench, Some(300), 200), 1, "a forged Echo Request");
+        assert_eq!(restarts(&mut bench), 0);
+    }
+}
+
+/// Spec: TS 29.281 §7.2.2.
+#[test]
+fn responses_to_no_request_of_ours_tell_of_no_restart() {
+    let (mut bench, _) = bench();
+    bench.now += T3;
+    tell_start(&mut bench, Some(100), 100);
+    bench.events();
+    for sequence in 0..=u16::MAX {
+        let (recovery, at) = (Some(900), bench.now);
+        let event = WorkerEvent::EchoResponse { peer: PEER, sequence, recovery, at };
+        bench.node.handle_event(bench.now, event);
+    }
+    assert!(restarts(&mut bench) == 0 && bench.sent().is_empty());
+    // A forger that guesses one sequence number guesses the next one as rarely.
+    let sequence = asked(&bench.pass(INTERVAL));
+    let (recovery, at) = (Some(900), bench.now);
+    let guessed = WorkerEvent::EchoResponse { peer: PEER, sequence, recovery, at };
+    bench.node.handle_event(bench.now, guessed);
+    bench.node.handle_event(bench.now, guessed);
+    assert_eq!(restarts(&mut bench), 0);
+    assert_eq!(tell_start(&mut bench, None, 100), 1, "the peer itself denies it");
+    assert_eq!(tell_start(&mut bench, None, 100), 0);
+    assert_eq!(restarts(&mut bench), 0);
+}
+
+#[test]
+fn peer_that_tells_another_start_each_time_is_not_asked_without_end() {
+    let (mut bench, _) = bench();
+    let mut asked_for = 0;
+    for started in 0..100 {
+        let hint = WorkerEvent::EchoRequest { peer: PEER, recovery: 1000 + started };
+        bench.node.handle_event(bench.now, hint);
+        let commands = bench.pass(Nanos::from_millis(30));
+        for command in commands {
+            asked_for += 1;
+            let sequence = asked(&[command]);
+            let (recovery, at) = (Some(started), bench.now);
+            let event = WorkerEvent::EchoResponse { peer: PEER, sequence, recovery, at };
+            bench.node.handle_event(bench.now, event);
+        }
+    }
+    assert!(asked_for <= 2, "twice per T3, not {asked_for}");
+    assert_eq!(restarts(&mut bench), 0);
 }

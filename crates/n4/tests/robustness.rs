@@ -77,6 +77,35 @@ fn peer_over_its_rate_is_not_answered_and_others_are() {
 }
 
 #[test]
+fn flood_of_heartbeats_in_a_peers_name_costs_it_no_answer() {
+    let policy = PeerPolicy { requests_per_s_max: 10, requests_burst: 5, ..PeerPolicy::default() };
+    let mut bench = Bench::with(NodeConfig { policy, connect: vec![smf(20)], ..config() });
+    bench.associate(10);
+    for round in 0..100 {
+        bench.now += Nanos::from_millis(10);
+        for n in 0..500 {
+            let forged = std::net::SocketAddr::new(smf(10).ip(), 40_000 + n);
+            assert_eq!(bench.ask(forged, &heartbeat(n.into(), SMF_STARTED)).len(), 1);
+        }
+        assert_eq!(bench.ask(smf(10), &heartbeat(70_000 + round, SMF_STARTED)).len(), 1);
+        assert_eq!(bench.ask(smf(20), &heartbeat(70_000 + round, SMF_STARTED)).len(), 1);
+    }
+    assert_eq!(bench.node.counters().scalars.discarded_over_rate, 0);
+    let strangers = (0..100).filter(|&n| !bench.ask(smf(66), &heartbeat(n, 1)).is_empty());
+    assert_eq!(strangers.count(), 10, "one who has no association has a rate");
+    // One datagram full of requests is answered once, and then at the rate.
+    let mut bundle: Vec<u8> = (0..1000).flat_map(|n| followed(heartbeat(n, SMF_STARTED))).collect();
+    bundle.extend(heartbeat(1000, SMF_STARTED));
+    assert_eq!(bench.ask(smf(10), &bundle).len(), 11);
+}
+
+/// The same message, with another one behind it in the datagram.
+fn followed(mut message: Vec<u8>) -> Vec<u8> {
+    message[0] |= 4;
+    message
+}
+
+#[test]
 fn session_beyond_the_limit_of_its_association_gets_cause_75() {
     let policy = PeerPolicy { sessions_per_association_max: 1, ..PeerPolicy::default() };
     let mut bench = with_policy(policy);

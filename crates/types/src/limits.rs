@@ -155,8 +155,12 @@ pub const DRAIN_SESSIONS_MAX: usize = 1024;
 /// accepted.
 pub const PENDING_MAX: usize = 16_384;
 
-/// Heartbeat Requests per second of one peer; the standard's interval is 60 seconds.
+/// Heartbeat Requests per second of addresses without an association that share a bucket; the
+/// standard's interval is 60 seconds.
 pub const HEARTBEATS_PER_S_MAX: u32 = 10;
+
+/// Association setups that wait for whether the holder of their Node ID lives.
+pub const CONTESTS_MAX: usize = 16;
 
 /// GTP-U peers whose state one CP function has yet to be told.
 pub const PATHS_TO_REPORT_MAX: usize = 4096;

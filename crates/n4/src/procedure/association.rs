@@ -32,6 +32,13 @@ impl Node {
     /// first, with its sessions, whether the peer restarted or not: we keep no sessions over it.
     /// Spec: TS 29.244 §6.2.6.2.2.
     pub(crate) fn handle_association_setup(&mut self, request: &Request<'_>) {
+        if !self.hold_contested_setup(request) {
+            self.decide_association_setup(request);
+        }
+    }
+
+    /// The same for a setup whose Node ID is free, or has a holder that lives.
+    pub(crate) fn decide_association_setup(&mut self, request: &Request<'_>) {
         match self.accept_association(request) {
             Ok(up) => self.respond_to_accepted_setup(request, up),
             Err(rejected) => {
@@ -146,12 +153,16 @@ impl Node {
             requested_by_us: true,
         };
         let nf_instance_id = message.nf_instance_id;
+        let node_id = facts.node_id.clone();
         match self.bring_up(response.now, facts) {
             Ok(_) => {
                 self.note_nf_instance(response.peer(), nf_instance_id);
                 Ok(())
             }
-            Err(NoAssociation::NodeIdInUse) => Err(SetupFailure::NodeIdInUse),
+            Err(NoAssociation::NodeIdInUse) => {
+                self.probe_holder(response.now, response.peer(), &node_id);
+                Err(SetupFailure::NodeIdInUse)
+            }
             Err(NoAssociation::Stopping) => Err(SetupFailure::Stopping),
             Err(NoAssociation::TooMany) => Err(SetupFailure::TooManyAssociations),
         }
@@ -160,7 +171,10 @@ impl Node {
     /// Gives up on an own request.
     pub(crate) fn handle_own_failure(&mut self, now: Nanos, purpose: Purpose) {
         match purpose {
-            Purpose::Heartbeat { owner } => self.lose_association(now, owner),
+            Purpose::Heartbeat { owner } | Purpose::Probe { owner } => {
+                self.lose_association(now, owner);
+                self.settle_contests(now, owner);
+            }
             Purpose::AssociationUpdate { .. } | Purpose::SessionSetDeletion { .. } => {}
             Purpose::NodeReport { owner } => {
                 self.counters.scalars.node_reports_lost_no_response += 1;

@@ -469,8 +469,7 @@ impl Node {
                 self.report_error_indication(now, GtpuTunnel { teid, addr: peer });
             }
             WorkerEvent::EchoResponse { peer, sequence, recovery, at } => {
-                self.handle_echo_response(now, peer, sequence, at);
-                recovery.into_iter().for_each(|started| self.hear_recovery(now, peer, started));
+                self.handle_echo_response(now, (peer, sequence), recovery, at);
             }
             WorkerEvent::EchoRequest { peer, recovery } => self.hear_recovery(now, peer, recovery),
             WorkerEvent::EchoSent { peer, sequence, at } => {
