@@ -337,6 +337,7 @@ fn control_counters(control: &Control) -> Value {
         "neighbour_wanted_refused": neighbours.wanted_refused,
         "neighbour_seen_refused": neighbours.seen_refused,
         "neighbour_mac_changes": neighbours.mac_changes,
+        "neighbour_claims_refuted": neighbours.claims_refuted,
         "commands_lost": control.commands_lost + neighbours.commands_lost,
         "n4_datagrams_unsent": control.datagrams_unsent,
     })

@@ -26,6 +26,8 @@ pub enum WorkerEvent {
         mac: MacAddr,
         /// It answered our question; false when it asked or announced by itself.
         solicited: bool,
+        /// What becomes of a known address that differs.
+        conflict: AddressConflict,
     },
     /// A GTP-U peer told that it does not know a TEID of ours. Spec: TS 29.281 §7.3.1.
     ErrorIndication {
@@ -112,6 +114,19 @@ pub enum DataDelivery {
     Buffered,
     /// It was discarded.
     Discarded,
+}
+
+/// What becomes of a neighbor's known link-layer address when a station tells another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AddressConflict {
+    /// It is replaced: a Neighbor Advertisement with the Override flag. Spec: RFC 4861 §7.2.5 (II).
+    Replace,
+    /// It is replaced if its station does not answer any more: ARP, and the source of a Neighbor
+    /// Solicitation.
+    Verify,
+    /// It is doubted, no more: a Neighbor Advertisement without the Override flag.
+    /// Spec: RFC 4861 §7.2.5 (I).
+    Doubt,
 }
 
 /// Control thread → worker, over a bounded ring.

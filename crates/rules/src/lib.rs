@@ -22,7 +22,7 @@ pub mod usage;
 pub mod verdict;
 
 pub use delta::{DeltaId, KeyChange, RuleDelta, SessionKey};
-pub use event::{DataDelivery, WorkerCommand, WorkerEvent};
+pub use event::{AddressConflict, DataDelivery, WorkerCommand, WorkerEvent};
 pub use express::{
     EXPRESS_METERS_MAX, EXPRESS_QFIS_MAX, EXPRESS_URRS_MAX, Express, ExpressUe, ExpressUrr,
     ExpressWay,

@@ -52,7 +52,7 @@ pub use foreign::{KeyRefused, KeyTable, KeyWriter};
 pub use gtpu_peers::GtpuPeers;
 pub use meters::{Meter, MeterPair, MeterTraffic, PairTurn, Waiting};
 pub use neighbour::{NeighbourCache, NeighbourCounters, NeighbourEntry, NeighbourState};
-pub use next_hop::{NextHop, NextHopRef, Via};
+pub use next_hop::{KnownNeighbor, NextHop, NextHopRef, Via};
 pub use prefetch::read as prefetch;
 pub use publisher::{Publisher, PublisherCounters, build};
 pub use rate_changes::{NextChange, RateChange};

@@ -1,6 +1,11 @@
 //! Neighbor resolution: a sans-I/O state machine after RFC 4861 §7.3 and ARP practice (RFC 826,
 //! RFC 1122 §2.3.2), the same for both families.
 //!
+//! A link-layer address in use is not given up because a station claims the neighbor's address: ARP
+//! messages are as easily forged as sent. The known station is asked first, while packets go on to it,
+//! and only its silence for [`RETRANSMIT`] makes the claim good. A Neighbor Advertisement replaces the
+//! address at once if it has the Override flag, and else only casts doubt on it (RFC 4861 §7.2.5).
+//!
 //! Pinned next hops (gateways, GTP-U peers) are resolved and kept so without traffic. Others come
 //! into being when a packet asks for them and vanish when unused. Nothing that a station says by
 //! itself creates an entry, so that a flood of announcements fills no table.
@@ -8,7 +13,7 @@
 use core::net::IpAddr;
 use std::collections::{BTreeSet, VecDeque};
 
-use adit_rules::{WorkerCommand, WorkerEvent};
+use adit_rules::{AddressConflict, WorkerCommand, WorkerEvent};
 use adit_types::limits::COMMAND_RING_LEN;
 use adit_types::{InterfaceId, MacAddr, Nanos, NextHopIndex};
 
@@ -19,6 +24,10 @@ const SOLICITS_MAX: u8 = 3;
 
 /// Wait for an answer to one question. Spec: RFC 4861 §10 (RETRANS_TIMER).
 const RETRANSMIT: Nanos = Nanos::from_secs(1);
+
+/// Wait for an answer of a station whose address another one claims, so that three questions take
+/// [`RETRANSMIT`].
+const CLAIM_RETRANSMIT: Nanos = Nanos(RETRANSMIT.0 / SOLICITS_MAX as u64);
 
 /// Time that an answer is good for. Spec: RFC 4861 §10 (REACHABLE_TIME).
 const REACHABLE: Nanos = Nanos::from_secs(30);
@@ -78,6 +87,8 @@ pub struct NeighbourCounters {
     pub seen_refused: u64,
     /// Link-layer addresses that changed.
     pub mac_changes: u64,
+    /// Claims of another link-layer address that the old station refuted by an answer.
+    pub claims_refuted: u64,
     /// Commands that found the queue full.
     pub commands_lost: u64,
 }
@@ -89,12 +100,24 @@ struct Entry {
     mac: Option<MacAddr>,
     state: NeighbourState,
     pinned: bool,
+    /// The link-layer address that another station claims to be the neighbor's.
+    claim: Option<MacAddr>,
+    /// The last time that the station was asked because of a claim.
+    disputed_at: Option<Nanos>,
     /// Questions asked in the present state.
     solicits: u8,
     /// When the present state began.
     since: Nanos,
     /// When something has to be done.
     deadline: Nanos,
+}
+
+/// What a station said of its link-layer address: as of [`WorkerEvent::NeighbourSeen`].
+#[derive(Debug, Clone, Copy)]
+struct Word {
+    mac: MacAddr,
+    solicited: bool,
+    conflict: AddressConflict,
 }
 
 /// The neighbors of all interfaces. Belongs to the control thread.
@@ -128,8 +151,9 @@ impl NeighbourCache {
             WorkerEvent::NeighbourWanted { interface, addr } => {
                 self.handle_wanted(now, interface, addr, publisher);
             }
-            WorkerEvent::NeighbourSeen { interface, addr, mac, solicited } => {
-                self.handle_seen(now, (interface, addr), mac, solicited, publisher);
+            WorkerEvent::NeighbourSeen { interface, addr, mac, solicited, conflict } => {
+                let word = Word { mac, solicited, conflict };
+                self.handle_seen(now, (interface, addr), word, publisher);
             }
             WorkerEvent::EchoResponse { .. }
             | WorkerEvent::EchoRequest { .. }
@@ -232,10 +256,10 @@ impl NeighbourCache {
         &mut self,
         now: Nanos,
         (interface, addr): (InterfaceId, IpAddr),
-        mac: MacAddr,
-        solicited: bool,
+        word: Word,
         publisher: &mut Publisher,
     ) {
+        let Word { mac, solicited, conflict } = word;
         let own = publisher.interfaces().get(usize::from(interface.0));
         let claims_ours = own.is_none_or(|own| own.owns(addr) || own.mac == mac);
         if claims_ours || mac.is_multicast() || mac == MacAddr::default() {
@@ -246,15 +270,60 @@ impl NeighbourCache {
         let Some(entry) = self.entry_mut(index) else { return };
         let asked = matches!(entry.state, NeighbourState::Incomplete | NeighbourState::Probe);
         let same = entry.mac == Some(mac);
-        let changed = entry.mac.is_some() && !same;
-        if changed {
-            self.counters.mac_changes += 1;
+        let (is_known, is_disputed) = (entry.mac.is_some(), entry.claim.is_some());
+        if is_known && !same && conflict != AddressConflict::Replace {
+            let claim = Some(mac).filter(|_| conflict == AddressConflict::Verify);
+            self.dispute(now, index, claim, publisher);
+            return;
         }
+        self.counters.mac_changes += u64::from(is_known && !same);
         if solicited && (asked || same) {
+            self.counters.claims_refuted += u64::from(same && is_disputed);
             self.confirm(now, index, mac, publisher);
         } else if !same {
             self.doubt(now, index, mac, publisher);
         }
+    }
+
+    /// Another station says that it is the neighbor: the known one is asked, once per
+    /// [`RETRANSMIT`], and `claim` replaces its address if it does not answer. Without a claim the
+    /// address only becomes doubtful, which it is in all other states already.
+    fn dispute(
+        &mut self,
+        now: Nanos,
+        index: NextHopIndex,
+        claim: Option<MacAddr>,
+        publisher: &mut Publisher,
+    ) {
+        let Some(entry) = self.entry_mut(index) else { return };
+        let (state, mac) = (entry.state, entry.mac);
+        if claim.is_some() {
+            entry.claim = claim;
+        } else if state != NeighbourState::Reachable {
+            return;
+        }
+        if state == NeighbourState::Probe {
+            return;
+        }
+        let next = entry.disputed_at.map_or(now, |at| at + RETRANSMIT);
+        let may_ask = claim.is_some() || entry.pinned;
+        if may_ask && next > now {
+            let deadline = entry.deadline.min(next);
+            self.arm(index, deadline);
+        } else if may_ask {
+            self.ask_station(now, index, publisher);
+        } else if let Some(mac) = mac {
+            self.doubt(now, index, mac, publisher);
+        }
+    }
+
+    /// Asks the station at the known address whether it still is the neighbor.
+    fn ask_station(&mut self, now: Nanos, index: NextHopIndex, publisher: &mut Publisher) {
+        let Some(entry) = self.entry_mut(index) else { return };
+        let Some(mac) = entry.mac else { return };
+        entry.disputed_at = Some(now);
+        publisher.set_mac(index, mac, true);
+        self.probe(now, index);
     }
 
     /// Begins to resolve a next hop that has no entry yet, or starts over.
@@ -267,6 +336,8 @@ impl NeighbourCache {
             mac: None,
             state: NeighbourState::Incomplete,
             pinned: publisher.is_pinned(index),
+            claim: None,
+            disputed_at: None,
             solicits: 0,
             since: now,
             deadline: self.entry_mut(index).map_or(now, |entry| entry.deadline),
@@ -288,6 +359,14 @@ impl NeighbourCache {
                 self.counters.failures += 1;
                 self.enter(now, index, NeighbourState::Failed, HOLD_DOWN);
             }
+            NeighbourState::Probe if entry.claim.is_some() => {
+                let Some(claim) = entry.claim else { unreachable!("there is a claim") };
+                self.counters.mac_changes += 1;
+                self.replace(now, index, claim, publisher);
+            }
+            NeighbourState::Reachable | NeighbourState::Stale if entry.claim.is_some() => {
+                self.ask_station(now, index, publisher);
+            }
             NeighbourState::Probe if !entry.pinned => {
                 self.counters.failures += 1;
                 self.forget(now, index, publisher);
@@ -308,6 +387,21 @@ impl NeighbourCache {
         }
     }
 
+    /// The station did not answer, so that the claim of another one is believed; it is asked.
+    fn replace(
+        &mut self,
+        now: Nanos,
+        index: NextHopIndex,
+        mac: MacAddr,
+        publisher: &mut Publisher,
+    ) {
+        publisher.set_mac(index, mac, true);
+        if let Some(entry) = self.entry_mut(index) {
+            (entry.mac, entry.claim) = (Some(mac), None);
+        }
+        self.probe(now, index);
+    }
+
     /// The neighbor answered: its address is good.
     fn confirm(
         &mut self,
@@ -318,7 +412,7 @@ impl NeighbourCache {
     ) {
         publisher.set_mac(index, mac, false);
         if let Some(entry) = self.entry_mut(index) {
-            entry.mac = Some(mac);
+            (entry.mac, entry.claim) = (Some(mac), None);
         }
         self.enter(now, index, NeighbourState::Reachable, REACHABLE);
     }
@@ -329,7 +423,7 @@ impl NeighbourCache {
         publisher.take_used(index);
         publisher.set_mac(index, mac, true);
         let Some(entry) = self.entry_mut(index) else { return };
-        entry.mac = Some(mac);
+        (entry.mac, entry.claim) = (Some(mac), None);
         if entry.pinned {
             self.probe(now, index);
         } else {
@@ -367,6 +461,7 @@ impl NeighbourCache {
         let Some(entry) = self.entry_mut(index) else { return };
         entry.solicits = entry.solicits.saturating_add(1);
         let unicast = entry.mac.filter(|_| entry.state == NeighbourState::Probe);
+        let pause = if entry.claim.is_some() { CLAIM_RETRANSMIT } else { RETRANSMIT };
         let question =
             WorkerCommand::Solicit { interface: entry.interface, addr: entry.addr, unicast };
         if self.commands.len() < COMMAND_RING_LEN {
@@ -375,7 +470,7 @@ impl NeighbourCache {
         } else {
             self.counters.commands_lost += 1;
         }
-        self.arm(index, now + RETRANSMIT);
+        self.arm(index, now + pause);
     }
 
     fn arm(&mut self, index: NextHopIndex, deadline: Nanos) {

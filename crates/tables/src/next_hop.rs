@@ -37,6 +37,17 @@ pub struct NextHop {
     pub mac: Option<MacAddr>,
 }
 
+/// What is known of a neighbor that tells its link-layer address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KnownNeighbor {
+    /// The next hop that it is.
+    pub index: NextHopIndex,
+    /// Its link-layer address, `None` until it is resolved.
+    pub mac: Option<MacAddr>,
+    /// The control thread wants the address confirmed.
+    pub is_doubted: bool,
+}
+
 /// The way to a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NextHopRef {
@@ -185,7 +196,14 @@ impl NextHopTable {
         Some((InterfaceId(interface), mac_of(word)?))
     }
 
-    /// The same for the control thread: leaves no mark of use.
+    /// What is known of the neighbor `addr` on `interface`; leaves no mark of use.
+    pub(crate) fn neighbor(&self, interface: InterfaceId, addr: IpAddr) -> Option<KnownNeighbor> {
+        let index = self.lookup(interface, addr)?;
+        let word = self.entries.get(index.0 as usize)?.mac.load(Ordering::Relaxed);
+        Some(KnownNeighbor { index, mac: mac_of(word), is_doubted: word & MAC_STALE != 0 })
+    }
+
+    /// The next hop of `index` for the control thread: leaves no mark of use.
     pub(crate) fn peek(&self, index: NextHopIndex) -> Option<NextHop> {
         let entry = self.entries.get(index.0 as usize)?;
         let (interface, addr) = entry.station()?;

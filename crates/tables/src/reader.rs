@@ -17,7 +17,7 @@ use crate::foreign::KeyTable;
 use crate::framed::FramedRoutes;
 use crate::gtpu_peers::GtpuPeers;
 use crate::meters::{Meter, MeterPair, MeterTable, Waiting};
-use crate::next_hop::{NextHop, NextHopRef, NextHopTable, Via};
+use crate::next_hop::{KnownNeighbor, NextHop, NextHopRef, NextHopTable, Via};
 use crate::publish::{Guard, ReadHandle};
 use crate::rate_changes::{NextChange, RateChangeRing};
 use crate::routes::{RouteTarget, Routes};
@@ -268,6 +268,12 @@ impl<'a> View<'a> {
             }
             RouteTarget::Nowhere(_) | RouteTarget::Own => None,
         }
+    }
+
+    /// What is known of the neighbor `addr` on `interface`; `None` for a station that nobody sends to.
+    #[must_use]
+    pub fn neighbor(&self, interface: InterfaceId, addr: IpAddr) -> Option<KnownNeighbor> {
+        self.tables.next_hops.neighbor(interface, addr)
     }
 
     /// The GTP-U peers that published FARs send to.

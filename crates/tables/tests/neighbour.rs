@@ -5,7 +5,7 @@ mod support;
 
 use std::net::IpAddr;
 
-use adit_rules::{WorkerCommand, WorkerEvent};
+use adit_rules::{AddressConflict, WorkerCommand, WorkerEvent};
 use adit_tables::{NeighbourCache, NeighbourEntry, NeighbourState, Publisher, Reader, build};
 use adit_types::{InterfaceId, MacAddr, Nanos, NextHopIndex};
 use support::{N3, N6, config, id, install, ip, rules, uninstall};
@@ -38,7 +38,12 @@ impl Bench {
     }
 
     fn see(&mut self, addr: &str, mac: MacAddr, solicited: bool) {
-        let event = WorkerEvent::NeighbourSeen { interface: N6, addr: ip(addr), mac, solicited };
+        self.see_with(addr, mac, solicited, AddressConflict::Verify);
+    }
+
+    fn see_with(&mut self, addr: &str, mac: MacAddr, solicited: bool, conflict: AddressConflict) {
+        let (interface, addr) = (N6, ip(addr));
+        let event = WorkerEvent::NeighbourSeen { interface, addr, mac, solicited, conflict };
         self.cache.handle_event(self.now, event, &mut self.publisher);
     }
 
@@ -87,6 +92,13 @@ impl Bench {
         while bench.cache.poll_command().is_some() {}
         bench
     }
+}
+
+/// The host answers.
+fn answer(interface: InterfaceId, addr: &str) -> WorkerEvent {
+    let (addr, mac, solicited) = (ip(addr), MAC_A, true);
+    let conflict = AddressConflict::Verify;
+    WorkerEvent::NeighbourSeen { interface, addr, mac, solicited, conflict }
 }
 
 const fn secs(n: u64) -> Nanos {
@@ -162,23 +174,122 @@ fn host_that_fails_its_probes_is_forgotten() {
 }
 
 #[test]
-fn announcement_changes_a_known_address_but_creates_no_entry() {
+fn announcement_of_a_stranger_creates_no_entry() {
     let mut bench = Bench::reachable();
-    bench.see(HOST, MAC_B, false);
-    assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_B));
-    assert_eq!(bench.state(HOST), Some(NeighbourState::Stale), "used, but not believed for long");
-    assert_eq!(bench.cache.counters().mac_changes, 1);
     bench.see("198.51.100.10", MAC_A, false);
     bench.see("198.51.100.11", MAC_A, true);
     assert_eq!(bench.cache.entries().count(), 1);
     assert_eq!(bench.publisher.next_hops(), 1);
 }
 
+/// A forged announcement, and a forged answer that nobody asked for.
 #[test]
-fn answer_that_nobody_asked_for_is_only_an_announcement() {
+fn claim_of_another_station_changes_nothing_while_the_known_one_answers() {
+    for solicited in [false, true] {
+        let mut bench = Bench::reachable();
+        bench.see(HOST, MAC_B, solicited);
+        assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_A));
+        assert_eq!(bench.pass(Nanos(0)), [(0, Some(MAC_A))], "the known station is asked");
+        bench.see(HOST, MAC_B, true);
+        assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_A), "another one answered");
+        bench.see(HOST, MAC_A, true);
+        assert_eq!(bench.state(HOST), Some(NeighbourState::Reachable));
+        assert_eq!(bench.pass(secs(20)), []);
+        assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_A));
+        let counters = bench.cache.counters();
+        assert_eq!((counters.mac_changes, counters.claims_refuted), (0, 1));
+    }
+}
+
+/// A gateway that failed over: the new one announced itself once, and the old one is dead.
+#[test]
+fn claim_is_believed_after_a_second_without_an_answer_of_the_known_station() {
     let mut bench = Bench::reachable();
+    bench.see(HOST, MAC_B, false);
+    let asked = bench.pass(Nanos::from_millis(999));
+    assert_eq!(asked, [(0, Some(MAC_A)), (333, Some(MAC_A)), (666, Some(MAC_A))]);
+    assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_A), "packets go on meanwhile");
+    assert_eq!(bench.pass(Nanos::from_millis(1)), [(0, Some(MAC_B))], "the new one is asked");
+    assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_B));
     bench.see(HOST, MAC_B, true);
+    assert_eq!(bench.state(HOST), Some(NeighbourState::Reachable));
+    assert_eq!(bench.cache.counters().mac_changes, 1);
+}
+
+#[test]
+fn flood_of_claims_asks_the_known_station_once_a_second() {
+    let mut bench = Bench::reachable();
+    let mut asked = 0;
+    for round in 0..10_000_u32 {
+        let [.., hi, lo] = round.to_be_bytes();
+        bench.see(HOST, MacAddr([2, 0xbb, 0, 0, hi, lo]), round % 2 == 0);
+        let questions = bench.pass(Nanos::from_millis(1));
+        asked += questions.len();
+        if !questions.is_empty() {
+            bench.see(HOST, MAC_A, true);
+        }
+        assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_A), "{round}");
+    }
+    assert!((9..=11).contains(&asked), "{asked}");
+}
+
+/// Spec: RFC 4861 §7.2.5 (I).
+#[test]
+fn advertisement_without_override_makes_a_reachable_neighbor_stale_and_no_more() {
+    for solicited in [false, true] {
+        let mut bench = Bench::reachable();
+        bench.see_with(HOST, MAC_B, solicited, AddressConflict::Doubt);
+        assert_eq!(bench.state(HOST), Some(NeighbourState::Stale));
+        assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_A));
+        let before = bench.entry(HOST);
+        bench.see_with(HOST, MAC_B, solicited, AddressConflict::Doubt);
+        assert_eq!(bench.entry(HOST), before);
+        assert_eq!(bench.pass(secs(5)), [(5000, Some(MAC_A))], "it is in use");
+        bench.see_with(HOST, MAC_B, solicited, AddressConflict::Doubt);
+        assert_eq!(bench.state(HOST), Some(NeighbourState::Probe));
+        bench.see(HOST, MAC_A, true);
+        assert_eq!(bench.state(HOST), Some(NeighbourState::Reachable));
+        assert_eq!(bench.cache.counters().mac_changes, 0);
+    }
+}
+
+/// Spec: RFC 4861 §7.2.5 (II).
+#[test]
+fn advertisement_with_override_replaces_the_address_at_once() {
+    let mut bench = Bench::reachable();
+    bench.see_with(HOST, MAC_B, false, AddressConflict::Replace);
+    assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_B));
     assert_eq!(bench.state(HOST), Some(NeighbourState::Stale));
+    assert_eq!(bench.pass(secs(5)), [(5000, Some(MAC_B))]);
+    bench.see_with(HOST, MAC_A, true, AddressConflict::Replace);
+    assert_eq!(bench.worker_mac(N6, ip(HOST)), Some(MAC_A), "the answer to the probe");
+    assert_eq!(bench.state(HOST), Some(NeighbourState::Reachable));
+    assert_eq!(bench.cache.counters().mac_changes, 2);
+}
+
+#[test]
+fn doubted_gateway_is_asked_without_traffic_at_a_bounded_rate() {
+    let mut bench = Bench::new();
+    let peer = "192.0.2.7";
+    bench.publisher.apply(id(1), install(0, &[], rules(1, &[peer])));
+    bench.cache.handle_changes(bench.now, &mut bench.publisher);
+    bench.cache.handle_event(bench.now, answer(N3, peer), &mut bench.publisher);
+    bench.questions(Nanos(0));
+    let WorkerEvent::NeighbourSeen { interface, addr, .. } = answer(N3, peer) else { panic!() };
+    let conflict = AddressConflict::Doubt;
+    let (mac, solicited) = (MAC_B, false);
+    let doubt = WorkerEvent::NeighbourSeen { interface, addr, mac, solicited, conflict };
+    let mut asked = 0;
+    for _ in 0..3000 {
+        bench.cache.handle_event(bench.now, doubt, &mut bench.publisher);
+        let questions = bench.pass(Nanos::from_millis(1));
+        asked += questions.len();
+        if !questions.is_empty() {
+            bench.cache.handle_event(bench.now, answer(N3, peer), &mut bench.publisher);
+        }
+    }
+    assert!((2..=6).contains(&asked), "{asked}");
+    assert_eq!(bench.worker_mac(N3, ip(peer)), Some(MAC_A));
 }
 
 #[test]
@@ -232,8 +343,7 @@ fn peer_of_a_far_is_kept_resolved_and_ages_out_with_its_rules() {
     bench.publisher.apply(id(1), install(0, &[], rules(1, &[peer])));
     bench.cache.handle_changes(bench.now, &mut bench.publisher);
     assert_eq!(bench.pass(Nanos(0)), [(0, None)]);
-    let seen =
-        WorkerEvent::NeighbourSeen { interface: N3, addr: ip(peer), mac: MAC_A, solicited: true };
+    let seen = answer(N3, peer);
     bench.cache.handle_event(bench.now, seen, &mut bench.publisher);
     assert_eq!(bench.pass(secs(30)), [(30_000, Some(MAC_A))], "probed without being used");
     bench.cache.handle_event(bench.now, seen, &mut bench.publisher);
@@ -253,8 +363,7 @@ fn pinned_peer_that_fails_its_probes_is_looked_for_again() {
     bench.publisher.apply(id(1), install(0, &[], rules(1, &[peer])));
     bench.cache.handle_changes(bench.now, &mut bench.publisher);
     bench.questions(Nanos(0));
-    let seen =
-        WorkerEvent::NeighbourSeen { interface: N3, addr: ip(peer), mac: MAC_A, solicited: true };
+    let seen = answer(N3, peer);
     bench.cache.handle_event(bench.now, seen, &mut bench.publisher);
     let asked = bench.pass(secs(33));
     assert_eq!(asked.last(), Some(&(33_000, None)), "everyone is asked");
@@ -268,8 +377,7 @@ fn host_that_becomes_a_peer_while_stale_is_probed_at_once() {
     let peer = "192.0.2.7";
     bench.want(N3, peer);
     bench.questions(Nanos(0));
-    let seen =
-        WorkerEvent::NeighbourSeen { interface: N3, addr: ip(peer), mac: MAC_A, solicited: true };
+    let seen = answer(N3, peer);
     bench.cache.handle_event(bench.now, seen, &mut bench.publisher);
     bench.pass(secs(31));
     assert_eq!(bench.state(peer), Some(NeighbourState::Stale));

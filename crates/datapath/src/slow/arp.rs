@@ -3,7 +3,7 @@
 use core::net::{IpAddr, Ipv4Addr};
 
 use adit_pktio::{PacketBuf, PacketIo};
-use adit_rules::{DropReason, PuntReason, WorkerEvent};
+use adit_rules::{AddressConflict, DropReason, PuntReason};
 use adit_tables::Interface;
 use adit_types::MacAddr;
 use adit_wire::EtherType;
@@ -12,7 +12,9 @@ use adit_wire::ethernet::{emit_link, link_len};
 
 use crate::interfaces::Link;
 use crate::outbound::Outbound;
-use crate::slow::{originate, resize};
+use crate::slow::neighbor_report::{self, Word};
+use crate::slow::{Limits, originate, resize};
+use crate::stage::egress::Env;
 
 /// Handles a received ARP packet.
 ///
@@ -20,7 +22,9 @@ use crate::slow::{originate, resize};
 /// `ArpMalformed` for what is no ARP about IPv4 over Ethernet, an unknown operation, or a sender
 /// that cannot be a station.
 pub(crate) fn handle<Io: PacketIo>(
+    env: &Env<'_>,
     io: &mut Io,
+    limits: &mut Limits,
     out: &mut Outbound<Io::Buf>,
     link: &Link,
     buf: Io::Buf,
@@ -37,7 +41,7 @@ pub(crate) fn handle<Io: PacketIo>(
         return Err(DropReason::ArpMalformed);
     }
     let asked = link.owner(IpAddr::V4(packet.target_addr()));
-    learn(out, link, &packet, asked.is_some());
+    learn(env, limits, out, link, &packet, asked.is_some());
     if let (true, Some(interface)) = (is_request, asked) {
         let reply = ArpPacket::reply(&packet, interface.mac);
         send(io, out, interface, buf, packet.sender_mac(), &reply);
@@ -45,17 +49,24 @@ pub(crate) fn handle<Io: PacketIo>(
     Ok(PuntReason::Arp)
 }
 
-/// Reports the sender when it talks to us or announces itself. Requests among others are ignored:
-/// a busy link would fill the event ring with stations that nobody needs.
-fn learn<B: PacketBuf>(out: &mut Outbound<B>, link: &Link, packet: &ArpPacket, is_to_us: bool) {
+/// Reports the sender when it talks to us or announces itself. Requests among others are ignored.
+fn learn<B: PacketBuf>(
+    env: &Env<'_>,
+    limits: &mut Limits,
+    out: &mut Outbound<B>,
+    link: &Link,
+    packet: &ArpPacket,
+    is_to_us: bool,
+) {
     let sender = IpAddr::V4(packet.sender_addr());
     let is_announcement = packet.sender_addr() == packet.target_addr();
     let Some(interface) = link.side_of(sender) else { return };
     if is_to_us || is_announcement {
         let solicited = is_to_us && packet.operation() == ArpOperation::REPLY;
         let (interface, mac) = (interface.id, packet.sender_mac());
-        let event = WorkerEvent::NeighbourSeen { interface, addr: sender, mac, solicited };
-        out.events.push(&mut out.tally, event);
+        let word =
+            Word { interface, addr: sender, mac, solicited, conflict: AddressConflict::Verify };
+        neighbor_report::report(env, limits, out, word);
     }
 }
 

@@ -16,8 +16,9 @@ use adit_wire::{IpAddrs, IpPacket, icmp, icmpv6, protocol};
 
 use crate::interfaces::Link;
 use crate::outbound::Outbound;
-use crate::slow::{frame_source, neighbour_discovery, originate};
-use crate::stage::egress::{ether_type_of, prepend_link};
+use crate::slow::neighbour_discovery::{self, Place};
+use crate::slow::{Limits, frame_source, originate};
+use crate::stage::egress::{Env, ether_type_of, prepend_link};
 
 /// Handles ICMP to one of our IPv4 addresses.
 ///
@@ -50,8 +51,11 @@ pub(super) fn handle_v4<Io: PacketIo>(
 /// # Errors
 /// `IcmpUnhandled`, `IpAddressInvalid` and `HeadroomShort` as for IPv4; `NeighbourMalformed`;
 /// `OuterFragment`, which neighbor discovery never is (RFC 6980 §5).
+#[allow(clippy::too_many_arguments, reason = "a packet, its place and what it may cause")]
 pub(super) fn handle_v6<Io: PacketIo>(
+    env: &Env<'_>,
     io: &mut Io,
+    limits: &mut Limits,
     out: &mut Outbound<Io::Buf>,
     link: &Link,
     buf: Io::Buf,
@@ -70,10 +74,12 @@ pub(super) fn handle_v6<Io: PacketIo>(
     let kind = message.first().copied().unwrap_or(0);
     match kind {
         NEIGHBOR_SOLICITATION => {
-            neighbour_discovery::handle_solicitation(io, out, link, buf, l3_offset, ip, &pseudo)
+            let place = Place { link, l3_offset, ip, pseudo: &pseudo };
+            neighbour_discovery::handle_solicitation(env, io, limits, out, buf, &place)
         }
         NEIGHBOR_ADVERTISEMENT => {
-            neighbour_discovery::handle_advertisement(out, link, &buf, l3_offset, ip, &pseudo)
+            let place = Place { link, l3_offset, ip, pseudo: &pseudo };
+            neighbour_discovery::handle_advertisement(env, limits, out, &buf, &place)
         }
         icmpv6::ECHO_REQUEST => {
             Icmpv6Header::parse(&pseudo, message).map_err(|_| DropReason::IcmpUnhandled)?;

@@ -72,7 +72,7 @@ impl PeerBuckets {
         Self { known, strangers: TokenBucket::new(), rate_of_strangers }
     }
 
-    /// Takes a token for a message of the peer at `position`, or of a stranger.
+    /// Takes a token for a message of the peer, or about the neighbor, at `position`, or of a stranger.
     pub fn take(&mut self, now: Nanos, position: Option<u32>) -> bool {
         let own = position.and_then(|position| self.known.get_mut(position as usize % Self::KNOWN));
         match own {
@@ -97,6 +97,8 @@ pub(crate) struct Limits {
     pub recoveries: PeerBuckets,
     /// Echo Responses of strangers.
     pub echo_responses: TokenBucket,
+    /// Claims of neighbors' addresses by other stations.
+    pub neighbors: PeerBuckets,
     /// Segments answered for servers that UEs are redirected from.
     pub redirects: TokenBucket,
 }
@@ -111,6 +113,7 @@ impl Limits {
             end_markers: PeerBuckets::new(Rate::USUAL),
             recoveries: PeerBuckets::new(Rate::STRANGERS),
             echo_responses: TokenBucket::new(),
+            neighbors: PeerBuckets::new(Rate::STRANGERS),
             redirects: TokenBucket::new(),
         }
     }

@@ -14,6 +14,7 @@ mod http_redirect;
 mod icmp;
 mod icmp_error;
 mod limiter;
+mod neighbor_report;
 mod neighbour_discovery;
 
 use adit_pktio::{PacketBuf, PacketIo};
@@ -192,9 +193,11 @@ fn handle<Io: PacketIo>(
     task: &Task,
 ) -> Result<PuntReason, DropReason> {
     match *task {
-        Task::Arp { l3_offset } => arp::handle(io, out, link, buf, l3_offset),
+        Task::Arp { l3_offset } => arp::handle(env, io, limits, out, link, buf, l3_offset),
         Task::Icmp { l3_offset, ip } => icmp::handle_v4(io, out, link, buf, l3_offset, &ip),
-        Task::Icmpv6 { l3_offset, ip } => icmp::handle_v6(io, out, link, buf, l3_offset, &ip),
+        Task::Icmpv6 { l3_offset, ip } => {
+            icmp::handle_v6(env, io, limits, out, link, buf, l3_offset, &ip)
+        }
         Task::Gtpu { ip, src_port, gtpu, message_offset } => {
             let message = buf.data().get(usize::from(message_offset)..).unwrap_or_default();
             let received = Received { ip: &ip, src_port, gtpu: &gtpu, message };

@@ -4,7 +4,7 @@
 use core::net::{IpAddr, Ipv6Addr};
 
 use adit_pktio::{PacketBuf, PacketIo};
-use adit_rules::{DropReason, PuntReason, WorkerEvent};
+use adit_rules::{AddressConflict, DropReason, PuntReason};
 use adit_tables::Interface;
 use adit_types::{InterfaceId, MacAddr};
 use adit_wire::ethernet::{emit_link, link_len};
@@ -18,24 +18,35 @@ use adit_wire::{EtherType, IpPacket, Malformed, protocol};
 
 use crate::interfaces::Link;
 use crate::outbound::Outbound;
-use crate::slow::{frame_source, originate, resize};
+use crate::slow::neighbor_report::{self, Word};
+use crate::slow::{Limits, frame_source, originate, resize};
+use crate::stage::egress::Env;
 
 /// All nodes of the link. Spec: RFC 4291 §2.7.1.
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+
+/// A received message: where it came from, where its IP header begins, what that says.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub link: &'a Link,
+    pub l3_offset: u8,
+    pub ip: &'a IpPacket,
+    pub pseudo: &'a Pseudo,
+}
 
 /// Answers a solicitation and reports its sender.
 ///
 /// # Errors
 /// `NeighbourMalformed` for what RFC 4861 §7.1.1 tells to discard.
 pub(super) fn handle_solicitation<Io: PacketIo>(
+    env: &Env<'_>,
     io: &mut Io,
+    limits: &mut Limits,
     out: &mut Outbound<Io::Buf>,
-    link: &Link,
     buf: Io::Buf,
-    l3_offset: u8,
-    ip: &IpPacket,
-    pseudo: &Pseudo,
+    place: &Place<'_>,
 ) -> Result<PuntReason, DropReason> {
+    let Place { link, l3_offset, ip, pseudo } = *place;
     let asker = frame_source(&buf)?;
     let l3 = buf.data().get(usize::from(l3_offset)..).unwrap_or_default();
     let solicitation = NeighborSolicitation::parse(pseudo, ip.payload(l3))
@@ -51,7 +62,9 @@ pub(super) fn handle_solicitation<Io: PacketIo>(
         return Ok(PuntReason::NeighbourDiscovery);
     };
     if let Some(mac) = solicitation.source_mac.filter(|mac| is_station(*mac)) {
-        report(out, link, interface.id, pseudo.src, mac, false);
+        let conflict = AddressConflict::Verify;
+        let said = Said { addr: pseudo.src, mac, solicited: false, conflict };
+        report(env, limits, out, link, interface.id, said);
     }
     let (dst, dst_mac) = if is_probe {
         (ALL_NODES, multicast_mac(ALL_NODES))
@@ -67,13 +80,13 @@ pub(super) fn handle_solicitation<Io: PacketIo>(
 /// # Errors
 /// `NeighbourMalformed` for what RFC 4861 §7.1.2 tells to discard.
 pub(super) fn handle_advertisement<B: PacketBuf>(
+    env: &Env<'_>,
+    limits: &mut Limits,
     out: &mut Outbound<B>,
-    link: &Link,
     buf: &B,
-    l3_offset: u8,
-    ip: &IpPacket,
-    pseudo: &Pseudo,
+    place: &Place<'_>,
 ) -> Result<PuntReason, DropReason> {
+    let Place { link, l3_offset, ip, pseudo } = *place;
     let sender = frame_source(buf)?;
     let l3 = buf.data().get(usize::from(l3_offset)..).unwrap_or_default();
     let advertisement = NeighborAdvertisement::parse(pseudo, ip.payload(l3))
@@ -87,7 +100,13 @@ pub(super) fn handle_advertisement<B: PacketBuf>(
     if let Some(mac) = mac.filter(|mac| is_station(*mac)) {
         let default = link.owner(IpAddr::V6(pseudo.dst)).map(|interface| interface.id);
         if let Some(default) = default.or(link.first()) {
-            report(out, link, default, advertisement.target, mac, is_solicited);
+            let NeighborAdvertisement { target, override_entry, .. } = advertisement;
+            let conflict = match override_entry {
+                true => AddressConflict::Replace,
+                false => AddressConflict::Doubt,
+            };
+            let said = Said { addr: target, mac, solicited: is_solicited, conflict };
+            report(env, limits, out, link, default, said);
         }
     }
     Ok(PuntReason::NeighbourDiscovery)
@@ -97,22 +116,31 @@ fn is_station(mac: MacAddr) -> bool {
     !mac.is_multicast() && mac != MacAddr::default()
 }
 
-/// Reports a neighbor on the interface of its subnet. Link-local addresses are on every subnet: they
-/// belong to the interface that was talked to, `default`.
-fn report<B: PacketBuf>(
-    out: &mut Outbound<B>,
-    link: &Link,
-    default: InterfaceId,
+/// What a station said about the neighbor `addr`.
+struct Said {
     addr: Ipv6Addr,
     mac: MacAddr,
     solicited: bool,
+    conflict: AddressConflict,
+}
+
+/// Reports a neighbor on the interface of its subnet. Link-local addresses are on every subnet: they
+/// belong to the interface that was talked to, `default`.
+fn report<B: PacketBuf>(
+    env: &Env<'_>,
+    limits: &mut Limits,
+    out: &mut Outbound<B>,
+    link: &Link,
+    default: InterfaceId,
+    said: Said,
 ) {
+    let Said { addr, mac, solicited, conflict } = said;
     let on = |interface: &&Interface| interface.is_neighbour(IpAddr::V6(addr));
     let preferred = link.interfaces.iter().find(|interface| interface.id == default).filter(on);
     if let Some(interface) = preferred.or_else(|| link.side_of(IpAddr::V6(addr))) {
         let (interface, addr) = (interface.id, IpAddr::V6(addr));
-        let event = WorkerEvent::NeighbourSeen { interface, addr, mac, solicited };
-        out.events.push(&mut out.tally, event);
+        let word = Word { interface, addr, mac, solicited, conflict };
+        neighbor_report::report(env, limits, out, word);
     }
 }
 

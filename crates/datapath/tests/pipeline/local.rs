@@ -1,7 +1,8 @@
 //! Answers to packets for ourselves.
 
 use adit_rules::{
-    DeltaId, DropReason, KeyChange, PuntReason, RuleDelta, SessionKey, WorkerCommand, WorkerEvent,
+    AddressConflict, DeltaId, DropReason, KeyChange, PuntReason, RuleDelta, SessionKey,
+    WorkerCommand, WorkerEvent,
 };
 use adit_testkit::packet::PacketBuilder;
 use adit_types::limits::SLOW_PER_STEP_MAX;
@@ -53,7 +54,7 @@ fn advertisement(pseudo: &Pseudo, target: &str, mac: MacAddr, solicited: bool) -
 
 #[test]
 fn arp_request_for_our_address_is_answered_and_teaches() {
-    let mut scene = Scene::new();
+    let mut scene = Scene::unresolved(rules());
     let request = ArpPacket::request(GNB_MAC, v4(GNB), v4(N3_ADDR));
     let sent = scene.pass(N3, &arp_frame(MacAddr::BROADCAST, &request), N3);
     let reply = ArpPacket::reply(&request, N3_MAC);
@@ -63,6 +64,7 @@ fn arp_request_for_our_address_is_answered_and_teaches() {
         addr: ip(GNB),
         mac: GNB_MAC,
         solicited: false,
+        conflict: AddressConflict::Verify,
     };
     assert_eq!(scene.take_events(), [seen]);
     let counts = scene.counts();
@@ -79,13 +81,37 @@ fn arp_request_for_others_is_only_counted() {
 
 #[test]
 fn arp_reply_to_us_teaches_as_solicited() {
-    let mut scene = Scene::new();
+    let mut scene = Scene::unresolved(rules());
     let reply = ArpPacket::new(ArpOperation::REPLY, (GNB_MAC, v4(GNB)), (N3_MAC, v4(N3_ADDR)));
     scene.pass(N3, &arp_frame(N3_MAC, &reply), N3);
     assert!(matches!(
         scene.take_events()[..],
         [WorkerEvent::NeighbourSeen { interface: IF_N3, mac: GNB_MAC, solicited: true, .. }]
     ));
+}
+
+/// What stations say of neighbors is reported while it is news.
+#[test]
+fn neighbor_that_tells_what_is_known_is_not_reported_and_claims_of_others_are_limited() {
+    let mut scene = Scene::new();
+    let reply = |mac| {
+        let reply = ArpPacket::new(ArpOperation::REPLY, (mac, v4(GNB)), (N3_MAC, v4(N3_ADDR)));
+        arp_frame(N3_MAC, &reply)
+    };
+    scene.pass(N3, &reply(GNB_MAC), N3);
+    let stranger = ArpPacket::request(GNB_MAC, v4("192.168.10.77"), v4(N3_ADDR));
+    scene.pass(N3, &arp_frame(N3_MAC, &stranger), N3);
+    assert!(scene.take_events().is_empty(), "known, and of nobody that packets go to");
+    let index = scene.publisher.find_next_hop(IF_N3, ip(GNB)).unwrap();
+    scene.publisher.set_mac(index, GNB_MAC, true);
+    scene.pass(N3, &reply(GNB_MAC), N3);
+    assert_eq!(scene.take_events().len(), 1, "what was asked");
+    scene.publisher.set_mac(index, GNB_MAC, false);
+    (0..1000).for_each(|_| drop(scene.pass(N3, &reply(GATEWAY_MAC), N3)));
+    assert_eq!(scene.take_events().len(), 50);
+    assert_eq!(scene.counts().events_limited, 950);
+    let forwarded = scene.pass(N6, &downlink().build(), N3);
+    assert_eq!(forwarded[0][..6], GNB_MAC.0, "packets go where they went");
 }
 
 #[test]
@@ -235,7 +261,7 @@ fn gtpu_signalling_is_consumed_and_reported() {
 
 #[test]
 fn neighbor_solicitation_for_our_addresses_is_answered() {
-    let mut scene = Scene::new();
+    let mut scene = Scene::unresolved(rules());
     let link_local = scene.publisher.interfaces()[1].link_local();
     for target in [N6_V6.to_owned(), link_local.to_string()] {
         let group = solicited_node(target.parse().unwrap());
@@ -248,7 +274,9 @@ fn neighbor_solicitation_for_our_addresses_is_answered() {
         assert_eq!(sent, [nd_frame(GATEWAY_MAC, N6_MAC, &back, &answer)]);
     }
     assert_eq!(scene.punted(PuntReason::NeighbourDiscovery), 2);
-    assert!(scene.take_events().iter().all(|event| matches!(
+    let events = scene.take_events();
+    assert_eq!(events.len(), 2);
+    assert!(events.iter().all(|event| matches!(
         event,
         WorkerEvent::NeighbourSeen { interface: IF_N6, mac: GATEWAY_MAC, solicited: false, .. }
     )));
@@ -270,7 +298,7 @@ fn neighbor_solicitation_of_a_probing_station_is_answered_to_all() {
 
 #[test]
 fn neighbor_advertisement_teaches() {
-    let mut scene = Scene::new();
+    let mut scene = Scene::unresolved(rules());
     let pseudo = Pseudo { src: "2001:db8:6::254".parse().unwrap(), dst: N6_V6.parse().unwrap() };
     let message = advertisement(&pseudo, "2001:db8:6::254", GATEWAY_MAC, true);
     let frame = nd_frame(N6_MAC, GATEWAY_MAC, &pseudo, &message);
@@ -280,8 +308,21 @@ fn neighbor_advertisement_teaches() {
         addr: ip("2001:db8:6::254"),
         mac: GATEWAY_MAC,
         solicited: true,
+        conflict: AddressConflict::Replace,
     };
     assert_eq!(scene.take_events(), [seen]);
+    // The flags are in octet 4 of the message: R, S, O. The checksum changes with them.
+    let mut modest = frame.clone();
+    modest[14 + 40 + 4] = 0x40;
+    let check = &mut modest[14 + 40 + 2..][..2];
+    let sum = u32::from(u16::from_be_bytes([check[0], check[1]])) + 0xa000;
+    let sum = u16::try_from((sum & 0xffff) + (sum >> 16)).unwrap();
+    check.copy_from_slice(&sum.to_be_bytes());
+    scene.pass(N6, &modest, N6);
+    assert!(matches!(
+        scene.take_events()[..],
+        [WorkerEvent::NeighbourSeen { solicited: true, conflict: AddressConflict::Doubt, .. }]
+    ));
     let mut forwarded = frame;
     forwarded[21] = 254;
     scene.assert_drops(N6, &forwarded, DropReason::NeighbourMalformed);

@@ -1,0 +1,46 @@
+//! What stations say about link-layer addresses, as far as the control thread must know it.
+
+use core::net::IpAddr;
+
+use adit_pktio::PacketBuf;
+use adit_rules::{AddressConflict, WorkerEvent};
+use adit_types::{InterfaceId, MacAddr};
+
+use crate::outbound::Outbound;
+use crate::slow::Limits;
+use crate::stage::egress::Env;
+
+/// A station's word about its link-layer address: as of [`WorkerEvent::NeighbourSeen`].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Word {
+    pub interface: InterfaceId,
+    pub addr: IpAddr,
+    pub mac: MacAddr,
+    pub solicited: bool,
+    pub conflict: AddressConflict,
+}
+
+/// Reports what a station says about a neighbor that somebody sends to: its address while that is
+/// sought or doubted, and claims of another one at a bounded rate for each neighbor. The rest is no
+/// news.
+pub(super) fn report<B: PacketBuf>(
+    env: &Env<'_>,
+    limits: &mut Limits,
+    out: &mut Outbound<B>,
+    word: Word,
+) {
+    let Word { interface, addr, mac, solicited, conflict } = word;
+    let Some(known) = env.view.neighbor(interface, addr) else { return };
+    let event = WorkerEvent::NeighbourSeen { interface, addr, mac, solicited, conflict };
+    let is_news = match known.mac {
+        None => true,
+        Some(old) if old == mac => solicited && known.is_doubted,
+        Some(_) if !limits.neighbors.take(env.now, Some(known.index.0)) => {
+            return out.tally.limit_event();
+        }
+        Some(_) => true,
+    };
+    if is_news {
+        out.events.push_unasked(&mut out.tally, event);
+    }
+}
