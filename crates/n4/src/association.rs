@@ -84,10 +84,24 @@ pub struct Association {
     pub smf_set: SmfSet,
     /// The association moved to an address whose Recovery Time Stamp was not seen yet.
     pub(crate) is_time_stamp_unknown: bool,
+    /// What its Heartbeat Requests say about a restart.
+    pub(crate) restart_claim: RestartClaim,
     /// When our next Heartbeat Request is due, unless one is in flight.
     pub(crate) next_heartbeat: Nanos,
     /// A Heartbeat Request is in flight.
     pub(crate) heartbeat_in_flight: bool,
+}
+
+/// What a peer's Heartbeat Requests say about a restart, by a newer Recovery Time Stamp.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum RestartClaim {
+    /// Nothing.
+    #[default]
+    None,
+    /// That it restarted; its next heartbeat response decides.
+    Open,
+    /// That it restarted, and its response said otherwise: its requests are not to be believed.
+    Refuted,
 }
 
 /// What is known of one peer address.
@@ -358,6 +372,7 @@ impl Node {
             cp_function_features,
             smf_set: facts.smf_set,
             is_time_stamp_unknown: false,
+            restart_claim: RestartClaim::None,
             next_heartbeat: now + self.config.heartbeat_interval,
             heartbeat_in_flight: false,
         };

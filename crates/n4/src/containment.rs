@@ -58,7 +58,9 @@ impl Node {
         let after = if wrote { self.remove_session_at_fault() } else { None };
         self.forget_answer(request);
         self.report_fault(request.peer(), request.header.message_type, text(panic));
-        self.refuse_request(request, Cause::SystemFailure, after);
+        if !self.refuse_request(request, Cause::SystemFailure, after) {
+            self.counters.scalars.discarded_after_fault += 1;
+        }
     }
 
     /// Removes the session whose change was begun. Returns the change that tells the workers.

@@ -10,29 +10,37 @@ use adit_pfcp::message::{HeartbeatRequest, HeartbeatResponse};
 use adit_session::OwnerId;
 use adit_types::Nanos;
 
-use crate::association::DownReason;
+use crate::association::{DownReason, RestartClaim};
 use crate::node::{Node, Request};
 use crate::transaction::Purpose;
 
 impl Node {
-    /// Answers a Heartbeat Request, with or without an association. A newer Recovery Time Stamp
-    /// means that the peer restarted; an older one is a copy that was long on its way.
+    /// Answers a Heartbeat Request, with or without an association.
+    ///
+    /// A newer Recovery Time Stamp may mean that the peer restarted: its response to a heartbeat of
+    /// ours decides, which is sent at once. INTEROP: some control planes write the time of sending
+    /// into every request, and their true time stamp into responses; once a response has shown so,
+    /// the requests of that peer are not looked at any more. Spec: TS 29.244 §8.2.65.
     pub(crate) fn handle_heartbeat_request(&mut self, request: &Request<'_>) {
         let Ok(message) = HeartbeatRequest::decode_body(request.body) else {
             self.counters.scalars.discarded_malformed_request += 1;
             return;
         };
         let seen = message.recovery_time_stamp.0;
-        if let Some(association) = self.association(request.peer()) {
+        let mut is_stale = false;
+        if let Some(association) = self.association_mut(request.peer()) {
             let known = association.recovery_time_stamp;
-            if association.is_time_stamp_unknown {
-                self.learn_time_stamp(request.peer(), seen);
-            } else if is_newer(seen, known) {
-                self.bring_down(request.now, request.peer(), DownReason::PeerRestarted);
-            } else if seen != known {
-                self.counters.scalars.stale_recovery_time_stamps += 1;
+            if !association.is_time_stamp_unknown && is_newer(seen, known) {
+                let claim = association.restart_claim;
+                if claim != RestartClaim::Refuted {
+                    association.restart_claim = RestartClaim::Open;
+                    association.next_heartbeat = request.now;
+                }
+            } else {
+                is_stale = !association.is_time_stamp_unknown && seen != known;
             }
         }
+        self.counters.scalars.stale_recovery_time_stamps += u64::from(is_stale);
         let body = HeartbeatResponse::new(RecoveryTimeStamp(self.config.recovery_time_stamp));
         self.respond_unremembered(request, &body);
     }
@@ -56,21 +64,18 @@ impl Node {
         let Some(association) = self.association_mut(response.peer()) else { return };
         association.heartbeat_in_flight = false;
         association.next_heartbeat = response.now + interval;
+        let seen = message.recovery_time_stamp.0;
         if association.is_time_stamp_unknown {
-            self.learn_time_stamp(response.peer(), message.recovery_time_stamp.0);
-        } else if association.recovery_time_stamp != message.recovery_time_stamp.0 {
+            // The first one of an address that the association moved to.
+            association.recovery_time_stamp = seen;
+            association.is_time_stamp_unknown = false;
+        } else if association.recovery_time_stamp != seen {
             self.bring_down(response.now, response.peer(), DownReason::PeerRestarted);
+        } else if association.restart_claim == RestartClaim::Open {
+            association.restart_claim = RestartClaim::Refuted;
         }
         if let Purpose::Probe { owner } = asked {
             self.settle_contests(response.now, owner);
-        }
-    }
-
-    /// The first Recovery Time Stamp of an address that an association moved to.
-    fn learn_time_stamp(&mut self, address: core::net::IpAddr, seen: u32) {
-        if let Some(association) = self.association_mut(address) {
-            association.recovery_time_stamp = seen;
-            association.is_time_stamp_unknown = false;
         }
     }
 

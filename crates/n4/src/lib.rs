@@ -15,6 +15,7 @@ mod contest;
 mod counters;
 mod features;
 mod findings;
+mod header_error;
 mod heartbeat;
 mod information;
 mod node;

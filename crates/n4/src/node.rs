@@ -8,7 +8,7 @@ use core::net::{IpAddr, SocketAddr};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::DefaultHasher;
 
-use adit_pfcp::{Cause, Datagram, Header, HeaderError, MessageBody, MessageType, RawMessage};
+use adit_pfcp::{Cause, Datagram, Header, MessageBody, MessageType, RawMessage};
 use adit_rules::{DeltaId, GtpuTunnel, RuleDelta, WorkerCommand};
 use adit_session::{QerPacketRate, SessionStore, StoreConfig, UsageReport};
 use adit_types::limits::PENDING_MAX;
@@ -269,7 +269,8 @@ impl Node {
                 Some(Err(_)) if !self.admit(now, from, MessageType(0)) => {}
                 Some(Err(error)) => {
                     let start = bytes.len().saturating_sub(rest);
-                    self.handle_header_error(from, error, bytes.get(start..).unwrap_or_default());
+                    let rest = bytes.get(start..).unwrap_or_default();
+                    self.handle_header_error(now, from, error, rest);
                 }
             }
         }
@@ -442,34 +443,6 @@ impl Node {
     #[must_use]
     pub fn response_cache_len(&self) -> usize {
         self.peers.values().map(|peer| peer.cache.len()).sum()
-    }
-
-    fn handle_header_error(&mut self, from: SocketAddr, error: HeaderError, rest: &[u8]) {
-        let scalars = &mut self.counters.scalars;
-        match error {
-            HeaderError::Truncated
-            | HeaderError::LengthBeyondDatagram
-            | HeaderError::LengthTooShort => scalars.discarded_malformed_header += 1,
-            HeaderError::SeidAbsent { .. } => scalars.discarded_seid_absent += 1,
-            HeaderError::VersionNotSupported { version, sequence } => {
-                let answers = MessageType::VERSION_NOT_SUPPORTED_RESPONSE;
-                // NOTE: answering the answer of a peer of a later version would never end.
-                if version == 0 || rest.get(1) == Some(&answers.0) {
-                    scalars.discarded_version += 1;
-                    return;
-                }
-                // Spec: TS 29.244 §7.6.2.
-                let written = adit_pfcp::Writer::new(&mut self.scratch).message(
-                    answers,
-                    None,
-                    sequence,
-                    |_| Ok(()),
-                );
-                let Ok(len) = written else { return };
-                let bytes = self.scratch.get(..len).unwrap_or_default().to_vec();
-                self.transmit(answers, from, bytes);
-            }
-        }
     }
 
     /// True for an address of an association, and for a configured one. The first heartbeat in each
@@ -713,7 +686,7 @@ impl Node {
     }
 
     /// Sends bytes that need no response and are not remembered.
-    fn transmit(&mut self, message_type: MessageType, to: SocketAddr, bytes: Vec<u8>) {
+    pub(crate) fn transmit(&mut self, message_type: MessageType, to: SocketAddr, bytes: Vec<u8>) {
         self.counters.count_sent(message_type);
         self.transmits.push_back(Transmit { to, bytes });
     }

@@ -14,7 +14,7 @@ use adit_session::OwnerId;
 use adit_types::Nanos;
 use adit_types::limits::ALTERNATIVE_ADDRESSES_MAX;
 
-use crate::association::{Association, NodeEvent, as_count};
+use crate::association::{Association, NodeEvent, RestartClaim, as_count};
 use crate::node::Node;
 
 /// What a CP function says about its SMF set.
@@ -112,6 +112,7 @@ impl Node {
         association.heartbeat_in_flight = false;
         association.next_heartbeat = now;
         association.is_time_stamp_unknown = true;
+        association.restart_claim = RestartClaim::None;
         self.peers.entry(to).or_default().association = Some(association);
         let sessions = self.store.hand_over(owner, owner, to);
         self.counters.scalars.sessions_moved += as_count(sessions);

@@ -192,6 +192,14 @@ impl<P> Transactions<P> {
         self.close(sequence).map(|request| request.purpose)
     }
 
+    /// The request to `peer` with a purpose that `expects` names, whatever its sequence number; it
+    /// is then closed.
+    pub fn take_of(&mut self, peer: SocketAddr, expects: impl Fn(&P) -> bool) -> Option<P> {
+        let is_meant = |request: &OwnRequest<P>| request.to == peer && expects(&request.purpose);
+        let sequence = *self.open.iter().find(|(_, request)| is_meant(request))?.0;
+        self.close(sequence).map(|request| request.purpose)
+    }
+
     /// Gives up the requests that `which` names.
     pub fn cancel(&mut self, which: impl Fn(&P) -> bool) {
         let Self { open, due, .. } = self;

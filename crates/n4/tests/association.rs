@@ -17,7 +17,7 @@ use adit_pfcp::message::{
 };
 use adit_pfcp::{Cause, Message, MessageType};
 use adit_types::limits::{ASSOCIATIONS_MAX, CONTESTS_MAX};
-use adit_types::{Nanos, Seid};
+use adit_types::{Nanos, Seid, Teid};
 
 use smf::*;
 
@@ -242,13 +242,18 @@ fn heartbeat_is_answered_without_an_association_and_leaves_no_state() {
 }
 
 #[test]
-fn heartbeat_with_a_newer_time_stamp_ends_the_association_and_an_older_one_does_not() {
+fn heartbeat_with_a_newer_time_stamp_is_probed_at_once_and_the_response_ends_the_association() {
     let mut bench = Bench::associated();
     bench.session(smf(10), 2, &SessionScript::new(1, 1));
     bench.answer(smf(10), &heartbeat(3, SMF_STARTED - 1));
     assert_eq!(bench.node.store().len(), 1);
     assert_eq!(bench.node.counters().scalars.stale_recovery_time_stamps, 1);
+    assert!(bench.run_until(Nanos(0)).is_empty(), "an older one is an old copy");
     bench.answer(smf(10), &heartbeat(4, SMF_STARTED + 1));
+    assert_eq!(bench.node.store().len(), 1, "a request alone is no restart");
+    let probe = bench.run_until(Nanos(0));
+    assert_eq!(raw(&probe[0].bytes).header.message_type, MessageType::HEARTBEAT_REQUEST);
+    respond_to_heartbeat(&mut bench, &probe, SMF_STARTED + 1);
     assert_eq!(bench.node.store().len(), 0);
     assert_eq!(bench.node.associations().count(), 0);
     assert!(bench.events().iter().any(|e| matches!(e, NodeEvent::PeerRestarted { .. })));
@@ -368,20 +373,59 @@ fn configured_peer_that_asks_itself_is_not_asked_any_more() {
 }
 
 #[test]
-fn later_version_gets_a_version_not_supported_response_and_its_answer_gets_none() {
+fn other_version_gets_a_version_not_supported_response_and_its_answer_gets_none() {
     let mut bench = Bench::new();
-    let mut bytes = heartbeat(0x0a_0b0c, 1);
-    bytes[0] = 2 << 5;
-    let answer = bench.answer(smf(10), &bytes);
-    let header = raw(&answer).header;
-    assert_eq!(header.message_type, MessageType::VERSION_NOT_SUPPORTED_RESPONSE);
-    assert_eq!(header.sequence, 0x0a_0b0c);
-    bytes[1] = MessageType::VERSION_NOT_SUPPORTED_RESPONSE.0;
-    assert!(bench.ask(smf(10), &bytes).is_empty());
-    bytes[0] = 0;
-    bytes[1] = 1;
-    assert!(bench.ask(smf(10), &bytes).is_empty());
-    assert_eq!(bench.node.counters().scalars.discarded_version, 2);
+    for version in [0, 2, 7] {
+        let mut bytes = heartbeat(0x0a_0b0c, 1);
+        bytes[0] = version << 5;
+        let answer = bench.answer(smf(10), &bytes);
+        let header = raw(&answer).header;
+        assert_eq!(header.message_type, MessageType::VERSION_NOT_SUPPORTED_RESPONSE);
+        assert_eq!(header.sequence, 0x0a_0b0c);
+        bytes[1] = MessageType::VERSION_NOT_SUPPORTED_RESPONSE.0;
+        assert!(bench.ask(smf(10), &bytes).is_empty());
+    }
+    assert_eq!(bench.node.counters().scalars.discarded_version, 3);
+}
+
+/// Spec: TS 29.244 §7.6.3.
+#[test]
+fn request_longer_than_its_datagram_is_answered_with_cause_68() {
+    let mut bench = Bench::associated();
+    let script = SessionScript::new(0xc1, 1);
+    let up_seid = bench.session(smf(10), 2, &script);
+    let cut = |mut bytes: Vec<u8>| {
+        bytes.pop();
+        bytes
+    };
+    let outcome = |bytes: &[u8]| (cause(bytes), raw(bytes).header.seid);
+    let answer = bench.answer(smf(10), &cut(setup(3, TEN, SMF_STARTED)));
+    assert_eq!(outcome(&answer), (Cause::InvalidLength, None));
+    let answer = bench.answer(smf(10), &cut(release(4, TEN)));
+    assert_eq!(outcome(&answer), (Cause::InvalidLength, None));
+    for request in [
+        establish(5, &SessionScript { cp_seid: Seid(0xc1), ..SessionScript::new(0xc2, 2) }),
+        move_to(6, up_seid, Teid(7)),
+        [&[0x21, 54, 0, 13][..], &up_seid.0.to_be_bytes(), &[0, 0, 7, 0, 0]].concat(),
+    ] {
+        let answer = bench.answer(smf(10), &cut(request));
+        assert_eq!(outcome(&answer), (Cause::InvalidLength, Some(Seid(0xc1))));
+    }
+    assert_eq!(bench.node.associations().count(), 1, "nothing was carried out");
+    assert_eq!(bench.node.store().len(), 1);
+    let whole = bench.answer(smf(10), &move_to(6, up_seid, Teid(7)));
+    assert_eq!(outcome(&whole).0, Cause::RequestAccepted, "the same number, in full length");
+}
+
+#[test]
+fn message_longer_than_its_datagram_that_has_no_answer_is_discarded() {
+    let mut bench = Bench::associated();
+    for message_type in [1, 2, 6, 13, 50, 55, 57, 200] {
+        // S = 0, also of a session related message.
+        let bytes = [0x20, message_type, 0, 9, 0, 0, 1, 0];
+        assert!(bench.ask(smf(10), &bytes).is_empty(), "{message_type}");
+    }
+    assert_eq!(bench.node.counters().scalars.discarded_malformed_header, 8);
 }
 
 #[test]

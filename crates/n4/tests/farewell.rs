@@ -362,7 +362,7 @@ fn usage_on_its_way_to_a_failed_smf_goes_to_the_one_that_inherits_the_session() 
     associate(&mut scene.bench, 11, CpFunctionFeatures::MPAS);
     scene.count(0, 1000, 0);
     let first = scene.limit(0);
-    let sent = scene.ask(&heartbeat(3, SMF_STARTED + 1));
+    let sent = scene.bench.restart(smf(10), 3, SMF_STARTED + 1);
     let again = sent.iter().find(|t| raw(&t.bytes).header.message_type.0 == 56).unwrap();
     assert_eq!(again.to, smf(11));
     let body = report(again);

@@ -213,7 +213,7 @@ fn sessions_of_a_failed_or_restarted_smf_go_to_another_one_of_its_set() {
         let up_seid = bench.session(smf(10), 2, &SessionScript::new(1, 1));
         if restarts {
             setup_with(&mut bench, 11, SMF_STARTED, in_set);
-            bench.ask(smf(10), &heartbeat(3, SMF_STARTED + 1));
+            bench.restart(smf(10), 3, SMF_STARTED + 1);
         } else {
             bench.now = HEARTBEAT_INTERVAL;
             setup_with(&mut bench, 11, SMF_STARTED, in_set);

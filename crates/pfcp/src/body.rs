@@ -5,7 +5,8 @@
 //! (Cause 66); an expected member with lying lengths refuses it (68); an incorrect value refuses
 //! it (69), except for an optional leaf directly in a message, which counts as absent. In groups
 //! an incorrect optional member refuses the message too: a rule that lost a filter would match
-//! more than it was meant to. Unknown and unexpected IEs and further copies of a member that may
+//! more than it was meant to. A member of presence `D` is mandatory for us as a sender; without it
+//! the receiver takes [`WhenAbsent::ABSENT`]. Unknown and unexpected IEs and further copies of a member that may
 //! occur once are skipped, and remain visible in [`Ignored`].
 //! Spec: TS 29.244 §7.6.6 to §7.6.10.
 
@@ -92,6 +93,12 @@ impl PartialEq for Ignored<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.count == other.count && self.iter().eq(other.iter())
     }
+}
+
+/// What a member means that its sender left out, although others always send it.
+pub(crate) trait WhenAbsent {
+    /// The value that the receiver takes.
+    const ABSENT: Self;
 }
 
 /// Progress of a walk over one body.
@@ -187,7 +194,8 @@ pub(crate) fn take_several<'a, T: Ie<'a>>(
 }
 
 /// Defines messages or grouped IEs. A row is `name: presence IE_CONST => Type`; presence is one of
-/// `M`, `C`, `O`, and `Ms`, `Cs`, `Os` for a member that may occur several times.
+/// `M`, `C`, `O`, and `Ms`, `Cs`, `Os` for a member that may occur several times, or `D` for one
+/// that is always written and, where a sender leaves it out, has the value of [`WhenAbsent`].
 macro_rules! bodies {
     ($(
         $(#[$doc:meta])*
@@ -268,11 +276,13 @@ macro_rules! bodies {
     )* };
 
     (@type M $ty:ty) => { $ty };
+    (@type D $ty:ty) => { $ty };
     (@type C $ty:ty) => { Option<$ty> };
     (@type O $ty:ty) => { Option<$ty> };
     (@type $several:ident $ty:ty) => { $crate::repeated::Repeated<'a, $ty> };
 
     (@member M $ie:ident) => { $crate::body::bodies!(@row Mandatory $ie false) };
+    (@member D $ie:ident) => { $crate::body::bodies!(@row Mandatory $ie false) };
     (@member C $ie:ident) => { $crate::body::bodies!(@row Conditional $ie false) };
     (@member O $ie:ident) => { $crate::body::bodies!(@row Optional $ie false) };
     (@member Ms $ie:ident) => { $crate::body::bodies!(@row Mandatory $ie true) };
@@ -287,6 +297,9 @@ macro_rules! bodies {
     };
 
     (@new [$($arg:tt)*] [$($init:tt)*] ($field:ident M $ty:ty) $($rest:tt)*) => {
+        $crate::body::bodies!(@new [$($arg)* $field: $ty,] [$($init)* $field,] $($rest)*);
+    };
+    (@new [$($arg:tt)*] [$($init:tt)*] ($field:ident D $ty:ty) $($rest:tt)*) => {
         $crate::body::bodies!(@new [$($arg)* $field: $ty,] [$($init)* $field,] $($rest)*);
     };
     (@new [$($arg:tt)*] [$($init:tt)*] ($field:ident Ms $ty:ty) $($rest:tt)*) => {
@@ -307,6 +320,7 @@ macro_rules! bodies {
     };
 
     (@slot M $ty:ty) => { None::<$ty> };
+    (@slot D $ty:ty) => { None::<$ty> };
     (@slot C $ty:ty) => { None::<$ty> };
     (@slot O $ty:ty) => { None::<$ty> };
     (@slot $several:ident $ty:ty) => { $crate::body::Span::default() };
@@ -315,6 +329,9 @@ macro_rules! bodies {
     (@lenient $other:ident) => { false };
 
     (@take M $ty:ty, $slot:ident, $found:expr, $walked:expr) => {
+        $crate::body::take_one::<$ty>(&mut $slot, $found, $walked)
+    };
+    (@take D $ty:ty, $slot:ident, $found:expr, $walked:expr) => {
         $crate::body::take_one::<$ty>(&mut $slot, $found, $walked)
     };
     (@take C $ty:ty, $slot:ident, $found:expr, $walked:expr) => {
@@ -330,6 +347,9 @@ macro_rules! bodies {
     (@finish M $ie:ident, $slot:ident, $body:ident) => {
         $slot.ok_or_else(|| $crate::body::missing($crate::ie::IeType::$ie, $body))?
     };
+    (@finish D $ie:ident, $slot:ident, $body:ident) => {
+        $slot.unwrap_or($crate::body::WhenAbsent::ABSENT)
+    };
     (@finish C $ie:ident, $slot:ident, $body:ident) => { $slot };
     (@finish O $ie:ident, $slot:ident, $body:ident) => { $slot };
     (@finish Ms $ie:ident, $slot:ident, $body:ident) => {{
@@ -343,6 +363,9 @@ macro_rules! bodies {
     };
 
     (@put M $ie:ident, $value:expr, $w:ident) => {
+        $w.put_as($crate::ie::IeType::$ie, &$value)?
+    };
+    (@put D $ie:ident, $value:expr, $w:ident) => {
         $w.put_as($crate::ie::IeType::$ie, &$value)?
     };
     (@put C $ie:ident, $value:expr, $w:ident) => {

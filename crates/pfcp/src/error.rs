@@ -3,6 +3,7 @@
 use core::fmt;
 
 use crate::cause::Cause;
+use crate::header::Header;
 use crate::ie::{FailedRuleId, IeType};
 use crate::message::MessageType;
 
@@ -12,8 +13,12 @@ pub enum HeaderError {
     /// Fewer octets than the header needs. The message is discarded silently.
     /// Spec: TS 29.244 §7.6.3.
     Truncated,
-    /// The length field reaches beyond the datagram. Discarded silently. Spec: TS 29.244 §7.6.3.
-    LengthBeyondDatagram,
+    /// The length field reaches beyond the datagram: the answer to a request has Cause 68.
+    /// Spec: TS 29.244 §7.6.3.
+    LengthBeyondDatagram {
+        /// The header. The rest of the datagram is what came of the body.
+        header: Header,
+    },
     /// The length field is smaller than the rest of the header. Discarded silently.
     LengthTooShort,
     /// A session related message without SEID in its header (S = 0). Discarded silently.
@@ -37,7 +42,7 @@ impl fmt::Display for HeaderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Truncated => f.write_str("shorter than a PFCP header"),
-            Self::LengthBeyondDatagram => f.write_str("length field beyond the datagram"),
+            Self::LengthBeyondDatagram { .. } => f.write_str("length field beyond the datagram"),
             Self::LengthTooShort => f.write_str("length field shorter than the header"),
             Self::SeidAbsent { message_type, .. } => write!(f, "{message_type} without SEID"),
             Self::VersionNotSupported { version, .. } => write!(f, "PFCP version {version}"),

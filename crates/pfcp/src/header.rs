@@ -120,21 +120,21 @@ impl<'a> Datagram<'a> {
             return Err(HeaderError::VersionNotSupported { version, sequence });
         }
         let len = usize::from(u16::from_be_bytes([len_hi, len_lo]));
-        let message = after.get(..len).ok_or(HeaderError::LengthBeyondDatagram)?;
-        let body = message.get(header_len..).ok_or(HeaderError::LengthTooShort)?;
-        self.rest = after.get(len..).unwrap_or_default();
-        self.more = flags & FLAG_FO != 0;
         let message_type = MessageType(message_type);
-        if seid.is_none() && message_type.is_session_related() {
-            return Err(HeaderError::SeidAbsent { message_type, sequence });
-        }
         let header = Header {
             message_type,
             seid,
             sequence,
             priority: (flags & FLAG_MP != 0).then_some(priority >> 4),
-            follow_on: self.more,
+            follow_on: flags & FLAG_FO != 0,
         };
+        let message = after.get(..len).ok_or(HeaderError::LengthBeyondDatagram { header })?;
+        let body = message.get(header_len..).ok_or(HeaderError::LengthTooShort)?;
+        self.rest = after.get(len..).unwrap_or_default();
+        self.more = header.follow_on;
+        if seid.is_none() && message_type.is_session_related() {
+            return Err(HeaderError::SeidAbsent { message_type, sequence });
+        }
         Ok(RawMessage { header, body })
     }
 }

@@ -66,7 +66,7 @@ fn every_prefix_of_a_message_is_refused_by_the_header() {
             let first = Datagram::new(&octets[..len]).next().unwrap();
             assert!(matches!(
                 first,
-                Err(HeaderError::Truncated | HeaderError::LengthBeyondDatagram)
+                Err(HeaderError::Truncated | HeaderError::LengthBeyondDatagram { .. })
             ));
         }
     });

@@ -122,6 +122,11 @@ impl Node {
         let expects = |purpose: &Purpose| matches!(purpose, Purpose::AssociationSetup { .. });
         let sequence = response.header.sequence;
         let purpose = self.transactions.take(response.from, sequence, expects);
+        // INTEROP: some control planes answer with sequence number 1, whatever was asked.
+        let purpose = purpose.or_else(|| match sequence {
+            1 => self.transactions.take_of(response.from, expects),
+            _ => None,
+        });
         let Some(Purpose::AssociationSetup { position }) = purpose else {
             self.counters.scalars.discarded_unmatched_response += 1;
             return;

@@ -10,14 +10,14 @@ use crate::procedure::establish::cp_f_seid;
 use crate::refusal::Rejected;
 
 impl Node {
-    /// Answers `request` with `cause`, after the change `after` if there is one. A request whose
-    /// response carries no Cause, or that has none, is discarded.
+    /// Answers `request` with `cause`, after the change `after` if there is one. Returns false for
+    /// a message that has no response with a Cause.
     pub(crate) fn refuse_request(
         &mut self,
         request: &Request<'_>,
         cause: Cause,
         after: Option<DeltaId>,
-    ) {
+    ) -> bool {
         let rejected = Rejected::new(cause);
         match request.header.message_type {
             MessageType::ASSOCIATION_SETUP_REQUEST => {
@@ -56,8 +56,9 @@ impl Node {
                 let seid = self.cp_seid_of(request);
                 self.refuse_deletion(request, seid, rejected, after);
             }
-            _ => self.counters.scalars.discarded_after_fault += 1,
+            _ => return false,
         }
+        true
     }
 
     /// The CP function's SEID of the session that a request names, zero if there is none.

@@ -671,11 +671,28 @@ impl Node {
                 self.follow_control(response, up_seid, &message);
                 self.follow_response(response.now, up_seid, &message);
             }
-            _ => self.counters.scalars.reports_refused += 1,
+            _ => {
+                self.counters.scalars.reports_refused += 1;
+                self.follow_flags(response.now, up_seid, &message);
+            }
         }
         self.reports.finish(up_seid);
         self.send_reports(response.now);
         self.advance_drains(response.now);
+    }
+
+    /// Discards buffered packets if a response that refuses says so: the UE cannot be paged.
+    /// Spec: TS 29.244 §8.2.32.
+    fn follow_flags(&mut self, now: Nanos, up_seid: Seid, message: &SessionReportResponse<'_>) {
+        let flags = message.pfcp_sr_rsp_flags.unwrap_or_default();
+        if flags.contains(PfcpSrRspFlags::DROBU)
+            && let Ok(modified) = self
+                .store
+                .modify(up_seid, Change { at: now, drop_buffered: true, ..Change::default() })
+            && let Some(delta) = modified.delta
+        {
+            self.publish(delta);
+        }
     }
 
     /// Does what an accepting response asks for: a changed BAR, buffered packets discarded, another

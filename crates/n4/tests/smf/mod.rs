@@ -14,8 +14,8 @@ use adit_pfcp::ie::{
     UeIpAddress,
 };
 use adit_pfcp::message::{
-    AssociationReleaseRequest, AssociationSetupRequest, HeartbeatRequest, SessionDeletionRequest,
-    SessionEstablishmentRequest, SessionModificationRequest,
+    AssociationReleaseRequest, AssociationSetupRequest, HeartbeatRequest, HeartbeatResponse,
+    SessionDeletionRequest, SessionEstablishmentRequest, SessionModificationRequest,
 };
 use adit_pfcp::{Datagram, Message, MessageBody, RawMessage};
 use adit_session::{LocalAddresses, Provisioning, StoreConfig};
@@ -229,6 +229,16 @@ impl Bench {
         assert_eq!(sent.len(), 1, "one answer");
         assert_eq!(sent[0].to, from, "to the source address and port");
         sent.remove(0).bytes
+    }
+
+    /// A heartbeat of `from` shows a newer time stamp, and so does its response to our probe.
+    /// Returns what is sent then.
+    pub fn restart(&mut self, from: SocketAddr, sequence: u32, started: u32) -> Vec<Transmit> {
+        self.answer(from, &heartbeat(sequence, started));
+        let probe = self.run_until(self.now);
+        let probe = probe.iter().find(|sent| sent.to == from && sent.bytes[1] == 1).unwrap();
+        let body = HeartbeatResponse::new(RecoveryTimeStamp(started));
+        self.ask(from, &encode(None, raw(&probe.bytes).header.sequence, &body))
     }
 
     pub fn publish_all(&mut self) {

@@ -2,7 +2,7 @@
 
 use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, UrrId};
 
-use crate::body::bodies;
+use crate::body::{WhenAbsent, bodies};
 use crate::ie::{
     ActivatePredefinedRules, ActivationTime, ApplicationId, CTag, DeactivatePredefinedRules,
     DeactivationTime, EthernetFilterId, EthernetFilterProperties, EthernetPduSessionInformation,
@@ -11,11 +11,17 @@ use crate::ie::{
     UeIpAddress, UeIpAddressPoolIdentity,
 };
 
+/// A PDR without precedence comes after all others. Spec: TS 29.244 §7.5.2.2, §8.2.11.
+impl WhenAbsent for Precedence {
+    const ABSENT: Self = Self(u32::MAX);
+}
+
 bodies! {
     /// A PDR to create. Spec: TS 29.244 §7.5.2.2.
     group CreatePdr = CREATE_PDR, rule Pdr {
         pdr_id: M PDR_ID => PdrId,
-        precedence: M PRECEDENCE => Precedence,
+        /// Absent on Sxa; it is then the lowest.
+        precedence: D PRECEDENCE => Precedence,
         pdi: M PDI => Pdi<'a>,
         outer_header_removal: C OUTER_HEADER_REMOVAL => OuterHeaderRemoval,
         far_id: C FAR_ID => FarId,

@@ -28,7 +28,7 @@ pub enum FTeid {
         /// The addresses.
         addr: FTeidAddress,
     },
-    /// The UP function chooses.
+    /// The UP function chooses. INTEROP: some control planes set neither V4 nor V6.
     Choose {
         /// An IPv4 address is wanted.
         v4: bool,
@@ -86,9 +86,6 @@ impl<'a> Ie<'a> for FTeid {
         let mut r = Reader::new(value);
         let flags = r.u8()?;
         let (v4, v6) = (flags & 1 != 0, flags & 2 != 0);
-        if !v4 && !v6 {
-            return Err(IeError::Value);
-        }
         if flags & 4 != 0 {
             let choose_id = r.when(flags & 8 != 0, Reader::u8)?;
             return Ok(Self::Choose { v4, v6, choose_id });

@@ -9,7 +9,8 @@ use crate::ie::{Ie, IeType, Reader};
 pub struct SdfFilterId(pub u32);
 
 /// A service data flow filter. A filter with only [`Self::filter_id`] refers to one with the same
-/// identifier in another PDI of the session.
+/// identifier in another PDI of the session. INTEROP: one without any part comes from control planes
+/// whose rule has no text.
 ///
 /// ```text
 /// octet 5: spare(8-6) BID(5) FL(4) SPI(3) TTC(2) FD(1); octet 6 spare; then the parts in order
@@ -43,7 +44,8 @@ impl<'a> Ie<'a> for SdfFilter<'a> {
     fn decode(value: &'a [u8]) -> Result<Self, IeError> {
         let mut r = Reader::new(value);
         let [flags, _spare] = r.array()?;
-        if flags & 0x1f == 0 {
+        // Conditions that later releases add cannot be left out: more would match than was meant.
+        if flags & 0xe0 != 0 && flags & 0x1f == 0 {
             return Err(IeError::Value);
         }
         Ok(Self {

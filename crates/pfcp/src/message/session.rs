@@ -1,6 +1,6 @@
 //! Session related messages. Spec: TS 29.244 §7.5.
 
-use crate::body::bodies;
+use crate::body::{WhenAbsent, bodies};
 use crate::cause::Cause;
 use crate::grouped::{
     CreateBar, CreateFar, CreatePdr, CreateQer, CreateTrafficEndpoint, CreateUrr, CreatedPdr,
@@ -16,6 +16,11 @@ use crate::ie::{
     PfcpSrReqFlags, PfcpSrRspFlags, QueryUrrReference, RatType, RecoveryTimeStamp, ReportType,
     SNssai, TraceInformation, UserId, UserPlaneInactivityTimer,
 };
+
+/// A response without Cause accepts: whoever refuses says why.
+impl WhenAbsent for Cause {
+    const ABSENT: Self = Self::RequestAccepted;
+}
 
 bodies! {
     /// Spec: TS 29.244 §7.5.2.1.
@@ -146,7 +151,8 @@ bodies! {
 
     /// Spec: TS 29.244 §7.5.9.1.
     message SessionReportResponse = SESSION_REPORT_RESPONSE {
-        cause: M CAUSE => Cause,
+        /// INTEROP: some control planes leave it out; they accept.
+        cause: D CAUSE => Cause,
         offending_ie: C OFFENDING_IE => OffendingIe,
         update_bar: C UPDATE_BAR_SESSION_REPORT_RESPONSE => UpdateBar<'a>,
         pfcp_sr_rsp_flags: C PFCPSRRSP_FLAGS => PfcpSrRspFlags,

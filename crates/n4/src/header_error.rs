@@ -1,0 +1,59 @@
+//! Messages whose header cannot be trusted: those that the standard wants answered are answered.
+//!
+//! Spec: TS 29.244 §7.6.2, §7.6.3.
+
+use core::net::SocketAddr;
+
+use adit_pfcp::{Cause, Header, HeaderError, MessageType, Writer};
+use adit_types::Nanos;
+
+use crate::node::{Node, Request};
+
+/// Octets of a header behind type and length: without and with a SEID.
+const HEADER_BYTES: (usize, usize) = (8, 16);
+
+impl Node {
+    /// Takes `rest` of a datagram, which begins with a defective message.
+    pub(crate) fn handle_header_error(
+        &mut self,
+        now: Nanos,
+        from: SocketAddr,
+        error: HeaderError,
+        rest: &[u8],
+    ) {
+        let scalars = &mut self.counters.scalars;
+        match error {
+            HeaderError::Truncated | HeaderError::LengthTooShort => {
+                scalars.discarded_malformed_header += 1;
+            }
+            HeaderError::SeidAbsent { .. } => scalars.discarded_seid_absent += 1,
+            HeaderError::LengthBeyondDatagram { header } => {
+                self.refuse_length(now, from, header, rest);
+            }
+            HeaderError::VersionNotSupported { sequence, .. } => {
+                let answers = MessageType::VERSION_NOT_SUPPORTED_RESPONSE;
+                // NOTE: answering the answer of a peer of another version would never end.
+                if rest.get(1) == Some(&answers.0) {
+                    scalars.discarded_version += 1;
+                    return;
+                }
+                let mut writer = Writer::new(&mut self.scratch);
+                let Ok(len) = writer.message(answers, None, sequence, |_| Ok(())) else { return };
+                let bytes = self.scratch.get(..len).unwrap_or_default().to_vec();
+                self.transmit(answers, from, bytes);
+            }
+        }
+    }
+
+    /// Answers a request of which octets are missing with Cause 68. Responses, requests whose
+    /// response has no Cause, and session related requests without a SEID are discarded.
+    fn refuse_length(&mut self, now: Nanos, from: SocketAddr, header: Header, rest: &[u8]) {
+        let is_addressed = header.seid.is_some() || !header.message_type.is_session_related();
+        let (short, long) = HEADER_BYTES;
+        let body = rest.get(if header.seid.is_some() { long } else { short }..);
+        let request = Request { now, from, header, body: body.unwrap_or_default() };
+        if !is_addressed || !self.refuse_request(&request, Cause::InvalidLength, None) {
+            self.counters.scalars.discarded_malformed_header += 1;
+        }
+    }
+}
