@@ -77,6 +77,7 @@ fn provisioning(config: &Config) -> Provisioning {
         policies: config.forwarding_policies.iter().map(policy).collect(),
         predefined_rules: config.predefined_rules.clone(),
         qos: config.qos.clone(),
+        tolerances: config.n4.tolerances,
     }
 }
 

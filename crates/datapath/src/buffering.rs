@@ -22,7 +22,7 @@ use crate::outbound::Outbound;
 use crate::shaping;
 use crate::stage::egress::Env;
 use crate::stage::s3_classify::s3_classify;
-use crate::stage::s4_enforce::s4_enforce;
+use crate::stage::s4_enforce::{admit_far, s4_enforce};
 use crate::stage::s5_account::{Meter, s5_account};
 use crate::stage::s6_apply::s6_apply;
 use crate::tally::Tally;
@@ -264,7 +264,7 @@ pub(crate) fn divert<B: PacketBuf, S: Side>(
     let far = matched.far;
     if !far.buffers() {
         notify(out, ApplyAction::DDPN);
-        out.tally.drop(DropReason::FarDrop);
+        out.tally.drop(admit_far(far).err().unwrap_or(DropReason::FarDrop));
         return;
     }
     notify(out, ApplyAction::NOCP);

@@ -159,7 +159,6 @@ fn cause_and_ie(refusal: &Refusal) -> (Cause, Option<IeType>) {
         Refusal::TooManyUeNetworks { .. } => {
             (Cause::NoResourcesAvailable, Some(IeType::FRAMED_ROUTE))
         }
-        Refusal::InterfaceTypeContradicts { .. } => (rule, Some(IeType::TGPP_INTERFACE_TYPE)),
         Refusal::AggregatedUrrUnusable { .. } => (rule, Some(IeType::AGGREGATED_URR_ID)),
         Refusal::PoolMeasuresOthers { .. } => {
             (Cause::ServiceNotSupported, Some(IeType::MEASUREMENT_METHOD))
@@ -190,7 +189,6 @@ fn cause_and_ie(refusal: &Refusal) -> (Cause, Option<IeType>) {
         | Refusal::TrafficEndpointUnusable { .. } => (rule, Some(IeType::TRAFFIC_ENDPOINT_ID)),
         Refusal::TooManySdfFilters { .. }
         | Refusal::SdfInvalid { .. }
-        | Refusal::SdfEmpty { .. }
         | Refusal::SdfFlowLabelInvalid { .. }
         | Refusal::SdfWithoutId { .. }
         | Refusal::DuplicateSdfFilter { .. }

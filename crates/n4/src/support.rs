@@ -181,7 +181,7 @@ const IES: &[(IeType, Acts)] = &[
     (IeType::FRAMED_ROUTING, Acts::Partly("no routing protocol (values 1 to 3) with the UE")),
     (IeType::ACTIVATION_TIME, Acts::Yes),
     (IeType::DEACTIVATION_TIME, Acts::Yes),
-    (IeType::TGPP_INTERFACE_TYPE, Acts::Partly("checked against the interface, and shown")),
+    (IeType::TGPP_INTERFACE_TYPE, Acts::Partly("shown; one of another interface is left out")),
     (IeType::OUTER_HEADER_REMOVAL, Acts::Partly("no VLAN tags")),
     (IeType::RECOVERY_TIME_STAMP, Acts::Yes),
     (IeType::FAR_ID, Acts::Yes),

@@ -73,6 +73,7 @@ reasons! {
         ShapingQueueFull, "shaping_queue_full", "The shaping queue of the flow, or the room for all shaped packets, is full; see qos.queue_pkts_max.";
         QuotaExhausted, "quota_exhausted", "A URR of the matched PDR has used up its quota.";
         FarDrop, "far_drop", "The FAR of the matched PDR drops.";
+        TunnelUnknown, "tunnel_unknown", "The FAR of the matched PDR forwards to the access network, and the control plane has not told the tunnel yet.";
         BufferFull, "buffer_full", "The FAR buffers, and the limit of its BAR or of sessions.buffer_pkts_max is reached.";
         BufferDiscarded, "buffer_discarded", "A buffered packet was discarded: its rules now drop it or are gone, the control plane ordered it, or it waited too long.";
         OuterHeaderMismatch, "outer_header_mismatch", "The PDR removes an outer header that the packet does not have.";

@@ -189,7 +189,7 @@ pub enum FTeidSpec {
         v4: bool,
         /// An IPv6 address is wanted.
         v6: bool,
-        /// PDRs of one change with the same CHOOSE ID get the same TEID.
+        /// PDRs with the same CHOOSE ID get the same TEID, those that have it already included.
         choose_id: Option<u8>,
     },
 }
@@ -219,7 +219,8 @@ pub struct PdrUpdate {
     pub id: PdrId,
     /// Replaces the precedence.
     pub precedence: Option<Precedence>,
-    /// Replaces the detection information as a whole.
+    /// Replaces the detection information as a whole. One that names neither tunnel, UE nor traffic
+    /// endpoint keeps those of the former one, its network instance and its QoS flows.
     pub pdi: Option<PdiSpec>,
     /// Replaces the outer header removal.
     pub outer_header_removal: Option<OuterHeaderRemoval>,

@@ -45,13 +45,15 @@ pub use packet_rates::QerPacketRate;
 pub use pfd::{PfdApplication, PfdProvision, PfdRefusal, ProvidedApplication};
 pub use provisioning::{
     Application, Enforcement, ForwardingPolicy, LocalInterface, PredefinedAction,
-    PredefinedDetection, PredefinedRule, Provisioning, QosPolicy, SNssai, Slice, UePool,
+    PredefinedDetection, PredefinedRule, Provisioning, QosPolicy, SNssai, Slice, Tolerances,
+    UePool,
 };
 pub use record::{
-    Aggregated, Bar, DroppedThreshold, Exempted, FTeid, Far, Forwarding, GateStatus, InterfaceType,
-    MeasurementInformation, MeasurementMethod, Monitoring, OwnParts, PacketLimits, PacketStatus,
-    Pdi, Pdr, PdrTimes, Qer, Rates, Records, RemainingPackets, Sdf, TimeMechanism, TrafficEndpoint,
-    TrafficEndpointId, UeMatch, UeSide, Urr, UrrSettings, UrrUpdate, UsageTriggers, Volumes,
+    Aggregated, Bar, ChosenFTeid, DroppedThreshold, Exempted, FTeid, Far, Forwarding, GateStatus,
+    InterfaceType, MeasurementInformation, MeasurementMethod, Monitoring, OwnParts, PacketLimits,
+    PacketStatus, Pdi, Pdr, PdrTimes, Qer, Rates, Records, RemainingPackets, Sdf, TimeMechanism,
+    TrafficEndpoint, TrafficEndpointId, UeMatch, UeSide, Urr, UrrSettings, UrrUpdate,
+    UsageTriggers, Volumes,
 };
 pub use refusal::{Refusal, RuleId, RuleKind};
 pub use sdf_text::{PORT_RANGES_MAX, SdfTextError, parse as parse_flow_description};

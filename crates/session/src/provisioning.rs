@@ -27,6 +27,17 @@ pub struct Provisioning {
     pub predefined_rules: Vec<PredefinedRule>,
     /// How rates are enforced.
     pub qos: QosPolicy,
+    /// What of requests is read otherwise than the standard says.
+    pub tolerances: Tolerances,
+}
+
+/// What control planes may mean otherwise than the standard says, where that harms those that keep
+/// to it. All off unless the operator says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tolerances {
+    /// PDRs from Access that ask for an F-TEID without a CHOOSE ID share one per network instance
+    /// of a session, instead of getting one each. Spec: TS 29.244 §8.2.3.
+    pub one_f_teid_per_session: bool,
 }
 
 /// How the rates of QERs are enforced, as far as the QERs leave it open.
@@ -390,6 +401,7 @@ mod tests {
             applications: Vec::new(),
             policies: Vec::new(),
             predefined_rules: Vec::new(),
+            tolerances: Tolerances::default(),
             interfaces: vec![
                 interface(InterfaceRole::N3, None),
                 interface(InterfaceRole::N6, Some("internet")),

@@ -318,11 +318,6 @@ pub enum Refusal {
         /// The PDR.
         pdr: PdrId,
     },
-    /// The 3GPP Interface Type is none of the side that the rule names.
-    InterfaceTypeContradicts {
-        /// The PDR or FAR.
-        rule: RuleId,
-    },
     /// The FAR is linked to a traffic endpoint that does not exist after the change.
     UnknownLinkedEndpoint {
         /// The FAR.
@@ -407,11 +402,6 @@ pub enum Refusal {
         /// What is wrong with it.
         error: SdfTextError,
     },
-    /// The SDF filter has no condition and no identifier.
-    SdfEmpty {
-        /// The PDR.
-        pdr: PdrId,
-    },
     /// The flow label exceeds 20 bits.
     SdfFlowLabelInvalid {
         /// The PDR.
@@ -469,7 +459,8 @@ pub enum Refusal {
         /// The FAR.
         far: FarId,
     },
-    /// The FAR forwards to Access without creating an outer header.
+    /// The FAR forwards to the CP function, or duplicates to Access or to the LI function, without
+    /// creating an outer header.
     FarWithoutOuterHeader {
         /// The FAR.
         far: FarId,
@@ -550,7 +541,6 @@ impl Refusal {
             Self::DuplicateRule { rule }
             | Self::UnknownRule { rule }
             | Self::UnsupportedInterface { rule }
-            | Self::InterfaceTypeContradicts { rule }
             | Self::UnknownNetworkInstance { rule } => Some(rule),
             Self::TooManyQers { pdr }
             | Self::TooManyUrrs { pdr }
@@ -578,7 +568,6 @@ impl Refusal {
             | Self::TooManyUeNetworks { pdr }
             | Self::TooManyTrafficEndpointsOfPdr { pdr }
             | Self::SdfInvalid { pdr, .. }
-            | Self::SdfEmpty { pdr }
             | Self::SdfFlowLabelInvalid { pdr, .. }
             | Self::SdfWithoutId { pdr }
             | Self::DuplicateSdfFilter { pdr, .. }
@@ -663,7 +652,6 @@ impl Refusal {
             Self::FramedRouteTaken { .. } => "the framed route belongs to another session",
             Self::TooManyUeNetworks { .. } => "too many framed routes and UE addresses in one PDI",
             Self::TooManyTrafficEndpointsOfPdr { .. } => "too many traffic endpoints in one PDI",
-            Self::InterfaceTypeContradicts { .. } => "the interface type is not of this side",
             Self::UnknownLinkedEndpoint { .. } => "the FAR is linked to no traffic endpoint",
             Self::NoUePool { .. } => "no pool of UE addresses for this network instance",
             Self::UnknownUePool { .. } => "no such pool of UE addresses",
@@ -689,7 +677,6 @@ impl Refusal {
             }
             Self::TooManyPredefinedRules => "too many predefined rules",
             Self::SdfInvalid { .. } => "the flow description is invalid",
-            Self::SdfEmpty { .. } => "the SDF filter is empty",
             Self::SdfFlowLabelInvalid { .. } => "the flow label exceeds 20 bits",
             Self::SdfWithoutId { .. } => "the bidirectional SDF filter has no identifier",
             Self::DuplicateSdfFilter { .. } => "the SDF filter identifier is defined twice",
@@ -701,7 +688,7 @@ impl Refusal {
             }
             Self::FarWithoutForwardingParameters { .. } => "FORW without forwarding parameters",
             Self::FarWithoutDestination { .. } => "forwarding parameters without a destination",
-            Self::FarWithoutOuterHeader { .. } => "FORW to Access without an outer header",
+            Self::FarWithoutOuterHeader { .. } => "FORW to the CP function, or DUPL to a tunnel, without an outer header",
             Self::TunnelInvalid { .. } => "the outer header's TEID or address is invalid",
             Self::TunnelFamilyUnavailable { .. } => "no local address of the tunnel's family",
             Self::FarWithoutDuplicatingParameters { .. } => "DUPL without duplicating parameters",

@@ -22,7 +22,7 @@ pub enum SdfTextError {
     Action,
     /// The direction is not `out` (`in` is not usable in PFCP).
     Direction,
-    /// The protocol is neither `ip`, `icmp`, `tcp` nor `udp`, nor a number of 0..=255.
+    /// The protocol is neither `ip` nor a name that we know, nor a number of 0..=255.
     Protocol,
     /// `from` is missing.
     From,
@@ -52,7 +52,7 @@ impl fmt::Display for SdfTextError {
             Self::Action => "the action must be 'permit'",
             Self::Direction => "the direction must be 'out'",
             Self::Protocol => {
-                "the protocol must be a number of 0 to 255, 'ip', 'icmp', 'tcp' or 'udp'"
+                "the protocol must be a number of 0 to 255, 'ip' or a name such as 'icmp' or 'sctp'"
             }
             Self::From => "'from' is missing behind the protocol",
             Self::Source => "no address or prefix behind 'from'",
@@ -105,11 +105,7 @@ pub(crate) fn parse_pfd(text: &str) -> Result<SdfFilter, SdfTextError> {
 fn parse_flow(mut words: Words<'_>) -> Result<SdfFilter, SdfTextError> {
     let protocol = match words.next().ok_or(SdfTextError::Protocol)? {
         "ip" => None,
-        // INTEROP: the standard wants numbers; pfcpsim 1.2.0 writes these names.
-        "icmp" => Some(1),
-        "tcp" => Some(6),
-        "udp" => Some(17),
-        word => Some(number(word).ok_or(SdfTextError::Protocol)?),
+        word => Some(number(word).or(protocol(word)).ok_or(SdfTextError::Protocol)?),
     };
     words.keyword("from", SdfTextError::From)?;
     let remote = address(words.next(), SdfTextError::Source)?;
@@ -126,6 +122,31 @@ fn parse_flow(mut words: Words<'_>) -> Result<SdfFilter, SdfTextError> {
         }
         _ => Ok(SdfFilter { protocol, remote, remote_ports, local, local_ports, ..SdfFilter::ANY }),
     }
+}
+
+/// Protocols by the names that control planes use for them. INTEROP: the standard wants numbers;
+/// policies are written with names, and control planes hand them on.
+const PROTOCOLS: [(&str, u8); 14] = [
+    ("icmp", 1),
+    ("igmp", 2),
+    ("ipip", 4),
+    ("ipencap", 4),
+    ("tcp", 6),
+    ("udp", 17),
+    ("ipv6", 41),
+    ("gre", 47),
+    ("esp", 50),
+    ("ah", 51),
+    ("icmpv6", 58),
+    ("ipv6-icmp", 58),
+    ("ospf", 89),
+    ("sctp", 132),
+];
+
+/// The number of a protocol's name, in letters of either case.
+fn protocol(name: &str) -> Option<u8> {
+    let found = PROTOCOLS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+    found.map(|(_, number)| *number)
 }
 
 /// Words between white space; a comma is a word of its own.
@@ -236,7 +257,9 @@ mod tests {
 
     #[test]
     fn flow_description_names_common_protocols() {
-        for (name, number) in [("icmp", 1), ("tcp", 6), ("udp", 17)] {
+        for (name, number) in
+            [("icmp", 1), ("tcp", 6), ("UDP", 17), ("sctp", 132), ("icmpv6", 58), ("esp", 50)]
+        {
             let filter = parse(&format!("permit out {name} from any to assigned")).unwrap();
             assert_eq!(filter.protocol, Some(number));
         }
@@ -267,8 +290,8 @@ mod tests {
             ("deny out ip from any to any", E::Action),
             ("permit in ip from any to any", E::Direction),
             ("permit out", E::Protocol),
-            ("permit out TCP from any to any", E::Protocol),
-            ("permit out sctp from any to any", E::Protocol),
+            ("permit out tcpp from any to any", E::Protocol),
+            ("permit out IP from any to any", E::Protocol),
             ("permit out 256 from any to any", E::Protocol),
             ("permit out +6 from any to any", E::Protocol),
             ("permit out ip any to any", E::From),

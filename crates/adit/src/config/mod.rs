@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use adit_dpdk::{Device, HugepageMode};
-pub use adit_session::{PredefinedRule, QosPolicy};
+pub use adit_session::{PredefinedRule, QosPolicy, Tolerances};
 use adit_types::{InterfaceRole, Nanos, PortId, VlanId};
 
 pub use section::Problem;
@@ -71,6 +71,8 @@ pub struct N4 {
     pub peer_requests_per_s_max: u32,
     pub peer_requests_burst: u32,
     pub sessions_per_association_max: usize,
+    /// What control planes may mean otherwise than the standard says.
+    pub tolerances: Tolerances,
 }
 
 /// GTP-U path management. Spec: TS 29.281 §7.2.1, §11.

@@ -15,6 +15,7 @@ use toml::de::DeTable;
 use super::section::{Document, Section};
 use super::{
     Config, Datapath, Dpdk, Gtpu, Interface, IpNet, N4, NodeId, Poll, Port, Problem, Route,
+    Tolerances,
 };
 use super::{predefined, provisioning, qos};
 
@@ -144,6 +145,10 @@ fn read_n4(mut n4: Section<'_, '_>) -> N4 {
     let peer_requests_burst = n4.integer("peer_requests_burst", 1..=1_000_000, Some(10_000));
     let sessions_per_association_max =
         n4.integer("sessions_per_association_max", 1..=SESSIONS_MAX, Some(SESSIONS_MAX));
+    let known = [("one-f-teid-per-session", "one-f-teid-per-session")];
+    let tolerate = n4.choices("tolerate", &known);
+    let tolerances =
+        Tolerances { one_f_teid_per_session: tolerate.contains(&"one-f-teid-per-session") };
     n4.finish();
     N4 {
         listen,
@@ -155,6 +160,7 @@ fn read_n4(mut n4: Section<'_, '_>) -> N4 {
         peer_requests_per_s_max,
         peer_requests_burst,
         sessions_per_association_max,
+        tolerances,
     }
 }
 

@@ -243,6 +243,24 @@ impl<'d, 'i> Section<'d, 'i> {
         found
     }
 
+    /// A list of names from a fixed set; an absent list is empty.
+    pub fn choices<T: Copy>(&mut self, key: &'static str, choices: &[(&str, T)]) -> Vec<T> {
+        let mut found = Vec::new();
+        for item in self.list(key, false) {
+            let text = item.get_ref().as_str();
+            match choices.iter().find(|(name, _)| text == Some(name)) {
+                Some((_, value)) => found.push(*value),
+                None => {
+                    let names: Vec<_> =
+                        choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
+                    let what = format!("takes a list of names out of {}", names.join(", "));
+                    self.problem_at(item, key, what);
+                }
+            }
+        }
+        found
+    }
+
     /// Notes a problem with `key` of this table.
     pub fn problem(&self, key: &str, what: impl Into<String>) {
         let offset = self

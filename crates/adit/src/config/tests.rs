@@ -81,6 +81,19 @@ fn limits_of_peers_are_read_and_have_defaults() {
 }
 
 #[test]
+fn tolerances_are_read_and_an_unknown_one_lists_the_names() {
+    assert_eq!(Config::parse(EXAMPLE).unwrap().n4.tolerances, Tolerances::default());
+    let on = EXAMPLE.replacen("# tolerate = ", "tolerate = ", 1);
+    assert!(Config::parse(&on).unwrap().n4.tolerances.one_f_teid_per_session);
+    let problems = changed("# tolerate = [\"one-f-teid-per-session\"]", "tolerate = [\"all\"]");
+    assert_eq!(paths(&problems), ["n4.tolerate"]);
+    let expected = "takes a list of names out of \"one-f-teid-per-session\"";
+    assert_eq!(problems[0].what, expected);
+    let problems = changed("# tolerate = [\"one-f-teid-per-session\"]", "tolerate = \"all\"");
+    assert_eq!(problems[0].what, "takes a list, written [ ... ]");
+}
+
+#[test]
 fn gtpu_path_management_is_read_and_has_limits() {
     let gtpu = Config::parse(EXAMPLE).unwrap().gtpu;
     assert_eq!((gtpu.echo_interval, gtpu.t3), (Nanos::from_secs(60), Nanos::from_secs(3)));

@@ -118,7 +118,9 @@ fn pass_rates<B>(
 pub(crate) fn stopped(matched: Matched<'_>, reason: DropReason) -> Verdict<'_> {
     const MORE: ApplyAction = ApplyAction::BUFF.union(ApplyAction::DDPN).union(ApplyAction::DUPL);
     match reason {
-        DropReason::FarDrop if matched.far.action.intersects(MORE) => Verdict::Divert(matched),
+        DropReason::FarDrop | DropReason::TunnelUnknown if matched.far.action.intersects(MORE) => {
+            Verdict::Divert(matched)
+        }
         _ => Verdict::Drop(reason),
     }
 }
@@ -161,11 +163,13 @@ pub(crate) fn admit(matched: &Matched<'_>, direction: Direction) -> Result<(), D
 /// Tells whether a FAR forwards.
 ///
 /// # Errors
-/// `FarDrop` for DROP and for actions that do not forward.
+/// `FarDrop` for DROP and for actions that do not forward; `TunnelUnknown` for FORW beside DROP.
 #[inline]
 pub(crate) fn admit_far(far: &PublishedFar) -> Result<(), DropReason> {
     if far.action.intersection(ApplyAction::FATES) == ApplyAction::FORW {
         Ok(())
+    } else if far.action.contains(ApplyAction::FORW) {
+        Err(DropReason::TunnelUnknown)
     } else {
         Err(DropReason::FarDrop)
     }

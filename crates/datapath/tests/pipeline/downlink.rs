@@ -125,10 +125,14 @@ fn downlink_gate_far_and_removal_drop_by_name() {
     let mut closed = rules();
     closed.qers[0].gate_downlink = Gate::Closed;
     Scene::with(closed).assert_drops(N6, &frame, DropReason::GateClosed);
-    for action in [ApplyAction::DROP, ApplyAction::FORW | ApplyAction::DROP] {
+    let cases = [
+        (ApplyAction::DROP, DropReason::FarDrop),
+        (ApplyAction::FORW | ApplyAction::DROP, DropReason::TunnelUnknown),
+    ];
+    for (action, reason) in cases {
         let mut rules = rules();
         rules.fars[1].action = action;
-        Scene::with(rules).assert_drops(N6, &frame, DropReason::FarDrop);
+        Scene::with(rules).assert_drops(N6, &frame, reason);
     }
     let mut removal = rules();
     removal.downlink[0].outer_header_removal = Some(OuterHeaderRemoval::GtpuUdpIp);

@@ -29,7 +29,7 @@ pub struct Forwarding {
     pub destination: DestinationInterface,
     /// Name of the network instance whose interfaces and routes are used.
     pub network_instance: Option<Box<str>>,
-    /// What to put in front of packets; required towards Access.
+    /// What to put in front of packets. Towards Access nothing is forwarded without it.
     pub outer_header_creation: Option<OuterHeaderCreation>,
     /// Traffic class octet of the outer header.
     pub transport_level_marking: Option<u8>,
@@ -57,6 +57,12 @@ impl Forwarding {
             interface_type: None,
             linked_endpoint: None,
         }
+    }
+
+    /// True towards Access while the control plane has told no tunnel.
+    #[must_use]
+    pub fn lacks_tunnel(&self) -> bool {
+        self.destination == DestinationInterface::Access && self.outer_header_creation.is_none()
     }
 }
 

@@ -16,7 +16,7 @@ mod urr;
 pub use bar::Bar;
 pub use far::{Far, Forwarding};
 pub use interface_type::InterfaceType;
-pub use pdr::{FTeid, OwnParts, Pdi, Pdr, Sdf, UeMatch, UeSide};
+pub use pdr::{ChosenFTeid, FTeid, OwnParts, Pdi, Pdr, Sdf, UeMatch, UeSide};
 pub use pdr_times::PdrTimes;
 pub use qer::{GateStatus, PacketLimits, PacketStatus, Qer, Rates, RemainingPackets};
 pub use traffic_endpoint::{TrafficEndpoint, TrafficEndpointId};
@@ -46,6 +46,9 @@ pub struct Records {
     pub urrs: Vec<Urr>,
     /// Time without packets after which the control plane is told.
     pub inactivity_timer: Option<Nanos>,
+    /// F-TEIDs by the CHOOSE ID that they were chosen for, the latest last; a PDR or a traffic
+    /// endpoint has each.
+    pub chosen: Vec<ChosenFTeid>,
     /// The network slice, if the control plane told it.
     pub s_nssai: Option<SNssai>,
 }

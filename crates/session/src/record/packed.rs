@@ -8,16 +8,27 @@ use adit_rules::{
 };
 
 use super::{
-    Aggregated, Bar, DroppedThreshold, Exempted, FTeid, Far, Forwarding, GateStatus, InterfaceType,
-    MeasurementInformation, MeasurementMethod, Monitoring, OwnParts, PacketLimits, PacketStatus,
-    Pdi, Pdr, PdrTimes, Qer, Rates, Records, RemainingPackets, Sdf, TimeMechanism, TrafficEndpoint,
-    TrafficEndpointId, UeMatch, UeSide, Urr, UrrSettings, UsageTriggers, Volumes,
+    Aggregated, Bar, ChosenFTeid, DroppedThreshold, Exempted, FTeid, Far, Forwarding, GateStatus,
+    InterfaceType, MeasurementInformation, MeasurementMethod, Monitoring, OwnParts, PacketLimits,
+    PacketStatus, Pdi, Pdr, PdrTimes, Qer, Rates, Records, RemainingPackets, Sdf, TimeMechanism,
+    TrafficEndpoint, TrafficEndpointId, UeMatch, UeSide, Urr, UrrSettings, UsageTriggers, Volumes,
 };
 use crate::change::SdfSpec;
 use crate::pack::{Pack, packed, packed_enum};
 use crate::provisioning::SNssai;
 
-packed!(Records { pdrs, fars, qers, bars, traffic_endpoints, urrs, inactivity_timer, s_nssai });
+packed!(Records {
+    pdrs,
+    fars,
+    qers,
+    bars,
+    traffic_endpoints,
+    urrs,
+    inactivity_timer,
+    chosen,
+    s_nssai,
+});
+packed!(ChosenFTeid { choose_id, teid });
 packed!(SNssai { sst, sd });
 
 packed!(Pdr {

@@ -113,6 +113,15 @@ pub struct FTeid {
     pub v6: Option<Ipv6Addr>,
 }
 
+/// A TEID and the CHOOSE ID that it was chosen for. Spec: TS 29.244 §8.2.3.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ChosenFTeid {
+    /// The CHOOSE ID.
+    pub choose_id: u8,
+    /// The TEID.
+    pub teid: Teid,
+}
+
 /// UE IP Address as a condition. Spec: TS 29.244 §8.2.62.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UeMatch {

@@ -13,8 +13,7 @@ use adit_types::{FarId, IpPrefix, Ipv6Prefix, PdrId};
 
 use crate::direction;
 use crate::record::{
-    FTeid, Far, InterfaceType, MeasurementMethod, Pdi, Pdr, Records, UeMatch, UeSide, Urr,
-    UsageTriggers,
+    FTeid, Far, MeasurementMethod, Pdi, Pdr, Records, UeMatch, UeSide, Urr, UsageTriggers,
 };
 use crate::refusal::{Refusal, RuleId};
 use crate::store::LocalAddresses;
@@ -38,9 +37,6 @@ pub(super) fn pdr(local: &LocalAddresses, records: &Records, pdr: &Pdr) -> Resul
 /// Checks one of the alternatives that packets of a PDR match.
 fn pdi(local: &LocalAddresses, (pdr, is_of_ue): (&Pdr, bool), pdi: &Pdi) -> Result<(), Refusal> {
     let id = pdr.id;
-    if pdi.interface_type.is_some_and(|reference| !reference.fits_source(pdi.source)) {
-        return Err(Refusal::InterfaceTypeContradicts { rule: RuleId::Pdr(id) });
-    }
     if let Some(removal) = pdr.outer_header_removal {
         outer_header_removal(pdr, pdi, removal)?;
     }
@@ -195,13 +191,9 @@ pub(super) fn far(local: &LocalAddresses, far: &Far) -> Result<(), Refusal> {
             false => Ok(()),
         };
     };
-    use DestinationInterface::{Access, CpFunction, LiFunction};
+    use DestinationInterface::{CpFunction, LiFunction};
     if forwarding.destination == LiFunction {
         return Err(Refusal::UnsupportedInterface { rule: RuleId::Far(id) });
-    }
-    let fits = |reference: InterfaceType| reference.fits_destination(forwarding.destination);
-    if forwarding.interface_type.is_some_and(|reference| !fits(reference)) {
-        return Err(Refusal::InterfaceTypeContradicts { rule: RuleId::Far(id) });
     }
     if let Some(redirect) = &forwarding.redirect {
         redirection(local, id, redirect)?;
@@ -210,9 +202,10 @@ pub(super) fn far(local: &LocalAddresses, far: &Far) -> Result<(), Refusal> {
         // INTEROP: pfcpsim 1.2.0, like SMFs of its family, gives a FAR that drops a tunnel of zeros.
         _ if !forwards => Ok(()),
         Some(outer) => outer_header_creation(local, id, forwarding.destination, outer),
-        None if matches!(forwarding.destination, Access | CpFunction) => {
+        None if forwarding.destination == CpFunction => {
             Err(Refusal::FarWithoutOuterHeader { far: id })
         }
+        // INTEROP: to Access before the tunnel is known; workers drop until then (s3_compile).
         None => Ok(()),
     }
 }

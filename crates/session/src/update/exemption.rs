@@ -40,8 +40,12 @@ pub(super) fn filters(known: Known<'_>, urr: &Urr) -> Vec<SdfFilter> {
     flows.iter().filter_map(filter).chain(of_applications).collect()
 }
 
-/// A filter by identifier alone names nothing: there is no PDR whose filter it could be.
+/// A filter by identifier alone names nothing: there is no PDR whose filter it could be. Nor does one
+/// without any part, which would exempt all traffic from the quota.
 fn filter(spec: &SdfSpec) -> Option<SdfFilter> {
+    if *spec == SdfSpec::default() {
+        return None;
+    }
     let sdf = provide_sdf(PdrId(0), spec.clone()).ok()?;
     sdf.reference().is_none().then_some(sdf.filter)
 }

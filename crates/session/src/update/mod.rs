@@ -4,6 +4,7 @@
 //! writes. Establishment starts from a session without rules, deletion ends in one.
 
 mod check;
+mod choose_f_teid;
 mod choose_ue;
 mod endpoints;
 mod exemption;

@@ -3,7 +3,7 @@
 //! Looks at one rule at a time: identifiers that exist or not, filters that can be parsed. What
 //! rules mean to each other and to other sessions is the next stage's.
 
-use adit_rules::SdfFilter;
+use adit_rules::{SdfFilter, SourceInterface};
 use adit_types::{BarId, FarId, PdrId, QerId, UrrId};
 
 use crate::activation;
@@ -267,9 +267,20 @@ fn create_pdr(draft: &mut Draft, spec: PdrSpec) -> Result<Pdr, Refusal> {
 
 fn update_pdr(draft: &mut Draft, update: PdrUpdate) -> Result<(), Refusal> {
     let pdi = match update.pdi {
-        Some(pdi) => {
-            draft.forget(Target::Pdr(update.id));
-            Some(draft.provide_pdi(update.id, pdi)?)
+        Some(spec) => {
+            let target = Target::Pdr(update.id);
+            let before = find(&mut draft.records.pdrs, update.id)?.pdi.clone();
+            let had_tunnel =
+                before.f_teid.is_some() || draft.wanted.iter().any(|w| w.target == target);
+            let is_patch = is_patch(&before, had_tunnel, &spec);
+            if !is_patch {
+                draft.forget(target);
+            } else if !names_no_ue(&spec) {
+                draft.wanted_ues.retain(|wanted| wanted.target != target);
+            }
+            let keeps_ue = names_no_ue(&spec);
+            let new = draft.provide_pdi(update.id, spec)?;
+            Some(if is_patch { patched(before, keeps_ue, new) } else { new })
         }
         None => None,
     };
@@ -295,6 +306,46 @@ fn update_pdr(draft: &mut Draft, update: PdrUpdate) -> Result<(), Refusal> {
     pdr.predefined.extend(update.activate);
     pdr.predefined = distinct(core::mem::take(&mut pdr.predefined));
     Ok(())
+}
+
+/// True for a PDI that names no traffic by itself: no tunnel, UE or traffic endpoint; or from Access
+/// without the tunnel that the PDI had.
+///
+/// INTEROP: a PDI in an update replaces the former one as a whole, but some control planes send only
+/// the parts that change. Spec: TS 29.244 §7.5.4.2.
+fn is_patch(before: &Pdi, had_tunnel: bool, spec: &PdiSpec) -> bool {
+    let lost_tunnel = spec.source == SourceInterface::Access && had_tunnel;
+    spec.source == before.source
+        && spec.f_teid.is_none()
+        && spec.traffic_endpoints.is_empty()
+        && before.traffic_endpoints.is_empty()
+        && (names_no_ue(spec) || lost_tunnel)
+}
+
+fn names_no_ue(spec: &PdiSpec) -> bool {
+    let PdiSpec { ue, choose_ue, further_ues, framed_routes, .. } = spec;
+    ue.is_none() && choose_ue.is_none() && further_ues.is_empty() && framed_routes.is_empty()
+}
+
+/// The new PDI with what it leaves out of the old one. Filters are those of the new one alone.
+fn patched(before: Pdi, keeps_ue: bool, new: Pdi) -> Pdi {
+    let qfis = if new.qfis.is_empty() { before.qfis } else { new.qfis };
+    let network_instance = new.network_instance.or(before.network_instance);
+    let interface_type = new.interface_type;
+    Pdi {
+        f_teid: before.f_teid,
+        ue: if keeps_ue { before.ue } else { new.ue },
+        further_ues: if keeps_ue { before.further_ues } else { new.further_ues },
+        framed_routes: if keeps_ue { before.framed_routes } else { new.framed_routes },
+        own: OwnParts {
+            network_instance: network_instance.clone(),
+            qfis: qfis.clone(),
+            interface_type,
+        },
+        network_instance,
+        qfis,
+        ..new
+    }
 }
 
 impl Draft {
@@ -354,6 +405,8 @@ impl Draft {
     }
 }
 
+/// INTEROP: a filter without any part matches every packet; some control planes send it for rules
+/// without a text.
 pub(super) fn provide_sdf(pdr: PdrId, spec: SdfSpec) -> Result<Sdf, Refusal> {
     if spec.bidirectional && spec.filter_id.is_none() {
         return Err(Refusal::SdfWithoutId { pdr });
@@ -368,9 +421,6 @@ pub(super) fn provide_sdf(pdr: PdrId, spec: SdfSpec) -> Result<Sdf, Refusal> {
     filter.tos = spec.tos;
     filter.spi = spec.spi;
     filter.flow_label = spec.flow_label;
-    if filter == SdfFilter::ANY && spec.flow_description.is_none() && spec.filter_id.is_none() {
-        return Err(Refusal::SdfEmpty { pdr });
-    }
     Ok(Sdf { spec, filter })
 }
 

@@ -8,7 +8,7 @@ use adit_types::limits::{KEYS_PER_SESSION_MAX, RULES_PER_SESSION_MAX, framed_rou
 use adit_types::{QerId, SessionIndex, Teid, UrrId};
 
 use super::s1_provide::{Draft, Target, Wanted, WantedUe};
-use super::{check, choose_ue, endpoints, exemption, pool, predefined, provisioned};
+use super::{check, choose_f_teid, choose_ue, endpoints, exemption, pool, predefined, provisioned};
 use crate::alloc::{Holder, TeidPlan, UePlan};
 use crate::direction::{self, Directions};
 use crate::keys;
@@ -18,9 +18,7 @@ use crate::refusal::{Refusal, RuleKind};
 use crate::session::OpenSession;
 use crate::session_usage::UsageChange;
 use crate::shared_rates::shared_rates;
-use crate::store::{
-    Created, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, LocalAddresses, SessionStore,
-};
+use crate::store::{Created, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, SessionStore};
 
 /// A change that nothing can refuse any more.
 #[derive(Debug, Default)]
@@ -79,12 +77,10 @@ pub(super) fn resolve(
     endpoints::link(&mut records)?;
     check_given_keys(store, &records)?;
     link_sdf_filters(&mut records.pdrs)?;
-    let (teids, f_teids) = choose_teids(store, index, &records, &wanted)?;
-    for &(target, f_teid) in &f_teids {
-        set_f_teid(&mut records, target, f_teid);
-    }
+    let (teids, f_teids) = choose_f_teid::choose(store, index, &mut records, &wanted)?;
     endpoints::link(&mut records)?;
     check_tunnel_sides(&records)?;
+    ignore_contradicting_types(&mut records);
     if keys::claims(&records).len() > KEYS_PER_SESSION_MAX {
         return Err(Refusal::TooManyKeys);
     }
@@ -271,21 +267,6 @@ fn check_endpoint(
     Ok(())
 }
 
-fn set_f_teid(records: &mut Records, target: Target, f_teid: FTeid) {
-    match target {
-        Target::Pdr(id) => {
-            for record in records.pdrs.iter_mut().filter(|record| record.id == id) {
-                record.pdi.f_teid = Some(f_teid);
-            }
-        }
-        Target::TrafficEndpoint(id) => {
-            for record in records.traffic_endpoints.iter_mut().filter(|record| record.id == id) {
-                record.f_teid = Some(f_teid);
-            }
-        }
-    }
-}
-
 /// What the answer says: F-TEIDs and UE addresses by PDR and by traffic endpoint.
 fn created(records: &Records, f_teids: &[(Target, FTeid)], wanted_ues: &[WantedUe]) -> Created {
     let mut created = Created::default();
@@ -354,64 +335,20 @@ fn link_sdf_filters(pdrs: &mut [Pdr]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Plans one TEID per CHOOSE ID and one per PDR that wants its own. Spec: TS 29.244 §8.2.3.
-fn choose_teids(
-    store: &SessionStore,
-    session: SessionIndex,
-    records: &Records,
-    wanted: &[Wanted],
-) -> Result<(TeidPlan, Vec<(Target, FTeid)>), Refusal> {
-    let mut groups: Vec<u8> = wanted.iter().filter_map(|wanted| wanted.choose_id).collect();
-    groups.sort_unstable();
-    groups.dedup();
-    let alone = wanted.iter().filter(|wanted| wanted.choose_id.is_none()).count();
-    let addresses: Result<Vec<_>, _> =
-        wanted.iter().map(|wanted| choose_addresses(&store.local, wanted)).collect();
-    let addresses = addresses?;
-
-    let given = |teid| records.pdrs.iter().any(|pdr| has_teid(pdr, teid));
-    let plan =
-        store.teids.plan(session, groups.len() + alone, given).ok_or(Refusal::TeidsExhausted)?;
-    let (shared, own) = plan.teids().split_at(groups.len());
-    let mut own = own.iter();
-    let mut created = Vec::with_capacity(wanted.len());
-    for (wanted, (v4, v6)) in wanted.iter().zip(addresses) {
-        let teid = match wanted.choose_id {
-            Some(id) => groups.binary_search(&id).ok().and_then(|at| shared.get(at)),
-            None => own.next(),
-        };
-        let Some(&teid) = teid else { unreachable!("the plan has a TEID per group and loner") };
-        created.push((wanted.target, FTeid { teid, v4, v6 }));
-    }
-    Ok((plan, created))
-}
-
-type ChosenAddresses = (Option<core::net::Ipv4Addr>, Option<core::net::Ipv6Addr>);
-
-/// Our addresses of the wanted families; one of two wanted families is enough.
-fn choose_addresses(local: &LocalAddresses, wanted: &Wanted) -> Result<ChosenAddresses, Refusal> {
-    let pdr = match wanted.target {
-        Target::Pdr(pdr) => pdr,
-        Target::TrafficEndpoint(id) if !wanted.v4 && !wanted.v6 => {
-            return Err(Refusal::TrafficEndpointUnusable { id });
+/// Interface types change nothing for packets: one that is not of its interface's side is left out.
+/// INTEROP: some control planes write the type of another interface. Spec: TS 29.244 §8.2.118.
+fn ignore_contradicting_types(records: &mut Records) {
+    for pdi in records.pdrs.iter_mut().map(|pdr| &mut pdr.pdi) {
+        let (source, further) = (pdi.source, &mut pdi.further);
+        for other in further {
+            other.interface_type = other.interface_type.filter(|of| of.fits_source(source));
         }
-        Target::TrafficEndpoint(id) => {
-            let chosen = (local.v4.filter(|_| wanted.v4), local.v6.filter(|_| wanted.v6));
-            return match chosen {
-                (None, None) => Err(Refusal::TrafficEndpointUnusable { id }),
-                chosen => Ok(chosen),
-            };
-        }
-    };
-    if !wanted.v4 && !wanted.v6 {
-        return Err(Refusal::FTeidWithoutAddress { pdr });
+        pdi.interface_type = pdi.interface_type.filter(|of| of.fits_source(source));
     }
-    let v4 = local.v4.filter(|_| wanted.v4);
-    let v6 = local.v6.filter(|_| wanted.v6);
-    if v4.is_none() && v6.is_none() {
-        return Err(Refusal::FTeidFamilyUnavailable { pdr });
+    for forwarding in records.fars.iter_mut().filter_map(|far| far.forwarding.as_mut()) {
+        let to = forwarding.destination;
+        forwarding.interface_type = forwarding.interface_type.filter(|of| of.fits_destination(to));
     }
-    Ok((v4, v6))
 }
 
 /// A local tunnel comes from one side: packets in it are matched against the PDRs of that side.
@@ -431,6 +368,6 @@ fn check_tunnel_sides(records: &Records) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn has_teid(pdr: &Pdr, teid: Teid) -> bool {
+pub(super) fn has_teid(pdr: &Pdr, teid: Teid) -> bool {
     pdr.pdi.each().any(|pdi| pdi.f_teid.is_some_and(|f_teid| f_teid.teid == teid))
 }

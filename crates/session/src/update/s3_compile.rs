@@ -205,7 +205,8 @@ fn far(known: Known<'_>, records: &Records, far: &Far) -> FarEntry {
 }
 
 /// A FAR that drops needs no destination; it gets one that no stage looks at. Its tunnel was not
-/// judged and stays behind.
+/// judged and stays behind. One that forwards to Access without a tunnel has DROP beside FORW: it
+/// drops until the control plane tells the tunnel.
 fn forwarding(
     known: Known<'_>,
     id: FarId,
@@ -218,6 +219,8 @@ fn forwarding(
         .and_then(|policy| policy.network_instance.as_deref())
         .or(parts.and_then(|parts| parts.network_instance.as_deref()));
     let forwards = parts.filter(|_| action.contains(ApplyAction::FORW));
+    let lacks_tunnel = forwards.is_some_and(Forwarding::lacks_tunnel);
+    let action = if lacks_tunnel { action.union(ApplyAction::DROP) } else { action };
     let dscp = policy.and_then(|policy| policy.dscp);
     let steering = policy.map(|policy| policy.steering).unwrap_or_default();
     FarEntry {

@@ -1,7 +1,7 @@
 //! 3GPP Interface Type and what it must agree with. Spec: TS 29.244 §8.2.118.
 
-use adit_session::{Change, FarUpdate, ForwardingUpdate, InterfaceType, Refusal, RuleId};
-use adit_types::{FarId, PdrId};
+use adit_session::{Change, FarUpdate, ForwardingUpdate, InterfaceType};
+use adit_types::FarId;
 
 use crate::builders::*;
 
@@ -22,18 +22,16 @@ fn interface_type_of_the_side_is_kept() {
 }
 
 #[test]
-fn interface_type_of_another_side_is_refused_with_its_rule() {
-    let refused = |edit: &dyn Fn(&mut Change)| {
-        let mut change = session(1);
-        edit(&mut change);
-        store(4).establish(OWNER, CP, change).unwrap_err()
-    };
-    let pdr = refused(&|change| change.create_pdrs[0].pdi.interface_type = Some(N6));
-    assert_eq!(pdr, Refusal::InterfaceTypeContradicts { rule: RuleId::Pdr(PdrId(1)) });
-    let far = refused(&|change| {
-        change.create_fars[1].forwarding.as_mut().unwrap().interface_type = Some(N6);
-    });
-    assert_eq!(far, Refusal::InterfaceTypeContradicts { rule: RuleId::Far(FarId(2)) });
+fn interface_type_of_another_side_is_left_out() {
+    let mut change = session(1);
+    change.create_pdrs[0].pdi.interface_type = Some(N6);
+    change.create_pdrs[1].pdi.interface_type = Some(InterfaceType(0));
+    change.create_fars[1].forwarding.as_mut().unwrap().interface_type = Some(N6);
+    let mut store = store(4);
+    let up_seid = store.establish(OWNER, CP, change).unwrap().up_seid;
+    let session = store.session(up_seid).unwrap();
+    assert!(session.pdrs().iter().all(|pdr| pdr.pdi.interface_type.is_none()));
+    assert_eq!(session.fars()[1].forwarding.as_ref().unwrap().interface_type, None);
 }
 
 #[test]
@@ -47,7 +45,10 @@ fn interface_type_is_updated_with_the_destination() {
         ..FarUpdate::default()
     };
     let change = |id| Change { update_fars: vec![update(id)], ..Change::default() };
-    let refusal = store.modify(up_seid, change(1)).unwrap_err();
-    assert_eq!(refusal, Refusal::InterfaceTypeContradicts { rule: RuleId::Far(FarId(1)) });
-    assert_eq!(store.modify(up_seid, change(2)).unwrap().delta, None, "packets go as before");
+    for id in [1, 2] {
+        assert_eq!(store.modify(up_seid, change(id)).unwrap().delta, None, "packets go as before");
+    }
+    let fars = store.session(up_seid).unwrap().fars();
+    let types = fars.iter().map(|far| far.forwarding.as_ref().unwrap().interface_type);
+    assert_eq!(types.collect::<Vec<_>>(), [None, Some(N3_ACCESS)]);
 }

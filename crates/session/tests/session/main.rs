@@ -4,6 +4,7 @@
 
 mod activation;
 mod builders;
+mod choose_f_teid;
 mod cp_function;
 mod endpoints;
 mod forwarding;

@@ -60,8 +60,16 @@ impl ModelSession {
             pdr.precedence = update.precedence.unwrap_or(pdr.precedence);
             pdr.far = update.far.or(pdr.far);
             if let Some(pdi) = &update.pdi {
+                let before = pdr.pdi.clone();
                 pdr.pdi = pdi.clone();
-                touched.insert(update.id);
+                let has_no_more = pdi.f_teid.is_none() && pdi.source == before.source;
+                let lost_tunnel = pdi.source == SourceInterface::Access && before.f_teid.is_some();
+                if has_no_more && (pdi.ue.is_none() || lost_tunnel) {
+                    pdr.pdi.f_teid = before.f_teid;
+                    pdr.pdi.ue = pdi.ue.or(before.ue);
+                } else {
+                    touched.insert(update.id);
+                }
             }
         }
         let mut seen = BTreeSet::new();
@@ -100,14 +108,7 @@ impl ModelSession {
     }
 
     fn is_consistent(&self) -> bool {
-        let far_fits = |far: &Far| match &far.forwarding {
-            None => far.action == ApplyAction::DROP,
-            Some(parts) => {
-                far.action == ApplyAction::DROP
-                    || parts.destination != DestinationInterface::Access
-                    || parts.outer_header_creation.is_some()
-            }
-        };
+        let far_fits = |far: &Far| far.forwarding.is_some() || far.action == ApplyAction::DROP;
         self.fars.values().all(far_fits)
             && self.pdrs.values().all(|pdr| {
                 pdr.far.is_some_and(|far| self.fars.contains_key(&far))

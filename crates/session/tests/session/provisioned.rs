@@ -28,6 +28,7 @@ fn two_networks() -> Provisioning {
             interface(InterfaceRole::N6, Some("ims")),
         ],
         qos: adit_session::QosPolicy::default(),
+        tolerances: adit_session::Tolerances::default(),
     }
 }
 

@@ -2,10 +2,10 @@
 
 use adit_rules::{ApplyAction, DestinationInterface, Gate, SdfFilter, SourceInterface};
 use adit_session::{
-    Change, CpFSeid, FarUpdate, ForwardingUpdate, GateStatus, PdrUpdate, QerUpdate, Rates, Refusal,
-    RuleId, SdfSpec, SdfTextError,
+    Change, CpFSeid, FarUpdate, ForwardingUpdate, GateStatus, PdiSpec, PdrUpdate, QerUpdate, Rates,
+    Refusal, RuleId, SdfSpec, SdfTextError,
 };
-use adit_types::{BitRate, FarId, PdrId, Precedence, QerId, Qfi, Seid};
+use adit_types::{BitRate, FarId, PdrId, Precedence, QerId, Qfi, Seid, Teid};
 
 use crate::builders::*;
 
@@ -137,7 +137,6 @@ fn sdf_filter_that_cannot_be_used_is_refused() {
             flow("permit in ip from any to any"),
             Refusal::SdfInvalid { pdr, error: SdfTextError::Direction },
         ),
-        (SdfSpec::default(), Refusal::SdfEmpty { pdr }),
         (
             SdfSpec { flow_label: Some(1 << 20), ..SdfSpec::default() },
             Refusal::SdfFlowLabelInvalid { pdr, flow_label: 1 << 20 },
@@ -189,9 +188,51 @@ fn cp_f_seid_changes_without_a_delta() {
 fn pdi_update_replaces_the_whole_detection_information() {
     let mut store = store(4);
     let up_seid = store.establish(OWNER, CP, session(1)).unwrap().up_seid;
-    let update =
-        PdrUpdate { id: PdrId(1), pdi: Some(pdi(SourceInterface::Access)), ..PdrUpdate::default() };
-    store.modify(up_seid, Change { update_pdrs: vec![update], ..Change::default() }).unwrap();
-    let pdi = &store.session(up_seid).unwrap().pdrs()[0].pdi;
-    assert!(pdi.f_teid.is_none() && pdi.ue.is_none() && pdi.qfis.is_empty());
+    let mut change = |pdi: PdiSpec| {
+        let update = PdrUpdate { id: PdrId(1), pdi: Some(pdi), ..PdrUpdate::default() };
+        store.modify(up_seid, Change { update_pdrs: vec![update], ..Change::default() }).unwrap();
+        store.session(up_seid).unwrap().pdrs()[0].pdi.clone()
+    };
+    let with_tunnel = PdiSpec { f_teid: Some(given(7)), ..pdi(SourceInterface::Access) };
+    let replaced = change(with_tunnel);
+    assert_eq!(replaced.f_teid.unwrap().teid, Teid(7));
+    assert!(replaced.ue.is_none() && replaced.qfis.is_empty());
+    let other_side = change(pdi(SourceInterface::Core));
+    assert!(other_side.f_teid.is_none());
+}
+
+/// A PDI that names no traffic of its own states only what changes.
+#[test]
+fn pdi_update_without_tunnel_and_ue_keeps_them_and_the_flow_and_replaces_filters() {
+    let mut store = store(4);
+    let mut created = session(1);
+    created.create_pdrs[0].pdi.network_instance = Some("internet".into());
+    created.create_pdrs[1].pdi.sdf = vec![flow("permit out 17 from any to assigned")];
+    let up_seid = store.establish(OWNER, CP, created).unwrap().up_seid;
+    let before = store.session(up_seid).unwrap().pdrs();
+    let patch = |id, source, text: &str| PdrUpdate {
+        id: PdrId(id),
+        pdi: Some(PdiSpec { sdf: vec![flow(text)], ..pdi(source) }),
+        ..PdrUpdate::default()
+    };
+    let text = "permit out 6 from any to assigned";
+    let update_pdrs =
+        vec![patch(1, SourceInterface::Access, text), patch(2, SourceInterface::Core, text)];
+    store.modify(up_seid, Change { update_pdrs, ..Change::default() }).unwrap();
+    for (mut expected, after) in before.into_iter().zip(store.session(up_seid).unwrap().pdrs()) {
+        assert_eq!(after.pdi.sdf[0].filter.protocol, Some(6));
+        expected.pdi.sdf.clone_from(&after.pdi.sdf);
+        assert_eq!(after, expected);
+    }
+}
+
+#[test]
+fn pdi_patch_of_a_pdr_whose_tunnel_is_to_be_chosen_in_the_same_change_keeps_the_wish() {
+    let mut store = store(4);
+    let patch = PdiSpec { qfis: Vec::new(), ..pdi(SourceInterface::Access) };
+    let update = PdrUpdate { id: PdrId(1), pdi: Some(patch), ..PdrUpdate::default() };
+    let done =
+        store.establish(OWNER, CP, Change { update_pdrs: vec![update], ..session(1) }).unwrap();
+    let chosen = store.session(done.up_seid).unwrap().pdrs()[0].pdi.f_teid;
+    assert_eq!(chosen, Some(done.created[0].f_teid));
 }

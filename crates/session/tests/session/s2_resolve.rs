@@ -95,10 +95,6 @@ fn f_teid_given_must_be_nonzero_ours_and_free() {
         Refusal::ForeignAddress { pdr: UL, addr: IpAddr::V6(v6) }
     );
     assert_eq!(
-        with(FTeidSpec::Choose { v4: false, v6: false, choose_id: None }),
-        Refusal::FTeidWithoutAddress { pdr: UL }
-    );
-    assert_eq!(
         with(FTeidSpec::Choose { v4: false, v6: true, choose_id: None }),
         Refusal::FTeidFamilyUnavailable { pdr: UL }
     );
@@ -347,14 +343,18 @@ fn withdrawn_outer_header_is_legal_where_none_is_needed() {
         }],
         ..Change::default()
     };
-    let refusal = store.modify(up_seid, withdraw(None)).unwrap_err();
-    assert_eq!(refusal, Refusal::FarWithoutOuterHeader { far: FarId(2) });
+    let rules = store.modify(up_seid, withdraw(None)).unwrap().delta.unwrap().rules.unwrap();
+    let far = &rules.fars[1];
+    assert_eq!(
+        (far.action, far.outer_header_creation),
+        (ApplyAction::FORW | ApplyAction::DROP, None)
+    );
     store.modify(up_seid, withdraw(Some(DestinationInterface::Core))).unwrap();
     assert_eq!(store.session(up_seid).unwrap().fars()[1].tunnel(), None);
 }
 
 #[test]
-fn far_that_forwards_needs_parameters_and_towards_access_a_tunnel() {
+fn far_that_forwards_needs_parameters_and_a_tunnel_that_is_valid() {
     assert_eq!(
         refused(|c| c.create_fars[0].forwarding = None),
         Refusal::FarWithoutForwardingParameters { far: FarId(1) }
@@ -365,7 +365,6 @@ fn far_that_forwards_needs_parameters_and_towards_access_a_tunnel() {
         })
     };
     let far = FarId(2);
-    assert_eq!(spoil(None), Refusal::FarWithoutOuterHeader { far });
     assert_eq!(spoil(Some(tunnel(0))), Refusal::TunnelInvalid { far });
     let to = |addr| Some(OuterHeaderCreation::Gtpu(GtpuTunnel { teid: Teid(1), addr }));
     assert_eq!(spoil(to(Ipv4Addr::BROADCAST.into())), Refusal::TunnelInvalid { far });

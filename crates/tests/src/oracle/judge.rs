@@ -15,7 +15,7 @@ use super::packet::{BadIp, Container, Gtpu, Ip, gtpu, ip, is_forwardable, u16_at
 use super::packet_rate;
 use super::predefined::{self, Rule};
 use super::rate::Bucket;
-use super::records::Session;
+use super::records::{Session, waits_for_tunnel};
 use super::{Interface, Oracle, POLICIES, in_prefix, rate, sdf, side};
 
 /// Hardware addresses by interface position and station.
@@ -457,12 +457,15 @@ impl Oracle {
                     copies.map(|parts| self.forward(arrival, pdr, from_ue, parts, &qers)).collect();
             }
         };
-        if !far.action.contains(ApplyAction::FORW) {
+        let kept_from_leaving = |far: &Far| match far.action {
+            action if action.contains(ApplyAction::BUFF) => Some(Ok(buffer(far))),
+            action if !action.contains(ApplyAction::FORW) => Some(Err(DropReason::FarDrop)),
+            _ if waits_for_tunnel(far) => Some(Err(DropReason::TunnelUnknown)),
+            _ => None,
+        };
+        if let Some(outcome) = kept_from_leaving(far) {
             copy(notes, far);
-            return match far.action.contains(ApplyAction::BUFF) {
-                true => Ok(buffer(far)),
-                false => Err(DropReason::FarDrop),
-            };
+            return outcome;
         }
         let (has_passed, due) =
             rate::pass((session, &self.shared_due), &qers, from_ue, self.now, octets);
@@ -491,12 +494,9 @@ impl Oracle {
             Some(urr) => {
                 let action = urr.settings.quota_far.ok_or(DropReason::QuotaExhausted)?;
                 let far = session.fars.iter().find(|far| far.id == action).unwrap();
-                if !far.action.contains(ApplyAction::FORW) {
+                if let Some(outcome) = kept_from_leaving(far) {
                     copy(notes, far);
-                    return match far.action.contains(ApplyAction::BUFF) {
-                        true => Ok(buffer(far)),
-                        false => Err(DropReason::FarDrop),
-                    };
+                    return outcome;
                 }
                 far
             }

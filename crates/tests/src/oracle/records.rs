@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use adit_rules::UeAddresses;
+use adit_rules::{DestinationInterface, SourceInterface, UeAddresses};
 use adit_session::{
     Bar, Change, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, FTeid, FTeidSpec, Far, FarUpdate,
-    Forwarding, ForwardingUpdate, PdrSpec, PdrUpdate, Qer, QerUpdate, SdfSpec, TrafficEndpointSpec,
-    UeMatch, UeSide, Urr, Volumes,
+    Forwarding, ForwardingUpdate, PdiSpec, PdrSpec, PdrUpdate, Qer, QerUpdate, SdfSpec,
+    TrafficEndpointSpec, UeMatch, UeSide, Urr, Volumes,
 };
 use adit_types::{Nanos, QerId, Seid, UrrId};
 
@@ -235,7 +235,9 @@ fn with_chosen(stated: Option<UeMatch>, chosen: UeAddresses) -> UeMatch {
 fn update_pdr(pdr: &mut PdrSpec, update: &PdrUpdate) {
     let update = update.clone();
     pdr.precedence = update.precedence.unwrap_or(pdr.precedence);
-    pdr.pdi = update.pdi.unwrap_or_else(|| pdr.pdi.clone());
+    if let Some(stated) = update.pdi {
+        pdr.pdi = completed(&pdr.pdi, stated);
+    }
     pdr.outer_header_removal = update.outer_header_removal.or(pdr.outer_header_removal);
     pdr.container_deletion = update.container_deletion.unwrap_or(pdr.container_deletion);
     pdr.far = update.far.or(pdr.far);
@@ -243,6 +245,38 @@ fn update_pdr(pdr: &mut PdrSpec, update: &PdrUpdate) {
     pdr.qers = update.qers.unwrap_or_else(|| pdr.qers.clone());
     pdr.predefined.retain(|name| !update.deactivate.contains(name));
     pdr.predefined.extend(update.activate);
+}
+
+/// A PDI that names no traffic, or none in the tunnel from Access that there was, states only some
+/// parts.
+fn completed(former: &PdiSpec, stated: PdiSpec) -> PdiSpec {
+    let has_ue = stated.ue.is_some()
+        || stated.choose_ue.is_some()
+        || !stated.further_ues.is_empty()
+        || !stated.framed_routes.is_empty();
+    let from_access = stated.source == SourceInterface::Access && former.f_teid.is_some();
+    let is_whole = stated.source != former.source
+        || stated.f_teid.is_some()
+        || !stated.traffic_endpoints.is_empty()
+        || !former.traffic_endpoints.is_empty()
+        || has_ue && !from_access;
+    if is_whole {
+        return stated;
+    }
+    let mut all = stated;
+    all.f_teid = former.f_teid;
+    if !has_ue {
+        all.ue = former.ue;
+        all.further_ues.clone_from(&former.further_ues);
+        all.framed_routes.clone_from(&former.framed_routes);
+    }
+    if all.network_instance.as_deref().is_none_or(str::is_empty) {
+        all.network_instance.clone_from(&former.network_instance);
+    }
+    if all.qfis.is_empty() {
+        all.qfis.clone_from(&former.qfis);
+    }
+    all
 }
 
 fn update_far(far: &mut Far, update: &FarUpdate) {
@@ -291,4 +325,11 @@ fn update_qer(qer: &mut Qer, update: &QerUpdate) {
     qer.qfi = update.qfi.or(qer.qfi);
     qer.rqi = update.rqi.unwrap_or(qer.rqi);
     qer.ppi = update.ppi.or(qer.ppi);
+}
+
+/// The FAR leads to the RAN, and nobody said into which tunnel. Spec: TS 29.244 §7.5.2.3.
+pub(super) fn waits_for_tunnel(far: &Far) -> bool {
+    far.forwarding.as_ref().is_some_and(|parts| {
+        parts.destination == DestinationInterface::Access && parts.outer_header_creation.is_none()
+    })
 }

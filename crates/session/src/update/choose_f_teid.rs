@@ -1,0 +1,166 @@
+//! Chooses local F-TEIDs. Spec: TS 29.244 §5.5.3, §8.2.3.
+//!
+//! Parts of a change with the same CHOOSE ID get the same F-TEID. INTEROP: so do parts of later
+//! changes, while a PDR or traffic endpoint that the change leaves alone has that F-TEID; some
+//! control planes give the ID of the session's tunnel again with each QoS flow that they add.
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+use adit_rules::SourceInterface;
+use adit_types::{SessionIndex, Teid};
+
+use super::s1_provide::{Target, Wanted};
+use super::s2_resolve::has_teid;
+use crate::alloc::TeidPlan;
+use crate::record::{ChosenFTeid, FTeid, Pdi, Records};
+use crate::refusal::Refusal;
+use crate::store::{LocalAddresses, SessionStore};
+
+/// What shares one F-TEID.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Group {
+    /// Everything with a CHOOSE ID.
+    ChooseId(u8),
+    /// PDRs from Access of one network instance, where the operator says so.
+    NetworkInstance(Option<Box<str>>),
+    /// One thing alone.
+    Alone(Target),
+}
+
+/// Plans F-TEIDs for everything that wants one and writes them into the records.
+pub(super) fn choose(
+    store: &SessionStore,
+    session: SessionIndex,
+    records: &mut Records,
+    wanted: &[Wanted],
+) -> Result<(TeidPlan, Vec<(Target, FTeid)>), Refusal> {
+    let mut groups: Vec<(Group, Option<FTeid>)> = Vec::new();
+    let mut members = Vec::with_capacity(wanted.len());
+    for wanted in wanted {
+        let (v4, v6) = addresses(&store.local, wanted)?;
+        let group = group_of(store, records, wanted);
+        let known = groups.iter().position(|(other, _)| *other == group);
+        let at = known.unwrap_or_else(|| {
+            let held = held(records, &group, wanted.target);
+            groups.push((group, held));
+            groups.len() - 1
+        });
+        members.push((wanted.target, at, (v4, v6)));
+    }
+    let new = groups.iter().filter(|(_, held)| held.is_none()).count();
+    let given = |teid| records.pdrs.iter().any(|pdr| has_teid(pdr, teid));
+    let plan = store.teids.plan(session, new, given).ok_or(Refusal::TeidsExhausted)?;
+    let mut planned = plan.teids().iter();
+    let teids: Vec<Result<FTeid, Teid>> = groups
+        .iter()
+        .map(|(group, held)| match held {
+            Some(held) => Ok(*held),
+            None => {
+                let Some(&teid) = planned.next() else {
+                    unreachable!("the plan has a TEID for each new group")
+                };
+                if let Group::ChooseId(choose_id) = *group {
+                    records.chosen.push(ChosenFTeid { choose_id, teid });
+                }
+                Err(teid)
+            }
+        })
+        .collect();
+    let f_teid = |(target, at, (v4, v6)): (Target, usize, Addresses)| match teids[at] {
+        Ok(held) => (target, held),
+        Err(teid) => (target, FTeid { teid, v4, v6 }),
+    };
+    let chosen: Vec<_> = members.into_iter().map(f_teid).collect();
+    for &(target, f_teid) in &chosen {
+        set(records, target, f_teid);
+    }
+    forget_unused(records);
+    Ok((plan, chosen))
+}
+
+fn group_of(store: &SessionStore, records: &Records, wanted: &Wanted) -> Group {
+    let shares = store.provisioning.tolerances.one_f_teid_per_session;
+    match (wanted.choose_id, pdi_of(records, wanted.target)) {
+        (Some(id), _) => Group::ChooseId(id),
+        (None, Some(pdi)) if shares && pdi.source == SourceInterface::Access => {
+            Group::NetworkInstance(pdi.network_instance.clone())
+        }
+        (None, _) => Group::Alone(wanted.target),
+    }
+}
+
+fn pdi_of(records: &Records, target: Target) -> Option<&Pdi> {
+    let Target::Pdr(id) = target else { return None };
+    records.pdrs.iter().find(|pdr| pdr.id == id).map(|pdr| &pdr.pdi)
+}
+
+/// The F-TEID that `group` has in parts of the session which the change leaves alone, on the side
+/// that `target` is on.
+fn held(records: &Records, group: &Group, target: Target) -> Option<FTeid> {
+    let source = pdi_of(records, target).map(|pdi| pdi.source);
+    let mut pdis = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each());
+    match group {
+        Group::Alone(_) => None,
+        Group::NetworkInstance(name) => pdis
+            .find(|pdi| {
+                pdi.source == SourceInterface::Access
+                    && pdi.network_instance == *name
+                    && pdi.f_teid.is_some()
+            })
+            .and_then(|pdi| pdi.f_teid),
+        Group::ChooseId(id) => {
+            let of_id = records.chosen.iter().rev().filter(|chosen| chosen.choose_id == *id);
+            let mut held = of_id.filter_map(|chosen| holder(records, chosen.teid));
+            held.find(|(_, side)| side.is_none_or(|side| source.is_none_or(|own| own == side)))
+                .map(|(f_teid, _)| f_teid)
+        }
+    }
+}
+
+/// The F-TEID with this TEID, and the side of a PDR that has it.
+fn holder(records: &Records, teid: Teid) -> Option<(FTeid, Option<SourceInterface>)> {
+    let is_it = |f_teid: &FTeid| f_teid.teid == teid;
+    let mut pdis = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each());
+    let of_pdr = pdis.find_map(|pdi| Some((pdi.f_teid.filter(is_it)?, Some(pdi.source))));
+    let endpoints = records.traffic_endpoints.iter();
+    of_pdr.or_else(|| {
+        endpoints.filter_map(|endpoint| endpoint.f_teid).find(is_it).map(|f_teid| (f_teid, None))
+    })
+}
+
+fn forget_unused(records: &mut Records) {
+    let mut chosen = core::mem::take(&mut records.chosen);
+    chosen.retain(|chosen| holder(records, chosen.teid).is_some());
+    records.chosen = chosen;
+}
+
+fn set(records: &mut Records, target: Target, f_teid: FTeid) {
+    match target {
+        Target::Pdr(id) => {
+            for record in records.pdrs.iter_mut().filter(|record| record.id == id) {
+                record.pdi.f_teid = Some(f_teid);
+            }
+        }
+        Target::TrafficEndpoint(id) => {
+            for record in records.traffic_endpoints.iter_mut().filter(|record| record.id == id) {
+                record.f_teid = Some(f_teid);
+            }
+        }
+    }
+}
+
+type Addresses = (Option<Ipv4Addr>, Option<Ipv6Addr>);
+
+/// Our addresses of the wanted families; one of two wanted families is enough. INTEROP: where no
+/// family is asked for, it is one that we have, IPv4 first.
+fn addresses(local: &LocalAddresses, wanted: &Wanted) -> Result<Addresses, Refusal> {
+    let chosen = match (wanted.v4, wanted.v6) {
+        (false, false) => (local.v4, local.v6.filter(|_| local.v4.is_none())),
+        (v4, v6) => (local.v4.filter(|_| v4), local.v6.filter(|_| v6)),
+    };
+    match (chosen, wanted.target) {
+        ((None, None), Target::Pdr(pdr)) => Err(Refusal::FTeidFamilyUnavailable { pdr }),
+        ((None, None), Target::TrafficEndpoint(id)) => Err(Refusal::TrafficEndpointUnusable { id }),
+        (chosen, _) => Ok(chosen),
+    }
+}
