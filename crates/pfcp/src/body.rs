@@ -282,7 +282,7 @@ macro_rules! bodies {
     (@type $several:ident $ty:ty) => { $crate::repeated::Repeated<'a, $ty> };
 
     (@member M $ie:ident) => { $crate::body::bodies!(@row Mandatory $ie false) };
-    (@member D $ie:ident) => { $crate::body::bodies!(@row Mandatory $ie false) };
+    (@member D $ie:ident) => { $crate::body::bodies!(@row Conditional $ie false) };
     (@member C $ie:ident) => { $crate::body::bodies!(@row Conditional $ie false) };
     (@member O $ie:ident) => { $crate::body::bodies!(@row Optional $ie false) };
     (@member Ms $ie:ident) => { $crate::body::bodies!(@row Mandatory $ie true) };

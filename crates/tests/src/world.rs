@@ -804,6 +804,7 @@ fn provisioning(layout: &Layout) -> Provisioning {
         policies: oracle::POLICIES.iter().map(policy).collect(),
         predefined_rules: RULES.iter().map(predefined_rule).collect(),
         qos: layout.qos.clone(),
+        tolerances: adit_session::Tolerances::default(),
     }
 }
 
