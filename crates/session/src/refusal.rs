@@ -688,7 +688,9 @@ impl Refusal {
             }
             Self::FarWithoutForwardingParameters { .. } => "FORW without forwarding parameters",
             Self::FarWithoutDestination { .. } => "forwarding parameters without a destination",
-            Self::FarWithoutOuterHeader { .. } => "FORW to the CP function, or DUPL to a tunnel, without an outer header",
+            Self::FarWithoutOuterHeader { .. } => {
+                "FORW to the CP function, or DUPL to a tunnel, without an outer header"
+            }
             Self::TunnelInvalid { .. } => "the outer header's TEID or address is invalid",
             Self::TunnelFamilyUnavailable { .. } => "no local address of the tunnel's family",
             Self::FarWithoutDuplicatingParameters { .. } => "DUPL without duplicating parameters",
