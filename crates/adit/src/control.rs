@@ -260,6 +260,9 @@ fn log_event(event: &NodeEvent) {
         NodeEvent::Fault { from, message_type, text } => {
             error!(%from, message_type, text, "a fault in adit cost a PFCP request");
         }
+        NodeEvent::InternalFault { activity, text } => {
+            error!(activity, text, "a fault in adit was contained");
+        }
         NodeEvent::NodeIdConflict { from, held_by, node_id } => {
             warn!(%node_id, %from, %held_by, "association setup refused: Node ID is in use");
         }

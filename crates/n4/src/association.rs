@@ -10,9 +10,10 @@ use adit_pfcp::ie::{self, Fqdn};
 use adit_rules::DeltaId;
 use adit_session::OwnerId;
 use adit_types::limits::ASSOCIATIONS_MAX;
-use adit_types::{Nanos, Seid};
+use adit_types::{Nanos, Seid, SessionIndex};
 
 use crate::admission::Buckets;
+use crate::backlog::{Task, Waiter};
 use crate::node::Node;
 use crate::path_qos::PathControl;
 use crate::procedure::load::LoadKnown;
@@ -234,6 +235,13 @@ pub enum NodeEvent {
         /// What the fault says.
         text: String,
     },
+    /// Work that no message asked for ended in a fault of ours. Told once per kind.
+    InternalFault {
+        /// What was being done.
+        activity: &'static str,
+        /// What the fault says.
+        text: String,
+    },
     /// A session request was refused. At most one a second is told.
     Refused {
         /// Who asked.
@@ -351,14 +359,17 @@ impl Node {
             known.node_id != node_id && set.is_some() && *set == facts.smf_set.id
         });
         let wish = if inherits { Some(&[][..]) } else { facts.retain.as_deref() };
-        let retained = wish.and_then(|listed| self.retain_sessions(address, listed));
-        let (owner, last) = match retained {
+        let retained = wish.and_then(|listed| self.retain_sessions(now, address, listed));
+        let owner = match retained {
             Some(retained) => retained,
             None => {
-                let last = self.bring_down(now, address, reason);
-                (self.next_owner(), last)
+                self.bring_down(now, address, reason);
+                self.next_owner()
             }
         };
+        // The sessions that the peer had are gone before it hears that it may begin anew.
+        let waiter = Waiter { address, node_id: node_id.clone() };
+        let last = if facts.requested_by_us { None } else { self.wait_for_jobs(waiter) };
         self.setups.connected(address);
         let setups = &self.setups;
         self.transactions.cancel(|purpose| setups.is_attempt_at(*purpose, address));
@@ -386,25 +397,27 @@ impl Node {
     }
 
     /// Ends the association of `address` but for its sessions, of which those stay that are
-    /// controlled from one of `listed`, or all if it is empty. Returns whom they belong to, and the
-    /// last change to be published.
+    /// controlled from one of `listed`, or all if it is empty. Returns whom they belong to.
     fn retain_sessions(
         &mut self,
+        now: Nanos,
         address: IpAddr,
         listed: &[IpAddr],
-    ) -> Option<(OwnerId, Option<DeltaId>)> {
-        let owner = self.association(address)?.owner;
-        let stays = |session: &&adit_session::Session| {
-            listed.is_empty() || listed.iter().any(|&address| session.cp_f_seid().is_at(address))
-        };
-        let goes = self.store.owned_by(owner).filter(|session| !stays(session));
-        let goes: Vec<Seid> = goes.map(adit_session::Session::up_seid).collect();
-        let (_, last) = self.delete_sessions(&goes);
+    ) -> Option<OwnerId> {
+        let known = self.association(address)?;
+        let (owner, node_id) = (known.owner, known.node_id.clone());
+        if !listed.is_empty() {
+            let next = SessionIndex(0);
+            let task = Task::EndUnlisted { owner, listed: listed.to_vec(), next };
+            self.start_job(Some(Waiter { address, node_id }), task);
+            // Those of a small association are gone when it is told how many stay.
+            self.advance_jobs(now);
+        }
         self.disassociate(address)?;
         let sessions = self.store.owned_count(owner);
         self.counters.scalars.sessions_retained += as_count(sessions);
         self.events.push_back(NodeEvent::SessionsRetained { address, sessions });
-        Some((owner, last))
+        Some(owner)
     }
 
     /// Takes the association from its address, with everything that waits for the peer.
@@ -427,24 +440,24 @@ impl Node {
         Some(association)
     }
 
-    /// Ends the association of `address` if there is one: its sessions go, answers that still wait
-    /// are not sent any more, and the answered requests are forgotten, because a peer that starts
-    /// anew counts its sequence numbers anew. Returns the last change to be published.
-    pub(crate) fn bring_down(
-        &mut self,
-        now: Nanos,
-        address: IpAddr,
-        reason: DownReason,
-    ) -> Option<DeltaId> {
-        let owner = self.association(address)?.owner;
-        let failed = matches!(reason, DownReason::HeartbeatsLost | DownReason::PeerRestarted);
-        let (sessions, last) = if failed && self.hand_over_sessions(owner) {
-            (0, None)
-        } else {
-            self.delete_sessions_of(owner)
+    /// Ends the association of `address` if there is one: its sessions go in a job, answers that
+    /// still wait are not sent any more, and the answered requests are forgotten, because a peer
+    /// that starts anew counts its sequence numbers anew. What may be answered only when the
+    /// sessions are gone waits ([`Node::wait_for_jobs`]).
+    pub(crate) fn bring_down(&mut self, now: Nanos, address: IpAddr, reason: DownReason) {
+        let Some(owner) = self.association(address).map(|association| association.owner) else {
+            return;
         };
-        let last = self.withdraw_pfds_of(owner).or(last);
-        let association = self.disassociate(address)?;
+        let failed = matches!(reason, DownReason::HeartbeatsLost | DownReason::PeerRestarted);
+        let is_handed_over = failed && self.hand_over_sessions(owner);
+        let sessions = if is_handed_over { 0 } else { self.store.owned_count(owner) };
+        let Some(association) = self.disassociate(address) else { return };
+        let waiter = Waiter { address, node_id: association.node_id.clone() };
+        if sessions > 0 {
+            let task = Task::EndAssociation { owner, next: SessionIndex(0) };
+            self.start_job(Some(waiter.clone()), task);
+        }
+        self.withdraw_pfds_of(owner, waiter);
         self.refresh_aliases();
         self.setups.disconnected(now, address);
         self.counters.scalars.associations_down += 1;
@@ -457,26 +470,13 @@ impl Node {
         self.events.push_back(NodeEvent::AssociationDown { address, node_id, sessions, reason });
         // Another SMF of the set may have inherited reports.
         self.send_reports(now);
-        last
     }
 
-    /// Deletes the sessions of an association, each published at once, so that none is half gone
-    /// whatever happens. Returns how many, and the last change.
-    fn delete_sessions_of(&mut self, owner: OwnerId) -> (usize, Option<DeltaId>) {
-        let owned = self.store.owned_by(owner).map(adit_session::Session::up_seid);
-        let owned: Vec<Seid> = owned.collect();
-        self.delete_sessions(&owned)
-    }
-
-    fn delete_sessions(&mut self, up_seids: &[Seid]) -> (usize, Option<DeltaId>) {
-        let mut last = None;
-        for &up_seid in up_seids {
-            self.forget_reports_of(up_seid);
-            if let Ok(delta) = self.store.delete(up_seid) {
-                last = Some(self.publish(delta));
-            }
-        }
-        (up_seids.len(), last)
+    /// Deletes a session without a word to its control plane.
+    pub(crate) fn delete_session(&mut self, up_seid: Seid) -> Option<DeltaId> {
+        self.forget_reports_of(up_seid);
+        let delta = self.store.delete(up_seid).ok()?;
+        Some(self.publish(delta))
     }
 
     /// Forgets peers that have no association and nothing to replay any more.

@@ -1,17 +1,20 @@
-//! A panic while one message is handled costs that message, not the process.
+//! A panic while one message is handled costs that message, not the process; one of a timer, a
+//! worker's event or an observed change costs that.
 //!
 //! Session changes are judged and compiled before the store is written, so a panic up to then has
 //! changed nothing. Later ones cost the session: neither side could say any more what its rules
 //! are. The request is answered with Cause 77, once, and the next datagram finds a node that works.
+//! What fails turn after turn is not contained for ever: the thread ends, and with it the process.
 
 use core::any::Any;
 use core::cell::Cell;
 use core::net::IpAddr;
 use std::collections::BTreeSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use adit_pfcp::{Cause, MessageType};
-use adit_types::limits::FAULT_KINDS_MAX;
+use adit_rules::DeltaId;
+use adit_types::limits::{FAULT_KINDS_MAX, TURNS_WITH_FAULT_MAX};
 
 use crate::association::NodeEvent;
 use crate::node::{Node, Request};
@@ -37,19 +40,70 @@ pub enum FaultPoint {
     Commit,
     /// After the change, while its answer is written.
     Answer,
+    /// While own requests are sent again.
+    Timer,
+    /// Before a worker's event is looked at.
+    Event,
+    /// While an observed change is concluded.
+    Published,
+}
+
+/// Faults outside of messages, by turns of the control thread.
+#[derive(Debug, Default)]
+pub(crate) struct TurnFaults {
+    in_this_turn: bool,
+    turns_in_a_row: u32,
 }
 
 impl Node {
     /// Handles one message and contains its panics.
     pub(crate) fn handle_contained(&mut self, request: &Request<'_>) {
         let commits = self.store.commits();
-        CONTAINED.set(true);
+        let before = CONTAINED.replace(true);
         let outcome = catch_unwind(AssertUnwindSafe(|| self.handle_message(request)));
-        CONTAINED.set(false);
+        CONTAINED.set(before);
         self.fault = None;
         if let Err(panic) = outcome {
             self.contain(request, commits, panic.as_ref());
         }
+    }
+
+    /// Does work that no message asks for, and contains its panics. Returns the change that removes
+    /// the session that a panic left half changed.
+    pub(crate) fn contained(
+        &mut self,
+        activity: &'static str,
+        work: impl FnOnce(&mut Self),
+    ) -> Option<DeltaId> {
+        let commits = self.store.commits();
+        let before = CONTAINED.replace(true);
+        let outcome = catch_unwind(AssertUnwindSafe(|| work(self)));
+        CONTAINED.set(before);
+        let panic = outcome.err()?;
+        self.fault = None;
+        self.counters.scalars.faults += 1;
+        self.turn_faults.in_this_turn = true;
+        let text = text(panic.as_ref()).to_owned();
+        if self.is_new_kind(activity, &text) {
+            self.events.push_back(NodeEvent::InternalFault { activity, text });
+        }
+        let wrote = self.store.commits() != commits;
+        if wrote { self.remove_session_at_fault() } else { None }
+    }
+
+    /// A turn begins. Ends the thread when the last turns all had a fault.
+    pub(crate) fn note_turn(&mut self) {
+        let had = core::mem::take(&mut self.turn_faults.in_this_turn);
+        let turns = if had { self.turn_faults.turns_in_a_row + 1 } else { 0 };
+        self.turn_faults.turns_in_a_row = turns;
+        if turns >= TURNS_WITH_FAULT_MAX {
+            resume_unwind(Box::new("the same fault again and again"));
+        }
+    }
+
+    fn is_new_kind(&mut self, activity: &'static str, text: &str) -> bool {
+        let kind = (activity, text.to_owned());
+        self.fault_kinds.len() < FAULT_KINDS_MAX && self.fault_kinds.insert(kind)
     }
 
     fn contain(&mut self, request: &Request<'_>, commits: u64, panic: &(dyn Any + Send)) {
@@ -79,8 +133,7 @@ impl Node {
     }
 
     fn report_fault(&mut self, from: IpAddr, message_type: MessageType, text: &str) {
-        let kind = (message_type.0, text.to_owned());
-        if self.fault_kinds.len() >= FAULT_KINDS_MAX || !self.fault_kinds.insert(kind) {
+        if !self.is_new_kind(message_type.name(), text) {
             return;
         }
         let text = text.to_owned();
@@ -92,7 +145,11 @@ impl Node {
     pub fn inject_fault(&mut self, point: FaultPoint) {
         match point {
             FaultPoint::Commit => self.store.inject_fault_in_commit(),
-            FaultPoint::Start | FaultPoint::Answer => self.fault = Some(point),
+            FaultPoint::Start
+            | FaultPoint::Answer
+            | FaultPoint::Timer
+            | FaultPoint::Event
+            | FaultPoint::Published => self.fault = Some(point),
         }
     }
 
@@ -107,8 +164,8 @@ impl Node {
     }
 }
 
-/// Kinds of faults that were told: message type and text.
-pub(crate) type FaultKinds = BTreeSet<(u8, String)>;
+/// Kinds of faults that were told: message type or other activity, and text.
+pub(crate) type FaultKinds = BTreeSet<(&'static str, String)>;
 
 fn text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);

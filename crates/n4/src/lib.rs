@@ -10,6 +10,7 @@
 
 mod admission;
 mod association;
+mod backlog;
 mod containment;
 mod contest;
 mod counters;

@@ -5,18 +5,19 @@
 
 use core::hash::{Hash, Hasher};
 use core::net::{IpAddr, SocketAddr};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::DefaultHasher;
 
 use adit_pfcp::{Cause, Datagram, Header, MessageBody, MessageType, RawMessage};
 use adit_rules::{DeltaId, GtpuTunnel, RuleDelta, WorkerCommand};
 use adit_session::{QerPacketRate, SessionStore, StoreConfig, UsageReport};
-use adit_types::limits::PENDING_MAX;
+use adit_types::limits::{PENDING_MAX, TIMERS_PER_TURN_MAX};
 use adit_types::{Nanos, Seid, SessionIndex};
 
 use crate::admission::{Admission, PeerPolicy};
 use crate::association::{NodeEvent, NodeId, Peer};
-use crate::containment::{FaultKinds, FaultPoint};
+use crate::backlog::Backlog;
+use crate::containment::{FaultKinds, FaultPoint, TurnFaults};
 use crate::contest::Contest;
 use crate::counters::Counters;
 use crate::information::SessionInformation;
@@ -137,6 +138,21 @@ pub(crate) struct Pending {
     pub up_seid: Option<Seid>,
 }
 
+impl Pending {
+    pub(crate) const fn of(session: SessionIndex) -> Self {
+        Self {
+            session,
+            answer: None,
+            usage: Vec::new(),
+            packet_rates: Vec::new(),
+            later: Vec::new(),
+            rest: None,
+            farewell: None,
+            up_seid: None,
+        }
+    }
+}
+
 /// An address by which a peer is known: IPv4 even if a dual-stack socket mapped it.
 pub(crate) fn canonical(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(addr.ip().to_canonical(), addr.port())
@@ -174,7 +190,7 @@ pub struct Node {
     pub(crate) next_finding: Nanos,
     pub(crate) session_sets: SessionSets,
     /// What was told of sessions; none is empty.
-    pub(crate) information: HashMap<SessionIndex, Box<SessionInformation>>,
+    pub(crate) information: BTreeMap<SessionIndex, Box<SessionInformation>>,
     pub(crate) pool_usage: PoolUsage,
     pub(crate) former_control: FormerControl,
     pub(crate) drains: Drains,
@@ -183,6 +199,8 @@ pub struct Node {
     /// Alternative addresses, and the address of the association that lists them.
     pub(crate) aliases: BTreeMap<IpAddr, IpAddr>,
     pub(crate) fault_kinds: FaultKinds,
+    pub(crate) turn_faults: TurnFaults,
+    pub(crate) backlog: Backlog,
     admission: Admission,
     last_delta: u64,
     commands: VecDeque<WorkerCommand>,
@@ -221,13 +239,15 @@ impl Node {
             worker_saturation: 0,
             next_finding: Nanos(0),
             session_sets: SessionSets::new(own_key(&config)),
-            information: HashMap::new(),
+            information: BTreeMap::new(),
             pool_usage: PoolUsage::default(),
             former_control: FormerControl::new(),
             drains: Drains::new(),
             prepare_releases_at: None,
             aliases: BTreeMap::new(),
             fault_kinds: FaultKinds::new(),
+            turn_faults: TurnFaults::default(),
+            backlog: Backlog::new(),
             admission,
             last_delta: 0,
             commands: VecDeque::new(),
@@ -264,6 +284,7 @@ impl Node {
                         || self.admit(now, from, header.message_type)
                     {
                         self.handle_contained(&Request { now, from, header, body });
+                        self.advance_jobs(now);
                     }
                 }
                 Some(Err(_)) if !self.admit(now, from, MessageType(0)) => {}
@@ -279,7 +300,24 @@ impl Node {
     /// Takes notice that all workers run the change `id`: its answer leaves, its leftovers are
     /// freed. To be called in the order in which [`Node::poll_delta`] gave the changes.
     pub fn handle_published(&mut self, now: Nanos, id: DeltaId) {
-        let Some(pending) = self.pending.remove(&id) else { return };
+        if let Some(pending) = self.pending.remove(&id) {
+            let waiting = pending.answer.as_ref().map(|answer| (answer.peer, answer.key));
+            self.answers_waiting -= usize::from(waiting.is_some());
+            let faults = self.counters.scalars.faults;
+            self.contained("an observed change", |node| node.conclude(now, id, pending));
+            let is_lost = self.counters.scalars.faults != faults;
+            if let Some((peer, key)) = waiting.filter(|_| is_lost)
+                && let Some(peer) = self.peers.get_mut(&peer)
+            {
+                // A retransmission runs the request again.
+                peer.cache.abandon(&key);
+            }
+        }
+        self.release_answers(now, id);
+    }
+
+    fn conclude(&mut self, now: Nanos, id: DeltaId, pending: Pending) {
+        self.fail_if_injected(FaultPoint::Published);
         // No worker counts any more for what the change took away.
         let mut usage = pending.usage;
         usage.extend(self.store.final_reports(now, pending.session));
@@ -292,7 +330,6 @@ impl Node {
             self.report_last_usage(now, up_seid, core::mem::take(&mut usage));
         }
         if let Some(mut answer) = pending.answer {
-            self.answers_waiting -= 1;
             let rest = self.append_usage(&mut answer, usage, pending.rest.is_some());
             self.append_packet_rates(now, &mut answer, &pending.packet_rates);
             self.deliver(now, answer);
@@ -326,40 +363,71 @@ impl Node {
     }
 
     /// Does what is due by `now`: retransmissions, heartbeats, setups, forgetting.
+    ///
+    /// At most a bounded part of it: what is left is due at once, and what other peers asked for
+    /// goes in between.
     pub fn handle_timeout(&mut self, now: Nanos) {
-        while let Some(due) = self.transactions.poll_due(now) {
-            match due {
-                Due::Retransmit { to, bytes } => {
+        self.note_turn();
+        self.begin_turn(now);
+        let activities: [(&'static str, fn(&mut Self, Nanos)); 12] = [
+            ("retransmissions", Self::handle_due_requests),
+            ("usage reports", Self::report_due_usage),
+            ("releases", Self::prepare_due_releases),
+            ("last usage reports", Self::advance_drains),
+            ("contested Node IDs", Self::settle_contests_of_none),
+            ("heartbeats", Self::send_due_heartbeats),
+            ("notifications of downlink data", Self::send_due_notifications),
+            ("GTP-U paths", Self::watch_paths),
+            ("delays of GTP-U paths", Self::measure_paths),
+            ("buffering durations", Self::end_due_buffering),
+            ("usage of UE address pools", Self::report_pool_usage),
+            ("association setups", Self::request_due_associations),
+        ];
+        for (name, activity) in activities {
+            self.contained(name, |node| activity(node, now));
+        }
+        // Those that began just now, with what is left of this turn's share.
+        self.advance_jobs(now);
+        self.forget_idle_peers(now);
+    }
+
+    fn prepare_due_releases(&mut self, now: Nanos) {
+        if self.prepare_releases_at.take_if(|at| *at <= now).is_some() {
+            self.prepare_releases(now);
+        }
+    }
+
+    fn request_due_associations(&mut self, now: Nanos) {
+        while !self.is_stopping
+            && let Some((position, to)) = self.setups.poll_due(now)
+        {
+            // The sessions that the peer had end first.
+            match self.backlog.concerns_address(to.ip()) {
+                true => self.setups.postponed(now, position),
+                false => self.request_association(now, position, to),
+            }
+        }
+    }
+
+    /// Sends own requests again that stayed without a response, or gives them up.
+    fn handle_due_requests(&mut self, now: Nanos) {
+        self.fail_if_injected(FaultPoint::Timer);
+        for _ in 0..TIMERS_PER_TURN_MAX {
+            match self.transactions.poll_due(now) {
+                None => return,
+                Some(Due::Retransmit { to, bytes }) => {
                     self.counters.scalars.own_retransmissions += 1;
                     if let Some(&message_type) = bytes.get(1) {
                         self.counters.count_sent(MessageType(message_type));
                     }
                     self.transmits.push_back(Transmit { to, bytes });
                 }
-                Due::Failed(purpose) => {
+                Some(Due::Failed(purpose)) => {
                     self.counters.scalars.own_requests_failed += 1;
                     self.handle_own_failure(now, purpose);
                 }
             }
         }
-        self.report_due_usage(now);
-        if self.prepare_releases_at.take_if(|at| *at <= now).is_some() {
-            self.prepare_releases(now);
-        }
-        self.advance_drains(now);
-        self.settle_contests_of_none(now);
-        self.send_due_heartbeats(now);
-        self.send_due_notifications(now);
-        self.watch_paths(now);
-        self.measure_paths(now);
-        self.end_due_buffering(now);
-        self.report_pool_usage(now);
-        while !self.is_stopping
-            && let Some((position, to)) = self.setups.poll_due(now)
-        {
-            self.request_association(now, position, to);
-        }
-        self.forget_idle_peers(now);
     }
 
     /// The next datagram to send.
@@ -409,6 +477,7 @@ impl Node {
             self.next_drain_deadline(),
             self.prepare_releases_at,
             forget,
+            (self.has_job_to_do() || self.has_drain_to_do()).then_some(Nanos(0)),
         ]
         .into_iter()
         .flatten()
@@ -557,17 +626,7 @@ impl Node {
         }
         self.last_delta += 1;
         let id = DeltaId(self.last_delta);
-        let pending = Pending {
-            session: delta.session,
-            answer: None,
-            usage: Vec::new(),
-            packet_rates: Vec::new(),
-            later: Vec::new(),
-            rest: None,
-            farewell: None,
-            up_seid: None,
-        };
-        self.pending.insert(id, pending);
+        self.pending.insert(id, Pending::of(delta.session));
         self.deltas.push_back((id, delta));
         id
     }
@@ -618,7 +677,7 @@ impl Node {
     }
 
     /// Sends an answer and remembers it for retransmissions, if the peer has a record.
-    fn deliver(&mut self, now: Nanos, answer: Answer) {
+    pub(crate) fn deliver(&mut self, now: Nanos, answer: Answer) {
         let Answer { peer, to, key, message_type, bytes } = answer;
         if let Some(peer) = self.peers.get_mut(&peer) {
             self.counters.scalars.response_cache_evicted +=

@@ -3,7 +3,7 @@
 //! A session tells its sets when it is established, and may change them. The index forgets a
 //! session with the change that removes it. Spec: TS 29.244 §6.2.9, §8.2.43, §8.2.198.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use adit_pfcp::ie::{FqCsid, FqCsidNode, GroupId};
 use adit_pfcp::{Cause, Repeated};
@@ -27,19 +27,37 @@ pub(crate) struct SessionSets {
     /// Our own set, in which every session is that a CP function put into one of its own.
     own: SetKey,
     members: HashMap<SetKey, BTreeSet<SessionIndex>>,
-    sets: HashMap<SessionIndex, Vec<SetKey>>,
+    sets: BTreeMap<SessionIndex, Membership>,
+    /// How many sessions entered sets, in all.
+    entered: u64,
+}
+
+/// The sets of one session.
+#[derive(Debug)]
+struct Membership {
+    /// The number of the session among those that entered sets.
+    since: u64,
+    keys: Vec<SetKey>,
+}
+
+/// A place in a set; sessions that entered it later are not seen.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MemberCursor {
+    next: SessionIndex,
+    entered: u64,
 }
 
 impl SessionSets {
     /// No sessions yet.
     pub fn new(own: SetKey) -> Self {
-        Self { own, members: HashMap::new(), sets: HashMap::new() }
+        Self { own, members: HashMap::new(), sets: BTreeMap::new(), entered: 0 }
     }
 
     /// Puts a session into these sets and out of all others but our own, which it enters with a
     /// set of its CP function and does not leave again.
     pub fn assign(&mut self, session: SessionIndex, mut keys: Vec<SetKey>) {
-        let was_in_own = self.sets.get(&session).is_some_and(|keys| keys.contains(&self.own));
+        let was_in_own = self.is_in_own(session);
+        let since = self.sets.get(&session).map(|known| known.since);
         self.remove(session);
         if keys.is_empty() {
             return;
@@ -50,12 +68,15 @@ impl SessionSets {
         for key in &keys {
             self.members.entry(key.clone()).or_default().insert(session);
         }
-        self.sets.insert(session, keys);
+        self.entered += u64::from(since.is_none());
+        let since = since.unwrap_or(self.entered);
+        self.sets.insert(session, Membership { since, keys });
     }
 
     /// Forgets a session.
     pub fn remove(&mut self, session: SessionIndex) {
-        for key in self.sets.remove(&session).unwrap_or_default() {
+        let keys = self.sets.remove(&session).map(|known| known.keys);
+        for key in keys.unwrap_or_default() {
             if let Some(members) = self.members.get_mut(&key) {
                 members.remove(&session);
                 if members.is_empty() {
@@ -72,12 +93,34 @@ impl SessionSets {
 
     /// True for a session in our own set.
     pub fn is_in_own(&self, session: SessionIndex) -> bool {
-        self.sets.get(&session).is_some_and(|keys| keys.contains(&self.own))
+        self.sets.get(&session).is_some_and(|known| known.keys.contains(&self.own))
+    }
+
+    /// The beginning of any set, as it is now.
+    pub const fn cursor(&self) -> MemberCursor {
+        MemberCursor { next: SessionIndex(0), entered: self.entered }
+    }
+
+    /// The next session of a set; the cursor stands behind it then.
+    pub fn next_member(&self, key: &SetKey, cursor: &mut MemberCursor) -> Option<SessionIndex> {
+        let is_seen = |session: &&SessionIndex| {
+            self.sets.get(session).is_some_and(|known| known.since <= cursor.entered)
+        };
+        let session = *self.members.get(key)?.range(cursor.next..).find(is_seen)?;
+        cursor.next = SessionIndex(session.0.saturating_add(1));
+        Some(session)
     }
 
     /// Sessions that are in some set.
     pub fn len(&self) -> usize {
         self.sets.len()
+    }
+}
+
+impl MemberCursor {
+    /// To the beginning of another set.
+    pub const fn rewind(&mut self) {
+        self.next = SessionIndex(0);
     }
 }
 
@@ -119,8 +162,28 @@ mod tests {
         sets.assign(SessionIndex(2), vec![theirs]);
         sets.assign(SessionIndex(2), vec![group(2)]);
         assert_eq!(sets.members(&[own]), [SessionIndex(2)].into());
+        assert!(sets.is_in_own(SessionIndex(2)) && !sets.is_in_own(SessionIndex(1)));
         sets.remove(SessionIndex(1));
         sets.remove(SessionIndex(2));
         assert!(sets.members.is_empty() && sets.sets.is_empty());
+    }
+
+    #[test]
+    fn cursor_sees_those_that_were_there_and_no_session_twice() {
+        let group = |name: u8| SetKey::Group(vec![name]);
+        let own = SetKey::Csid(FqCsidNode::Ipv4(core::net::Ipv4Addr::LOCALHOST), 7);
+        let mut sets = SessionSets::new(own);
+        for session in [1, 2, 3] {
+            sets.assign(SessionIndex(session), vec![group(1)]);
+        }
+        let mut cursor = sets.cursor();
+        assert_eq!(sets.next_member(&group(1), &mut cursor), Some(SessionIndex(1)));
+        sets.remove(SessionIndex(1));
+        sets.assign(SessionIndex(1), vec![group(1)]);
+        sets.remove(SessionIndex(2));
+        sets.assign(SessionIndex(2), vec![group(1)]);
+        sets.assign(SessionIndex(3), vec![group(2), group(1)]);
+        assert_eq!(sets.next_member(&group(1), &mut cursor), Some(SessionIndex(3)));
+        assert_eq!(sets.next_member(&group(1), &mut cursor), None);
     }
 }

@@ -76,6 +76,13 @@ impl Setups {
         Some((setup.to, pause))
     }
 
+    /// The attempt is put off, because the last association has not ended wholly.
+    pub fn postponed(&mut self, now: Nanos, position: usize) {
+        if let Some(setup) = self.setups.get_mut(position) {
+            setup.progress = Progress::Waiting(now + self.first_pause);
+        }
+    }
+
     /// The peer at `address` has an association.
     pub fn connected(&mut self, address: IpAddr) {
         for setup in self.at(address) {

@@ -25,6 +25,7 @@ use adit_pfcp::message::{
 };
 use adit_pfcp::{Cause, Message, MessageType};
 use adit_session::CpFSeid;
+use adit_types::limits::{DRAIN_SESSIONS_MAX, SESSIONS_PER_TURN_MAX};
 use adit_types::{Nanos, Seid};
 
 use smf::*;
@@ -179,8 +180,13 @@ fn many_sessions_end_a_bounded_number_at_a_time() {
         bench.session(smf(10), 10 + u32::from(number), &SessionScript::new(1, number));
     }
     bench.node.handle_datagram(bench.now, smf(10), &prepare(3));
-    let deltas = std::iter::from_fn(|| bench.node.poll_delta()).count();
-    assert_eq!(deltas, adit_types::limits::DRAIN_SESSIONS_MAX);
+    let mut deltas = std::iter::from_fn(|| bench.node.poll_delta()).count();
+    assert_eq!(deltas, SESSIONS_PER_TURN_MAX);
+    while bench.node.poll_timeout().is_some_and(|at| at <= bench.now) {
+        bench.node.handle_timeout(bench.now);
+        deltas += std::iter::from_fn(|| bench.node.poll_delta()).count();
+    }
+    assert_eq!(deltas, DRAIN_SESSIONS_MAX);
     assert_eq!(bench.node.store().len(), 1100 - deltas);
 }
 

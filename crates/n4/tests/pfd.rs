@@ -215,7 +215,7 @@ fn pfds_are_refused_while_too_many_changes_wait_for_the_workers() {
     assert_eq!(refused, Some((Cause::NoResourcesAvailable, None)));
     assert_eq!(bench.node.counters().scalars.refused_pending_full, 1);
     assert!(bench.node.pending_len() <= adit_types::limits::PENDING_MAX + 200);
-    bench.publish_all();
+    bench.settle();
     bench.sent();
     assert_eq!(ask(&mut bench), Some(ACCEPTED), "what holds already");
     assert_eq!(ask(&mut bench), None, "accepted, and waits for its publication");

@@ -13,7 +13,8 @@ use std::net::Ipv4Addr;
 use adit_n4::{FaultPoint, NodeConfig, NodeEvent, PeerPolicy, PeerPrefix};
 use adit_pfcp::ie::ApplyAction;
 use adit_pfcp::{Cause, Message, MessageType};
-use adit_rules::{KeyChange, SessionKey};
+use adit_rules::{KeyChange, SessionKey, WorkerEvent};
+use adit_types::limits::TURNS_WITH_FAULT_MAX;
 use adit_types::{Ipv4Prefix, Nanos, Seid, Teid};
 
 use smf::*;
@@ -209,10 +210,58 @@ fn fault_while_an_association_ends_leaves_no_session_behind() {
     }
     bench.node.inject_fault(FaultPoint::Commit);
     let request = release(9, Ipv4Addr::new(192, 0, 2, 10));
-    assert_eq!(cause(&bench.answer(smf(10), &request)), Cause::SystemFailure);
-    let request = release(10, Ipv4Addr::new(192, 0, 2, 10));
     assert_eq!(cause(&bench.answer(smf(10), &request)), Cause::RequestAccepted);
     assert_eq!(bench.node.store().reserved(), Default::default());
+    assert_eq!(bench.node.counters().scalars.sessions_removed_after_fault, 1);
+}
+
+fn internal_faults(bench: &mut Bench) -> Vec<&'static str> {
+    let events = bench.events().into_iter();
+    let activities = events.filter_map(|event| match event {
+        NodeEvent::InternalFault { activity, .. } => Some(activity),
+        _ => None,
+    });
+    activities.collect()
+}
+
+#[test]
+fn fault_of_a_timer_or_an_event_costs_nothing_else() {
+    let mut bench = Bench::associated();
+    bench.session(smf(10), 2, &script());
+    bench.node.inject_fault(FaultPoint::Timer);
+    bench.node.handle_timeout(HEARTBEAT_INTERVAL);
+    assert_eq!(internal_faults(&mut bench), ["retransmissions"]);
+    assert_eq!(bench.sent().len(), 1, "heartbeats go on");
+    bench.node.inject_fault(FaultPoint::Event);
+    let event = WorkerEvent::ErrorIndication { peer: GNB.into(), teid: Teid(1) };
+    bench.node.handle_event(bench.now, event);
+    assert_eq!(internal_faults(&mut bench), ["an event of a worker"]);
+    assert_eq!((bench.node.counters().scalars.faults, bench.node.store().len()), (2, 1));
+}
+
+#[test]
+fn fault_behind_an_observed_change_lets_its_request_run_again() {
+    let mut bench = Bench::associated();
+    let up_seid = bench.session(smf(10), 2, &script());
+    let request = move_to(3, up_seid, Teid(9));
+    bench.node.handle_datagram(bench.now, smf(10), &request);
+    bench.node.inject_fault(FaultPoint::Published);
+    bench.publish_all();
+    assert_eq!(bench.sent(), []);
+    assert_eq!(internal_faults(&mut bench), ["an observed change"]);
+    assert_eq!(cause(&bench.answer(smf(10), &request)), Cause::RequestAccepted);
+    assert_eq!(bench.node.pending_len(), 0);
+}
+
+#[test]
+fn fault_of_every_turn_ends_the_thread() {
+    let mut bench = Bench::associated();
+    let turns = (0..1000).take_while(|_| {
+        bench.node.inject_fault(FaultPoint::Timer);
+        let turn = std::panic::AssertUnwindSafe(|| bench.node.handle_timeout(bench.now));
+        std::panic::catch_unwind(turn).is_ok()
+    });
+    assert_eq!(turns.count(), usize::try_from(TURNS_WITH_FAULT_MAX).unwrap());
 }
 
 fn leaked<T>(items: Vec<T>) -> &'static [T] {

@@ -4,7 +4,7 @@
 
 use core::net::IpAddr;
 
-use adit_types::Seid;
+use adit_types::{Seid, SessionIndex};
 
 use crate::change::Change;
 use crate::record::Records;
@@ -80,21 +80,28 @@ impl SessionStore {
 
     /// Gives all sessions of `from` to `to`, whose address is `address`. Returns how many.
     pub fn hand_over(&mut self, from: OwnerId, to: OwnerId, address: IpAddr) -> usize {
-        let mut count = 0;
-        for session in self.sessions.iter_mut().flatten().filter(|s| s.owner == from) {
+        let moved = self.owned.remove(&from).unwrap_or_default();
+        for &index in &moved {
+            let Some(session) = self.session_at_mut(index) else { continue };
             session.owner = to;
             session.set_cp_f_seid(session.cp_f_seid().at(address));
-            count += 1;
         }
-        if from != to && count > 0 {
-            self.owned.remove(&from);
-            *self.owned.entry(to).or_default() += count;
+        let count = moved.len();
+        if count > 0 {
+            self.owned.entry(to).or_default().extend(moved);
         }
         count
     }
 
     /// Our identifiers of the sessions of `owner`, by ascending index.
     pub fn owned_by(&self, owner: OwnerId) -> impl Iterator<Item = &Session> {
-        self.sessions().filter(move |session| session.owner == owner)
+        let owned = self.owned.get(&owner).into_iter().flatten();
+        owned.filter_map(|&index| self.session_at(index))
+    }
+
+    /// The first session of `owner` whose index is not below `from`.
+    #[must_use]
+    pub fn next_owned(&self, owner: OwnerId, from: SessionIndex) -> Option<&Session> {
+        self.session_at(*self.owned.get(&owner)?.range(from..).next()?)
     }
 }

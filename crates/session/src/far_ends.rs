@@ -107,10 +107,14 @@ impl FarEnds {
         }
     }
 
-    /// The sessions that send into `tunnel`, by ascending index.
-    pub fn users(&self, tunnel: GtpuTunnel) -> impl Iterator<Item = SessionIndex> + '_ {
-        let of = |peer: &Peer| {
-            let first = (peer.number, tunnel.teid, SessionIndex(0), FarSide::Access);
+    /// The sessions that send into `tunnel`, by ascending index from `first` on.
+    pub fn users(
+        &self,
+        tunnel: GtpuTunnel,
+        first: SessionIndex,
+    ) -> impl Iterator<Item = SessionIndex> + '_ {
+        let of = move |peer: &Peer| {
+            let first = (peer.number, tunnel.teid, first, FarSide::Access);
             let last = (peer.number, tunnel.teid, SessionIndex::NONE, FarSide::Core);
             self.users.range(first..=last)
         };

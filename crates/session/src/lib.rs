@@ -42,7 +42,7 @@ pub use framed_route::{
     FramedRouteError, parse_ipv4 as parse_framed_route, parse_ipv6 as parse_framed_ipv6_route,
 };
 pub use packet_rates::QerPacketRate;
-pub use pfd::{PfdApplication, PfdProvision, PfdRefusal, ProvidedApplication};
+pub use pfd::{ChangedApplications, PfdApplication, PfdProvision, PfdRefusal, ProvidedApplication};
 pub use provisioning::{
     Application, Enforcement, ForwardingPolicy, LocalInterface, PredefinedAction,
     PredefinedDetection, PredefinedRule, Provisioning, QosPolicy, SNssai, Slice, Tolerances,

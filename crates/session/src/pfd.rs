@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use adit_rules::{RuleDelta, SdfSet};
+use adit_types::SessionIndex;
 use adit_types::limits::{
     FLOW_DESCRIPTIONS_PER_APPLICATION_MAX, PFD_APPLICATION_ID_BYTES_MAX, PFD_APPLICATIONS_MAX,
     PFD_BYTES_MAX,
@@ -17,7 +18,7 @@ use adit_types::limits::{
 use crate::provisioning::{Known, PredefinedRule};
 use crate::record::{Pdr, Records, Urr};
 use crate::sdf_text::{self, SdfTextError};
-use crate::session::{OpenSession, OwnerId, Session};
+use crate::session::{OpenSession, OwnerId};
 use crate::store::{Retired, SessionStore};
 use crate::update::compile;
 
@@ -57,6 +58,19 @@ pub enum PfdRefusal {
     TooManyApplications,
     /// There would be more than `limits::PFD_BYTES_MAX` octets.
     TooManyBytes,
+}
+
+/// The applications that mean something else than before: sessions that name one are to be compiled
+/// anew.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangedApplications(Arc<BTreeSet<Arc<str>>>);
+
+impl ChangedApplications {
+    /// True when no session is concerned.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 /// An application that a control plane described, for display.
@@ -178,9 +192,9 @@ fn provided(owner: OwnerId, id: &str, texts: &[Box<str>]) -> Result<Provided, Pf
 }
 
 impl SessionStore {
-    /// Takes what `owner` says about applications: wholly or not at all. Returns the new rules of
-    /// all sessions that it concerns, by ascending index; each is owed one
-    /// [`SessionStore::reclaim`].
+    /// Takes what `owner` says about applications: wholly or not at all. Sessions that begin or
+    /// change from now on act on it; the others once they are compiled anew
+    /// ([`SessionStore::recompile_naming`]).
     ///
     /// # Errors
     /// A [`PfdRefusal`]; nothing has changed then.
@@ -188,21 +202,40 @@ impl SessionStore {
         &mut self,
         owner: OwnerId,
         provision: PfdProvision,
-    ) -> Result<Vec<RuleDelta>, PfdRefusal> {
+    ) -> Result<ChangedApplications, PfdRefusal> {
         let after = self.pfds.provided(owner, provision)?;
         Ok(self.replace_pfds(after))
     }
 
-    /// Forgets all that `owner` said about applications. Returns as
-    /// [`SessionStore::provision_pfds`] does.
-    pub fn withdraw_pfds(&mut self, owner: OwnerId) -> Vec<RuleDelta> {
+    /// Forgets all that `owner` said about applications, as [`SessionStore::provision_pfds`] does.
+    pub fn withdraw_pfds(&mut self, owner: OwnerId) -> ChangedApplications {
         self.replace_pfds(self.pfds.without(owner))
     }
 
-    /// Counts what `from` said about applications as said by `to`. Returns as
+    /// Counts what `from` said about applications as said by `to`, as
     /// [`SessionStore::provision_pfds`] does.
-    pub fn hand_over_pfds(&mut self, from: OwnerId, to: OwnerId) -> Vec<RuleDelta> {
+    pub fn hand_over_pfds(&mut self, from: OwnerId, to: OwnerId) -> ChangedApplications {
         self.replace_pfds(self.pfds.handed_over(from, to))
+    }
+
+    /// The rules of the session at `index`, compiled with the PFDs of now, if they name one of the
+    /// applications; owed one [`SessionStore::reclaim`].
+    ///
+    /// Everything is computed before the first write.
+    pub fn recompile_naming(
+        &mut self,
+        index: SessionIndex,
+        changed: &ChangedApplications,
+    ) -> Option<RuleDelta> {
+        let session = self.session_at(index)?.open();
+        let known = self.known();
+        if !names_any(known, &session.records, &changed.0) {
+            return None;
+        }
+        let OpenSession { ref records, ref usage, .. } = session;
+        let rules = compile(known, session.identity(&self.packet_rates), records, usage);
+        self.retired.entry(index).or_default().push_back(Retired::default());
+        Some(RuleDelta { session: index, keys: Vec::new(), rules: Some(Box::new(rules)) })
     }
 
     /// What control planes said about applications, by ascending identifier.
@@ -218,26 +251,10 @@ impl SessionStore {
         })
     }
 
-    /// Everything is computed before the first write.
-    fn replace_pfds(&mut self, after: Pfds) -> Vec<RuleDelta> {
+    fn replace_pfds(&mut self, after: Pfds) -> ChangedApplications {
         let changed = self.pfds.changed(&after);
-        let known = Known { configured: &self.provisioning, pfds: &after };
-        let recompiled = |session: OpenSession| {
-            let OpenSession { index, ref records, ref usage, .. } = session;
-            let identity = session.identity(&self.packet_rates);
-            let rules = compile(known, identity, records, usage);
-            RuleDelta { session: index, keys: Vec::new(), rules: Some(Box::new(rules)) }
-        };
-        let concerned = |session: &OpenSession| names_any(known, &session.records, &changed);
-        let deltas: Vec<RuleDelta> = match changed.is_empty() {
-            true => Vec::new(),
-            false => self.sessions().map(Session::open).filter(concerned).map(recompiled).collect(),
-        };
         self.pfds = after;
-        for delta in &deltas {
-            self.retired.entry(delta.session).or_default().push_back(Retired::default());
-        }
-        deltas
+        ChangedApplications(Arc::new(changed))
     }
 }
 

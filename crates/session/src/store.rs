@@ -1,7 +1,7 @@
 //! The session store: all sessions, who holds which key, and the doors that change them.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{ApplyAction, GtpuTunnel, RuleDelta, SessionKey, SharedRateId, UeAddresses};
@@ -162,7 +162,7 @@ pub struct SessionStore {
     pub(crate) generation: u32,
     pub(crate) deadlines: Deadlines,
     pub(crate) retired: HashMap<SessionIndex, VecDeque<Retired>>,
-    pub(crate) owned: HashMap<OwnerId, usize>,
+    pub(crate) owned: BTreeMap<OwnerId, BTreeSet<SessionIndex>>,
     /// Commits begun.
     pub(crate) commits: u64,
     /// The session of the last one.
@@ -202,10 +202,11 @@ impl SessionStore {
             provisioning: config.provisioning,
             pfds: Pfds::default(),
             keys_max: sessions_max,
-            sessions: Vec::new(),
+            // All room at once, untouched: growth would move all sessions while N4 waits.
+            sessions: Vec::with_capacity(sessions_max),
             len: 0,
-            ue_v4: HashMap::new(),
-            ue_v6: HashMap::new(),
+            ue_v4: HashMap::with_capacity(sessions_max),
+            ue_v6: HashMap::with_capacity(sessions_max),
             framed: HashMap::new(),
             far_ends: FarEnds::default(),
             teids: TeidAllocator::new(sessions_max, config.seed),
@@ -216,7 +217,7 @@ impl SessionStore {
             generation: 0,
             deadlines: Deadlines::default(),
             retired: HashMap::new(),
-            owned: HashMap::new(),
+            owned: BTreeMap::new(),
             commits: 0,
             last_commit: None,
             open_commit: None,
@@ -312,8 +313,7 @@ impl SessionStore {
 
     /// Deletes all sessions of `owner`, by ascending index.
     pub fn delete_owned(&mut self, owner: OwnerId) -> Vec<RuleDelta> {
-        let owned: Vec<Seid> =
-            self.sessions().filter(|session| session.owner == owner).map(|s| s.up_seid).collect();
+        let owned: Vec<Seid> = self.owned_by(owner).map(Session::up_seid).collect();
         owned.into_iter().filter_map(|up_seid| self.delete(up_seid).ok()).collect()
     }
 
@@ -386,7 +386,7 @@ impl SessionStore {
     /// How many sessions `owner` has.
     #[must_use]
     pub fn owned_count(&self, owner: OwnerId) -> usize {
-        self.owned.get(&owner).copied().unwrap_or_default()
+        self.owned.get(&owner).map_or(0, BTreeSet::len)
     }
 
     /// How many sessions there are.
@@ -403,7 +403,16 @@ impl SessionStore {
 
     /// The sessions of which a FAR sends into `tunnel`, by ascending index.
     pub fn tunnel_users(&self, tunnel: GtpuTunnel) -> impl Iterator<Item = &Session> {
-        self.far_ends.users(tunnel).filter_map(|index| self.session_at(index))
+        self.tunnel_users_from(tunnel, SessionIndex(0))
+    }
+
+    /// The same from this index on.
+    pub fn tunnel_users_from(
+        &self,
+        tunnel: GtpuTunnel,
+        first: SessionIndex,
+    ) -> impl Iterator<Item = &Session> {
+        self.far_ends.users(tunnel, first).filter_map(|index| self.session_at(index))
     }
 
     /// The GTP-U peers that FARs send to, in ascending order.
@@ -485,7 +494,7 @@ impl SessionStore {
             self.sessions.resize(position + 1, None);
         }
         if let Some(place) = self.sessions.get_mut(position) {
-            *self.owned.entry(session.owner).or_default() += 1;
+            self.owned.entry(session.owner).or_default().insert(session.index());
             *place = Some(session);
             self.len += 1;
         }
@@ -504,9 +513,9 @@ impl SessionStore {
     pub(crate) fn take(&mut self, index: SessionIndex) -> Option<Session> {
         let session = self.sessions.get_mut(position(index))?.take()?;
         self.len -= 1;
-        if let Some(count) = self.owned.get_mut(&session.owner) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(owned) = self.owned.get_mut(&session.owner) {
+            owned.remove(&index);
+            if owned.is_empty() {
                 self.owned.remove(&session.owner);
             }
         }

@@ -155,6 +155,22 @@ pub const DRAIN_SESSIONS_MAX: usize = 1024;
 /// accepted.
 pub const PENDING_MAX: usize = 16_384;
 
+/// PFCP sessions that jobs look at in one turn of the control thread: ending as many takes some two
+/// milliseconds.
+pub const SESSIONS_PER_TURN_MAX: usize = 128;
+
+/// Changes that wait for the workers while jobs make further ones.
+pub const BACKGROUND_CHANGES_MAX: usize = 2048;
+
+/// Jobs of all peers together beyond which PFCP requests that would begin one are refused.
+pub const JOBS_MAX: usize = 64;
+
+/// Timers of one kind that are carried out in one turn of the control thread.
+pub const TIMERS_PER_TURN_MAX: usize = 128;
+
+/// Sessions that an Error Indication is reported to at once; further ones are a job.
+pub const ERROR_INDICATION_USERS_MAX: usize = 16;
+
 /// Heartbeat Requests per second of addresses without an association that share a bucket; the
 /// standard's interval is 60 seconds.
 pub const HEARTBEATS_PER_S_MAX: u32 = 10;
@@ -189,6 +205,10 @@ pub const SETS_PER_SESSION_MAX: usize = 64;
 
 /// Further errors looked for in one refused request.
 pub const FINDINGS_MAX: usize = 8;
+
+/// Turns of the control thread in a row with a fault of its own, after which nothing is contained
+/// any more: whatever fails each time is not repaired by going on.
+pub const TURNS_WITH_FAULT_MAX: u32 = 64;
 
 /// Kinds of internal faults that are told apart in the log.
 pub const FAULT_KINDS_MAX: usize = 64;

@@ -19,6 +19,7 @@ use adit_types::limits::PATH_CONTROLS_MAX;
 use crate::association::{
     BroughtUp, DownReason, NoAssociation, NodeEvent, NodeId, PeerFacts, SetupFailure,
 };
+use crate::backlog::Waiter;
 use crate::features::up_function_features;
 use crate::node::{Node, Request};
 use crate::path_qos::PathControl;
@@ -292,7 +293,9 @@ impl Node {
         if NodeId::from_ie(&message.node_id) != association.node_id {
             return Err(Rejected::new(Cause::NoEstablishedAssociation));
         }
-        Ok(self.bring_down(request.now, request.peer(), DownReason::Released))
+        let (address, node_id) = (association.address, association.node_id.clone());
+        self.bring_down(request.now, address, DownReason::Released);
+        Ok(self.wait_for_jobs(Waiter { address, node_id }))
     }
 }
 

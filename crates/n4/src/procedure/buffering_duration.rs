@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use adit_pfcp::ie::DlBufferingDuration;
 use adit_rules::ApplyAction;
 use adit_session::{Change, Session};
+use adit_types::limits::TIMERS_PER_TURN_MAX;
 use adit_types::{BarId, FarId, Nanos, Seid, SessionIndex};
 
 use crate::node::Node;
@@ -67,7 +68,8 @@ impl Node {
 
     /// Discards what sessions buffered for as long as they should.
     pub(crate) fn end_due_buffering(&mut self, now: Nanos) {
-        while let Some((index, bar)) = self.buffering_ends.take_due(now) {
+        for _ in 0..TIMERS_PER_TURN_MAX {
+            let Some((index, bar)) = self.buffering_ends.take_due(now) else { return };
             let Some(session) = self.store.session_at(index) else { continue };
             let up_seid = session.up_seid();
             let fars = session.fars();

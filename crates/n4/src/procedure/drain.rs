@@ -5,14 +5,14 @@
 //! out. Only for CP functions with EPFAR. Spec: TS 29.244 §5.18, §6.2.7, §6.2.8.
 
 use core::net::SocketAddr;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use adit_pfcp::Header;
 use adit_pfcp::ie::{AssociationReleaseRequest, CpFunctionFeatures, PfcpAuReqFlags};
 use adit_pfcp::message::AssociationUpdateRequest;
-use adit_session::{OwnerId, Session};
+use adit_session::OwnerId;
 use adit_types::limits::DRAIN_SESSIONS_MAX;
-use adit_types::{Nanos, Seid};
+use adit_types::{Nanos, SessionIndex};
 
 use crate::association::as_count;
 use crate::node::{Node, Request};
@@ -31,7 +31,8 @@ struct WaitingRelease {
 /// An association whose sessions end.
 #[derive(Debug)]
 pub(crate) struct Drain {
-    remaining: VecDeque<Seid>,
+    /// Sessions below this index have ended.
+    next: SessionIndex,
     release: Option<WaitingRelease>,
     /// The CP function knows that all usage was reported.
     is_told: bool,
@@ -46,8 +47,8 @@ impl Node {
     pub(crate) fn prepare_release(&mut self, now: Nanos, owner: OwnerId) -> bool {
         let takes = self.cp_function_has(owner, CpFunctionFeatures::EPFAR);
         if takes && !self.drains.contains_key(&owner) {
-            let remaining = self.store.owned_by(owner).map(Session::up_seid).collect();
-            self.drains.insert(owner, Drain { remaining, release: None, is_told: false });
+            let next = SessionIndex(0);
+            self.drains.insert(owner, Drain { next, release: None, is_told: false });
             self.advance_drains(now);
         }
         takes
@@ -101,6 +102,14 @@ impl Node {
         self.drains.values().filter_map(|drain| Some(drain.release.as_ref()?.until)).min()
     }
 
+    /// True when further sessions could end at once.
+    pub(crate) fn has_drain_to_do(&self) -> bool {
+        self.drains.iter().any(|(&owner, drain)| {
+            self.store.next_owned(owner, drain.next).is_some()
+                && self.leaving_of(owner) < DRAIN_SESSIONS_MAX
+        })
+    }
+
     /// Ends further sessions of associations that are going to be released.
     pub(crate) fn advance_drains(&mut self, now: Nanos) {
         let owners: Vec<OwnerId> = self.drains.keys().copied().collect();
@@ -113,16 +122,17 @@ impl Node {
         let mut leaving = self.leaving_of(owner);
         while leaving < DRAIN_SESSIONS_MAX
             && let Some(drain) = self.drains.get_mut(&owner)
-            && let Some(up_seid) = drain.remaining.pop_front()
+            && let Some(session) = self.store.next_owned(owner, drain.next)
+            && self.backlog.takes_session()
         {
-            let is_ours = self.store.session(up_seid).is_some_and(|s| s.owner() == owner);
-            if is_ours && self.end_locally(up_seid).is_some() {
+            drain.next = SessionIndex(session.index().0.saturating_add(1));
+            if self.end_locally(session.up_seid()).is_some() {
                 self.counters.scalars.sessions_removed_with_association += 1;
                 leaving += 1;
             }
         }
         let Some(drain) = self.drains.get_mut(&owner) else { return };
-        let is_drained = leaving == 0 && drain.remaining.is_empty();
+        let is_drained = leaving == 0 && self.store.next_owned(owner, drain.next).is_none();
         let is_due = drain.release.as_ref().is_some_and(|release| release.until <= now);
         if !is_drained && !is_due {
             return;

@@ -9,11 +9,13 @@ use adit_pfcp::grouped::ApplicationIdsPfds;
 use adit_pfcp::ie::{OffendingIe, PfdContents};
 use adit_pfcp::message::{PfdManagementRequest, PfdManagementResponse};
 use adit_pfcp::{Cause, IeType, MessageBody};
-use adit_rules::{DeltaId, RuleDelta};
-use adit_session::{OwnerId, PfdApplication, PfdProvision, PfdRefusal};
-use adit_types::limits::PENDING_MAX;
+use adit_rules::DeltaId;
+use adit_session::{ChangedApplications, OwnerId, PfdApplication, PfdProvision, PfdRefusal};
+use adit_types::SessionIndex;
+use adit_types::limits::JOBS_MAX;
 
 use crate::association::NodeId;
+use crate::backlog::{Task, Waiter};
 use crate::node::{Node, Request};
 use crate::refusal::Rejected;
 
@@ -22,10 +24,10 @@ impl Node {
     /// change concerns run.
     pub(crate) fn handle_pfd_management(&mut self, request: &Request<'_>) {
         match self.manage_pfds(request) {
-            Ok(deltas) => {
+            Ok(changed) => {
                 self.counters.scalars.pfd_requests_accepted += 1;
-                let last = self.publish_all(deltas);
-                self.respond_to_pfd_management(request, Cause::RequestAccepted, None, last);
+                let after = self.recompile(changed, None);
+                self.respond_to_pfd_management(request, Cause::RequestAccepted, None, after);
             }
             Err(Rejected { cause, offending_ie, .. }) => {
                 self.count_refused(cause);
@@ -36,15 +38,11 @@ impl Node {
 
     /// # Errors
     /// Cause 72 without an association, Cause 75 beyond a limit, else what is wrong with the PFDs.
-    fn manage_pfds(&mut self, request: &Request<'_>) -> Result<Vec<RuleDelta>, Rejected> {
+    fn manage_pfds(&mut self, request: &Request<'_>) -> Result<ChangedApplications, Rejected> {
         let unknown = Rejected::new(Cause::NoEstablishedAssociation);
         let association = self.association_for(request.peer()).ok_or(unknown)?;
         let (owner, node_id) = (association.owner, association.node_id.clone());
-        // One request changes many sessions: the next one waits until the workers keep up.
-        if self.pending.len() > PENDING_MAX {
-            self.counters.scalars.refused_pending_full += 1;
-            return Err(Rejected::new(Cause::NoResourcesAvailable));
-        }
+        self.refuse_beyond_jobs()?;
         let message = PfdManagementRequest::decode_body(request.body)?;
         if message.node_id.is_some_and(|given| NodeId::from_ie(&given) != node_id) {
             return Err(unknown);
@@ -66,24 +64,38 @@ impl Node {
         self.respond(request, None, &body, after);
     }
 
-    /// Forgets the PFDs of an association that ended. Returns the last change to be published.
-    pub(crate) fn withdraw_pfds_of(&mut self, owner: OwnerId) -> Option<DeltaId> {
-        let deltas = self.store.withdraw_pfds(owner);
-        self.publish_all(deltas)
+    /// Forgets the PFDs of an association that ended; what its peer asks for next waits for that.
+    pub(crate) fn withdraw_pfds_of(&mut self, owner: OwnerId, waiter: Waiter) {
+        let changed = self.store.withdraw_pfds(owner);
+        self.recompile(changed, Some(waiter));
     }
 
     /// Gives the PFDs of an association to another one of its SMF set.
     pub(crate) fn hand_over_pfds(&mut self, from: OwnerId, to: OwnerId) {
-        let deltas = self.store.hand_over_pfds(from, to);
-        self.publish_all(deltas);
+        let changed = self.store.hand_over_pfds(from, to);
+        self.recompile(changed, None);
     }
 
-    fn publish_all(&mut self, deltas: Vec<RuleDelta>) -> Option<DeltaId> {
-        let mut last = None;
-        for delta in deltas {
-            last = Some(self.publish(delta));
+    /// Begins to compile the sessions anew that name one of the applications. Returns the mark of
+    /// the job, if there is anything to do.
+    fn recompile(
+        &mut self,
+        changed: ChangedApplications,
+        waiter: Option<Waiter>,
+    ) -> Option<DeltaId> {
+        let next = SessionIndex(0);
+        let concerns = !changed.is_empty() && !self.store.is_empty();
+        concerns.then(|| self.start_job(waiter, Task::Recompile { changed, next }))
+    }
+
+    /// # Errors
+    /// Cause 75 while so many requests with many sessions are being carried out.
+    pub(super) fn refuse_beyond_jobs(&mut self) -> Result<(), Rejected> {
+        if self.backlog.len() < JOBS_MAX {
+            return Ok(());
         }
-        last
+        self.counters.scalars.refused_pending_full += 1;
+        Err(Rejected::new(Cause::NoResourcesAvailable))
     }
 }
 

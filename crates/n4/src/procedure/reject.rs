@@ -42,7 +42,7 @@ impl Node {
             }
             MessageType::SESSION_SET_MODIFICATION_REQUEST => {
                 self.count_refused(cause);
-                self.respond_to_set_modification(request, cause, None);
+                self.respond_to_set_modification(request, cause, None, after);
             }
             MessageType::SESSION_ESTABLISHMENT_REQUEST => {
                 let cp_seid = cp_f_seid(request.body).map_or(Seid(0), |cp| cp.seid);

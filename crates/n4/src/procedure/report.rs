@@ -18,12 +18,14 @@ use adit_pfcp::{Cause, MessageBody, PFCP_PORT};
 use adit_rules::{ApplyAction, DataDelivery, GtpuTunnel, WorkerEvent};
 use adit_session::{Change, Far, OwnerId, Records, Session, TrafficStart, UsageReport};
 use adit_types::limits::{
-    REPORT_ITEMS_MAX, REPORT_ITEMS_PER_REQUEST_MAX, REPORT_ITEMS_PER_SESSION_MAX,
-    REPORT_REDIRECTS_MAX, REPORTS_IN_FLIGHT_MAX,
+    ERROR_INDICATION_USERS_MAX, REPORT_ITEMS_MAX, REPORT_ITEMS_PER_REQUEST_MAX,
+    REPORT_ITEMS_PER_SESSION_MAX, REPORT_REDIRECTS_MAX, REPORTS_IN_FLIGHT_MAX, TIMERS_PER_TURN_MAX,
 };
-use adit_types::{FarId, Nanos, PdrId, Seid};
+use adit_types::{FarId, Nanos, PdrId, Seid, SessionIndex};
 
 use crate::association::as_count;
+use crate::backlog::Task;
+use crate::containment::FaultPoint;
 use crate::node::{Node, Request};
 use crate::procedure::farewell::{Destination, Leaving};
 use crate::procedure::rule_decode;
@@ -297,11 +299,9 @@ impl Reports {
         self.delayed.first_key_value().map(|(&(at, _), _)| at)
     }
 
-    /// Forgets the reports of `owner`; `is_gone` tells which sessions are. Returns how many reports
-    /// of usage went with them.
-    fn forget(&mut self, owner: OwnerId, is_gone: impl Fn(Seid) -> bool) -> usize {
-        let Self { queues, in_flight_count, waiting_count, told, leaving, .. } = self;
-        told.retain(|&up_seid, _| !is_gone(up_seid));
+    /// Forgets the reports of `owner`. Returns how many reports of usage went with them.
+    fn forget(&mut self, owner: OwnerId) -> usize {
+        let Self { queues, in_flight_count, waiting_count, leaving, .. } = self;
         leaving.retain(|_, leaving| leaving.owner != owner);
         let mut lost = 0;
         queues.retain(|_, queue| {
@@ -459,6 +459,11 @@ impl<'a> Batch<'a> {
 impl Node {
     /// Takes what a worker told. Events that are not about sessions change nothing.
     pub fn handle_event(&mut self, now: Nanos, event: WorkerEvent) {
+        self.contained("an event of a worker", |node| node.take_event(now, event));
+    }
+
+    fn take_event(&mut self, now: Nanos, event: WorkerEvent) {
+        self.fail_if_injected(FaultPoint::Event);
         match event {
             WorkerEvent::DownlinkData { session, pdr, dscp, qfi, delivery } => {
                 let service =
@@ -538,7 +543,8 @@ impl Node {
 
     /// Sends notifications whose delay is over.
     pub(crate) fn send_due_notifications(&mut self, now: Nanos) {
-        while let Some((up_seid, notification)) = self.reports.take_delayed(now) {
+        for _ in 0..TIMERS_PER_TURN_MAX {
+            let Some((up_seid, notification)) = self.reports.take_delayed(now) else { return };
             self.notify(now, up_seid, notification);
         }
     }
@@ -553,9 +559,16 @@ impl Node {
     /// Reports the tunnel to every session that sends into it.
     /// Spec: TS 29.244 §5.2.3.4, §7.5.8.4; TS 23.527 §5.3.3.
     fn report_error_indication(&mut self, now: Nanos, tunnel: GtpuTunnel) {
-        let users: Vec<Seid> = self.store.tunnel_users(tunnel).map(Session::up_seid).collect();
+        let users = self.store.tunnel_users(tunnel).take(ERROR_INDICATION_USERS_MAX + 1);
+        let mut users: Vec<Seid> = users.map(Session::up_seid).collect();
         if users.is_empty() {
             self.counters.scalars.error_indications_of_no_session += 1;
+        }
+        if users.len() > ERROR_INDICATION_USERS_MAX {
+            users.clear();
+            if !self.backlog.reports_tunnel(tunnel) {
+                self.start_job(None, Task::ReportTunnel { tunnel, next: SessionIndex(0) });
+            }
         }
         for up_seid in users {
             self.report(now, up_seid, ReportItem::ErrorIndication { tunnel });
@@ -753,8 +766,7 @@ impl Node {
 
     /// Gives up the reports of an association that ends.
     pub(crate) fn forget_reports_of_owner(&mut self, owner: OwnerId) {
-        let store = &self.store;
-        let lost = self.reports.forget(owner, |up_seid| store.session(up_seid).is_none());
+        let lost = self.reports.forget(owner);
         self.counters.scalars.usage_reports_lost_with_association += as_count(lost);
         self.transactions.cancel(|purpose| purpose.is_report_of(owner));
     }
@@ -793,7 +805,7 @@ mod tests {
         assert_eq!(started, REPORTS_IN_FLIGHT_MAX);
         reports.finish(Seid(0));
         assert_eq!(reports.start().map(|(seid, _)| seid), Some(Seid(max)));
-        reports.forget(OwnerId(1), |_| true);
+        reports.forget(OwnerId(1));
         assert_eq!((reports.in_flight_count, reports.waiting_count), (0, 0));
         assert!(reports.queues.is_empty());
     }

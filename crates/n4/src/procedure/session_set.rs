@@ -5,7 +5,7 @@
 //! §7.4.7.
 
 use core::net::IpAddr;
-use std::collections::BTreeSet;
+use std::collections::VecDeque;
 
 use adit_pfcp::grouped::SessionChangeInfo;
 use adit_pfcp::message::{
@@ -15,9 +15,10 @@ use adit_pfcp::message::{
 use adit_pfcp::{Cause, IeType, MessageBody};
 use adit_rules::DeltaId;
 use adit_session::OwnerId;
-use adit_types::Seid;
+use adit_types::{Seid, SessionIndex};
 
 use crate::association::{Association, NodeId, as_count};
+use crate::backlog::{Task, Waiter};
 use crate::node::{Node, Request};
 use crate::refusal::Rejected;
 use crate::session_set::{self, SetKey};
@@ -36,20 +37,14 @@ impl Node {
 
     fn delete_session_set(&mut self, request: &Request<'_>) -> Result<Option<DeltaId>, Rejected> {
         let message = SessionSetDeletionRequest::decode_body(request.body)?;
-        self.check_node(request, &NodeId::from_ie(&message.node_id))?;
+        let owner = self.check_node(request, &NodeId::from_ie(&message.node_id))?;
         if message.fq_csids.is_empty() {
             return Err(Rejected::with_ie(Cause::ConditionalIeMissing, IeType::FQ_CSID));
         }
-        let keys = session_set::keys(message.fq_csids, None)?;
-        let mut last = None;
-        for up_seid in self.members_controlled_by(request, &keys) {
-            self.forget_reports_of(up_seid);
-            if let Ok(delta) = self.store.delete(up_seid) {
-                self.counters.scalars.sessions_deleted += 1;
-                last = Some(self.publish(delta));
-            }
-        }
-        Ok(last)
+        let keys = session_set::keys(message.fq_csids, None)?.into();
+        self.refuse_beyond_jobs()?;
+        let next = self.session_sets.cursor();
+        Ok(Some(self.start_job(None, Task::DeleteSets { owner, keys, next })))
     }
 
     pub(super) fn respond_to_set_deletion(
@@ -67,37 +62,48 @@ impl Node {
 
     /// Moves the control of sessions to another address of the SMF set; no worker is concerned.
     pub(crate) fn handle_session_set_modification(&mut self, request: &Request<'_>) {
-        let (cause, offending_ie) = match self.modify_session_set(request) {
-            Ok(()) => (Cause::RequestAccepted, None),
+        match self.modify_session_set(request) {
+            Ok(last) => {
+                self.respond_to_set_modification(request, Cause::RequestAccepted, None, Some(last));
+            }
             Err(Rejected { cause, offending_ie, .. }) => {
                 self.count_refused(cause);
-                (cause, offending_ie)
+                self.respond_to_set_modification(request, cause, offending_ie, None);
             }
-        };
-        self.respond_to_set_modification(request, cause, offending_ie);
+        }
     }
 
-    fn modify_session_set(&mut self, request: &Request<'_>) -> Result<(), Rejected> {
+    /// Returns the mark of the job that ends last.
+    fn modify_session_set(&mut self, request: &Request<'_>) -> Result<DeltaId, Rejected> {
         let message = SessionSetModificationRequest::decode_body(request.body)?;
         let owner = self.check_node(request, &NodeId::from_ie(&message.node_id))?;
-        let mut moves = Vec::new();
+        self.refuse_beyond_jobs()?;
+        let mut tasks = Vec::new();
         for info in message.session_change_infos {
-            let address = self.new_address(&info)?;
-            let up_seids = self.sessions_of_info(request, &info)?;
-            moves.push((address, up_seids));
+            let to = self.new_address(&info)?;
+            self.tasks_of_info(owner, &info, to, &mut tasks)?;
         }
-        for (address, up_seids) in moves {
-            let successor = self.association_for(address).map(|association| association.owner);
-            let successor = successor.filter(|&successor| self.shares_control(owner, successor));
-            for up_seid in up_seids {
-                let Some(session) = self.store.session(up_seid) else { continue };
-                let owner = successor.unwrap_or(session.owner());
-                let cp = session.cp_f_seid().at(address);
-                self.store.set_control(up_seid, owner, cp);
-                self.counters.scalars.sessions_moved += 1;
-            }
+        // All of them are of one kind, and end in their order.
+        let node_id = NodeId::from_ie(&message.node_id);
+        let waiter = Waiter { address: request.peer(), node_id };
+        for task in tasks {
+            self.start_job(Some(waiter.clone()), task);
         }
-        Ok(())
+        Ok(self.start_job(Some(waiter), Task::Wait))
+    }
+
+    /// Gives a session to the association at `to`, if that is of the same SMF set.
+    pub(crate) fn move_control(&mut self, by: OwnerId, up_seid: Seid, to: IpAddr) {
+        let Some(session) = self.store.session(up_seid) else { return };
+        if !self.shares_control(by, session.owner()) {
+            return;
+        }
+        let successor = self.association_for(to).map(|association| association.owner);
+        let successor = successor.filter(|&successor| self.shares_control(by, successor));
+        let owner = successor.unwrap_or(session.owner());
+        let cp = session.cp_f_seid().at(to);
+        self.store.set_control(up_seid, owner, cp);
+        self.counters.scalars.sessions_moved += 1;
     }
 
     /// The address, of our own family, from which the sessions are controlled from now on.
@@ -109,26 +115,29 @@ impl Node {
         address.ok_or(Rejected::with_ie(Cause::MandatoryIeIncorrect, offending))
     }
 
-    fn sessions_of_info(
+    fn tasks_of_info(
         &self,
-        request: &Request<'_>,
+        owner: OwnerId,
         info: &SessionChangeInfo<'_>,
-    ) -> Result<BTreeSet<Seid>, Rejected> {
-        let keys = session_set::keys(info.fq_csids, info.group_ids)?;
+        to: IpAddr,
+        tasks: &mut Vec<Task>,
+    ) -> Result<(), Rejected> {
+        let keys: VecDeque<SetKey> = session_set::keys(info.fq_csids, info.group_ids)?.into();
         if keys.is_empty() && info.cp_ip_addresses.is_empty() {
             return Err(Rejected::with_ie(Cause::ConditionalIeMissing, IeType::FQ_CSID));
         }
-        let mut found: BTreeSet<Seid> = self.members_controlled_by(request, &keys).collect();
-        for cp in info.cp_ip_addresses {
-            let addresses = [cp.v4.map(IpAddr::V4), cp.v6.map(IpAddr::V6)];
-            let sessions = self.store.sessions().filter(|session| {
-                let at = session.cp_f_seid();
-                addresses.into_iter().flatten().any(|address| at.is_at(address))
-                    && self.controls(request.peer(), session.owner())
-            });
-            found.extend(sessions.map(adit_session::Session::up_seid));
+        if !keys.is_empty() {
+            tasks.push(Task::MoveSets { owner, keys, next: self.session_sets.cursor(), to });
         }
-        Ok(found)
+        let addresses = info.cp_ip_addresses.into_iter();
+        let listed = addresses.flat_map(|cp| [cp.v4.map(IpAddr::V4), cp.v6.map(IpAddr::V6)]);
+        let listed: Vec<IpAddr> = listed.flatten().filter(|&address| address != to).collect();
+        if !listed.is_empty() {
+            let known = self.associations().map(|association| association.owner);
+            let owners = known.filter(|&other| self.shares_control(owner, other)).collect();
+            tasks.push(Task::MoveListed { owner, owners, listed, next: SessionIndex(0), to });
+        }
+        Ok(())
     }
 
     pub(super) fn respond_to_set_modification(
@@ -136,11 +145,12 @@ impl Node {
         request: &Request<'_>,
         cause: Cause,
         offending_ie: Option<IeType>,
+        after: Option<DeltaId>,
     ) {
         let node_id = self.config.node_id.clone();
         let mut body = SessionSetModificationResponse::new(node_id.to_ie(), cause);
         body.offending_ie = offending_ie.map(Into::into);
-        self.respond(request, None, &body, None);
+        self.respond(request, None, &body, after);
     }
 
     /// The association of the requester, if it has one under this Node ID.
@@ -149,18 +159,6 @@ impl Node {
         let association = association.filter(|association| association.node_id == *node_id);
         let association = association.map(|association: &Association| association.owner);
         association.ok_or(Rejected::new(Cause::NoEstablishedAssociation))
-    }
-
-    fn members_controlled_by(
-        &self,
-        request: &Request<'_>,
-        keys: &[SetKey],
-    ) -> impl Iterator<Item = Seid> + use<> {
-        let sessions = self.session_sets.members(keys).into_iter();
-        let sessions = sessions.filter_map(|index| self.store.session_at(index));
-        let controlled = sessions.filter(|s| self.controls(request.peer(), s.owner()));
-        let up_seids: Vec<Seid> = controlled.map(adit_session::Session::up_seid).collect();
-        up_seids.into_iter()
     }
 
     /// Sessions that are in some set named by their CP function.

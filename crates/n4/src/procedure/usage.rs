@@ -16,7 +16,9 @@ use adit_pfcp::ie::{
 use adit_pfcp::{IeType, MessageType, NoRoom, Writer};
 use adit_rules::UsageSource;
 use adit_session::{UsageOutcome, UsagePart, UsageTriggers};
-use adit_types::limits::{PFCP_MESSAGE_BYTES_MAX, USAGE_REPORTS_PER_RESPONSE_MAX};
+use adit_types::limits::{
+    PFCP_MESSAGE_BYTES_MAX, TIMERS_PER_TURN_MAX, USAGE_REPORTS_PER_RESPONSE_MAX,
+};
 use adit_types::{Nanos, Seid};
 
 use crate::node::{Answer, Node};
@@ -143,7 +145,8 @@ impl Node {
 
     /// Reports what is due by `now`.
     pub(crate) fn report_due_usage(&mut self, now: Nanos) {
-        while let Some(outcome) = self.store.poll_usage(now) {
+        for _ in 0..TIMERS_PER_TURN_MAX {
+            let Some(outcome) = self.store.poll_usage(now) else { return };
             self.conclude_usage(now, outcome);
         }
     }

@@ -247,6 +247,15 @@ impl Bench {
         }
     }
 
+    /// Publishes everything, and everything that follows from it at once.
+    pub fn settle(&mut self) {
+        self.publish_all();
+        while self.node.poll_timeout().is_some_and(|at| at <= self.now) {
+            self.node.handle_timeout(self.now);
+            self.publish_all();
+        }
+    }
+
     pub fn sent(&mut self) -> Vec<Transmit> {
         std::iter::from_fn(|| self.node.poll_transmit()).collect()
     }

@@ -4,11 +4,12 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use adit_rules::{
     ApplyAction, DestinationInterface, GtpuTunnel, OuterHeaderCreation, OuterHeaderRemoval,
-    SourceInterface, UeAddresses,
+    RuleDelta, SourceInterface, UeAddresses,
 };
 use adit_session::{
-    Change, CpFSeid, FTeidSpec, Far, Forwarding, LocalAddresses, OwnerId, PdiSpec, PdrSpec,
-    PdrTimes, Provisioning, Qer, SdfSpec, SessionStore, StoreConfig, UeMatch, UeSide,
+    Change, ChangedApplications, CpFSeid, FTeidSpec, Far, Forwarding, LocalAddresses, OwnerId,
+    PdiSpec, PdrSpec, PdrTimes, Provisioning, Qer, SdfSpec, SessionStore, StoreConfig, UeMatch,
+    UeSide,
 };
 use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, Seid, Teid};
 
@@ -127,4 +128,10 @@ pub fn session(last: u8) -> Change {
 
 pub fn flow(text: &str) -> SdfSpec {
     SdfSpec { flow_description: Some(text.into()), ..SdfSpec::default() }
+}
+
+/// The new rules of all sessions that name a changed application.
+pub fn recompiled(store: &mut SessionStore, changed: &ChangedApplications) -> Vec<RuleDelta> {
+    let indices: Vec<_> = store.sessions().map(adit_session::Session::index).collect();
+    indices.into_iter().filter_map(|index| store.recompile_naming(index, changed)).collect()
 }

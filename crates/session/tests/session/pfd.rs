@@ -45,7 +45,8 @@ fn downlink_filters(delta: &RuleDelta) -> Option<Vec<SdfFilter>> {
 }
 
 fn accepted(store: &mut SessionStore, owner: OwnerId, said: PfdProvision) -> Vec<RuleDelta> {
-    let deltas = store.provision_pfds(owner, said).unwrap();
+    let changed = store.provision_pfds(owner, said).unwrap();
+    let deltas = recompiled(store, &changed);
     deltas.iter().for_each(|delta| store.reclaim(delta.session));
     deltas
 }
@@ -111,9 +112,11 @@ fn pfds_of_two_control_planes_do_not_remove_each_other() {
     assert_eq!(in_effect(&store), expected);
     assert_eq!(accepted(&mut store, OWNER, provision(&[])), [], "it was not in effect");
     accepted(&mut store, OWNER, provision(&[("web", &[WEB])]));
-    let deltas = store.withdraw_pfds(OWNER);
+    let changed = store.withdraw_pfds(OWNER);
+    let deltas = recompiled(&mut store, &changed);
     assert_eq!(downlink_filters(&deltas[0]), Some(filters(&[DNS])));
-    let deltas = store.withdraw_pfds(OTHER);
+    let changed = store.withdraw_pfds(OTHER);
+    let deltas = recompiled(&mut store, &changed);
     assert_eq!(downlink_filters(&deltas[0]), None);
     assert_eq!(in_effect(&store), []);
 }
@@ -124,7 +127,8 @@ fn pfds_handed_over_stay_unless_the_successor_has_its_own() {
     accepted(&mut store, OTHER, provision(&[("web", &[WEB])]));
     accepted(&mut store, OWNER, provision(&[("web", &[DNS]), ("dns", &[DNS])]));
     store.establish(OTHER, CP, naming(1, "web")).unwrap();
-    let deltas = store.hand_over_pfds(OWNER, OTHER);
+    let changed = store.hand_over_pfds(OWNER, OTHER);
+    let deltas = recompiled(&mut store, &changed);
     assert_eq!(downlink_filters(&deltas[0]), Some(filters(&[WEB])));
     let owners: Vec<_> = store.provided_applications().map(|a| (a.id, a.owner)).collect();
     assert_eq!(owners, [("dns", OTHER), ("web", OTHER)]);

@@ -130,7 +130,8 @@ fn predefined_rule_by_application_follows_pfds() {
     assert_eq!(entries(&established.delta.rules.unwrap())[0].1, filters(&[WEB, DNS]));
     let flow_descriptions = vec![MAIL.into()];
     let applications = vec![PfdApplication { id: "video".into(), flow_descriptions }];
-    let deltas = store.provision_pfds(OWNER, PfdProvision { applications }).unwrap();
+    let changed = store.provision_pfds(OWNER, PfdProvision { applications }).unwrap();
+    let deltas = recompiled(&mut store, &changed);
     assert_eq!(entries(deltas[0].rules.as_ref().unwrap())[0].1, filters(&[MAIL]));
 }
 

@@ -1,0 +1,369 @@
+//! Work on many sessions, done a bounded part at a time.
+//!
+//! What one message or timer means for more sessions than [`SESSIONS_PER_TURN_MAX`] is a job: an
+//! association that ended, PFDs that changed, a set that is deleted. Jobs take turns, so that a
+//! large one delays no other, and the answers to other requests leave in between. The answer to the
+//! request that began a job waits under the job's mark, a [`DeltaId`] that no change has, until all
+//! workers run the last change of the job and of earlier jobs of the same peer.
+
+use core::net::IpAddr;
+use std::collections::VecDeque;
+
+use adit_rules::{DeltaId, GtpuTunnel};
+use adit_session::{ChangedApplications, OwnerId, Session, SessionStore};
+use adit_types::limits::{BACKGROUND_CHANGES_MAX, SESSIONS_PER_TURN_MAX};
+use adit_types::{Nanos, Seid, SessionIndex};
+
+use crate::association::NodeId;
+use crate::node::{Node, Pending};
+use crate::procedure::report::ReportItem;
+use crate::session_set::{MemberCursor, SessionSets, SetKey};
+
+/// Places for sessions that are looked through to find the next one.
+const PLACES_PER_PART: usize = 16;
+
+/// Marks of jobs are above the identifiers of changes.
+const FIRST_MARK: u64 = 1 << 63;
+
+/// Who waits for a job: what this peer asks for next is answered behind it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Waiter {
+    pub address: IpAddr,
+    pub node_id: NodeId,
+}
+
+impl Waiter {
+    fn is_same_peer(&self, other: &Self) -> bool {
+        self.address == other.address || self.node_id == other.node_id
+    }
+}
+
+/// What is to be done to many sessions.
+#[derive(Debug)]
+pub(crate) enum Task {
+    /// Ends the sessions of an association that ended.
+    EndAssociation { owner: OwnerId, next: SessionIndex },
+    /// Ends the sessions of an association whose control plane is at none of the addresses.
+    EndUnlisted { owner: OwnerId, listed: Vec<IpAddr>, next: SessionIndex },
+    /// Compiles the sessions anew that name applications whose PFDs changed.
+    Recompile { changed: ChangedApplications, next: SessionIndex },
+    /// Deletes the sessions of sets that an association, or another one of its SMF set, controls.
+    DeleteSets { owner: OwnerId, keys: VecDeque<SetKey>, next: MemberCursor },
+    /// Moves the control of sessions of sets to another address.
+    MoveSets { owner: OwnerId, keys: VecDeque<SetKey>, next: MemberCursor, to: IpAddr },
+    /// Moves the control of sessions that is at one of the addresses.
+    MoveListed {
+        owner: OwnerId,
+        owners: VecDeque<OwnerId>,
+        listed: Vec<IpAddr>,
+        next: SessionIndex,
+        to: IpAddr,
+    },
+    /// Reports an Error Indication to the sessions that send into a tunnel.
+    ReportTunnel { tunnel: GtpuTunnel, next: SessionIndex },
+    /// Nothing: it ends with the earlier jobs of its peer.
+    Wait,
+}
+
+/// One session's part of a task.
+enum Part {
+    /// This session is not concerned.
+    Skip,
+    End(Seid),
+    /// If this association controls it.
+    Delete(Seid, OwnerId),
+    Recompile(SessionIndex, ChangedApplications),
+    /// If this association controls it.
+    Move(Seid, OwnerId, IpAddr),
+    Report(Seid, GtpuTunnel),
+}
+
+#[derive(Debug)]
+struct Job {
+    mark: DeltaId,
+    waiter: Option<Waiter>,
+    task: Task,
+    /// The last change made.
+    last: Option<DeltaId>,
+    /// All sessions were looked at.
+    is_done: bool,
+}
+
+/// All jobs.
+#[derive(Debug)]
+pub(crate) struct Backlog {
+    /// In the order of their turns.
+    jobs: VecDeque<Job>,
+    /// Jobs that ended: the change after which the answer leaves, and the mark under which it waits.
+    ended: VecDeque<(DeltaId, DeltaId)>,
+    last_mark: u64,
+    /// Sessions that may be looked at until the next turn.
+    allowance: usize,
+    /// Sessions that were looked at, in all.
+    touched: u64,
+}
+
+impl Backlog {
+    pub const fn new() -> Self {
+        Self {
+            jobs: VecDeque::new(),
+            ended: VecDeque::new(),
+            last_mark: FIRST_MARK,
+            allowance: SESSIONS_PER_TURN_MAX,
+            touched: 0,
+        }
+    }
+
+    /// How many jobs have not ended.
+    pub fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// True when a job of this peer has not ended.
+    pub fn concerns(&self, waiter: &Waiter) -> bool {
+        let mut waiters = self.jobs.iter().filter_map(|job| job.waiter.as_ref());
+        waiters.any(|other| other.is_same_peer(waiter))
+    }
+
+    /// True when a job of the peer at `address` has not ended.
+    pub fn concerns_address(&self, address: IpAddr) -> bool {
+        let mut waiters = self.jobs.iter().filter_map(|job| job.waiter.as_ref());
+        waiters.any(|waiter| waiter.address == address)
+    }
+
+    /// True when an Error Indication for `tunnel` is being reported.
+    pub fn reports_tunnel(&self, tunnel: GtpuTunnel) -> bool {
+        let is_it =
+            |job: &Job| matches!(job.task, Task::ReportTunnel { tunnel: of, .. } if of == tunnel);
+        self.jobs.iter().any(is_it)
+    }
+
+    /// Takes one session of this turn's share, if there is one left.
+    pub fn takes_session(&mut self) -> bool {
+        let Some(rest) = self.allowance.checked_sub(1) else { return false };
+        self.allowance = rest;
+        self.touched += 1;
+        true
+    }
+
+    fn push(&mut self, waiter: Option<Waiter>, task: Task) -> DeltaId {
+        self.last_mark += 1;
+        let mark = DeltaId(self.last_mark);
+        self.jobs.push_back(Job { mark, waiter, task, last: None, is_done: false });
+        mark
+    }
+
+    /// Takes out a job whose sessions were all looked at, and for which no earlier job of its peer
+    /// is left.
+    fn take_ended(&mut self) -> Option<Job> {
+        let is_held = |job: &Job| {
+            let earlier = self.jobs.iter().filter(|other| other.mark < job.mark);
+            let mut waiters = earlier.filter_map(|other| other.waiter.as_ref());
+            waiters.any(|other| job.waiter.as_ref().is_some_and(|own| own.is_same_peer(other)))
+        };
+        let ended = self.jobs.iter().position(|job| job.is_done && !is_held(job))?;
+        let job = self.jobs.remove(ended)?;
+        let later = self.jobs.iter_mut().filter(|later| later.mark > job.mark);
+        for later in later {
+            let waiters = job.waiter.as_ref().zip(later.waiter.as_ref());
+            if waiters.is_some_and(|(own, later)| own.is_same_peer(later)) {
+                later.last = later.last.max(job.last);
+            }
+        }
+        Some(job)
+    }
+}
+
+impl Node {
+    /// Begins a job. The answer that waits for it may be attached to the mark that is returned until
+    /// the message has been handled.
+    pub(crate) fn start_job(&mut self, waiter: Option<Waiter>, task: Task) -> DeltaId {
+        let mark = self.backlog.push(waiter, task);
+        self.pending.insert(mark, Pending::of(SessionIndex::NONE));
+        mark
+    }
+
+    /// Makes what the peer asked for wait for its jobs, if there are any.
+    pub(crate) fn wait_for_jobs(&mut self, waiter: Waiter) -> Option<DeltaId> {
+        let waits = self.backlog.concerns(&waiter);
+        waits.then(|| self.start_job(Some(waiter), Task::Wait))
+    }
+
+    /// Allows another turn's share of sessions and goes on with the jobs.
+    pub(crate) fn begin_turn(&mut self, now: Nanos) {
+        self.backlog.allowance = SESSIONS_PER_TURN_MAX;
+        self.advance_jobs(now);
+    }
+
+    /// Goes on with the jobs, as far as this turn allows and the workers keep up.
+    pub(crate) fn advance_jobs(&mut self, now: Nanos) {
+        self.end_jobs(now);
+        while self.has_job_to_do() && self.backlog.allowance > 0 {
+            self.advance_job(now);
+            self.backlog.jobs.rotate_left(1);
+            self.end_jobs(now);
+        }
+    }
+
+    /// True when a job could go on at once.
+    pub(crate) fn has_job_to_do(&self) -> bool {
+        self.pending.len() < BACKGROUND_CHANGES_MAX
+            && self.backlog.jobs.iter().any(|job| !job.is_done)
+    }
+
+    /// Sessions that jobs have looked at since the node was made: at most
+    /// [`SESSIONS_PER_TURN_MAX`] more after each [`Node::handle_timeout`].
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn sessions_touched_by_jobs(&self) -> u64 {
+        self.backlog.touched
+    }
+
+    /// Looks at one session for the job whose turn it is.
+    fn advance_job(&mut self, now: Nanos) {
+        let Some(job) = self.backlog.jobs.front_mut().filter(|job| !job.is_done) else { return };
+        let (mark, part) = (job.mark, next_part(&mut job.task, &self.store, &self.session_sets));
+        let Some(part) = part else {
+            job.is_done = true;
+            return;
+        };
+        // From here on the job stands behind the session, whatever happens to it.
+        self.backlog.takes_session();
+        let mut change = None;
+        let removed = self.contained("a job", |node| change = node.carry_out(now, part));
+        let change = change.or(removed);
+        let job = self.backlog.jobs.front_mut().filter(|job| job.mark == mark);
+        if let (Some(job), Some(change)) = (job, change) {
+            job.last = Some(change);
+        }
+    }
+
+    fn carry_out(&mut self, now: Nanos, part: Part) -> Option<DeltaId> {
+        match part {
+            Part::Skip => None,
+            Part::End(up_seid) => self.delete_session(up_seid),
+            Part::Delete(up_seid, by) => {
+                let owner = self.store.session(up_seid)?.owner();
+                self.shares_control(by, owner).then_some(())?;
+                self.counters.scalars.sessions_deleted += 1;
+                self.delete_session(up_seid)
+            }
+            Part::Recompile(index, changed) => {
+                let delta = self.store.recompile_naming(index, &changed)?;
+                Some(self.publish(delta))
+            }
+            Part::Move(up_seid, by, to) => {
+                self.move_control(by, up_seid, to);
+                None
+            }
+            Part::Report(up_seid, tunnel) => {
+                self.report(now, up_seid, ReportItem::ErrorIndication { tunnel });
+                None
+            }
+        }
+    }
+
+    /// Ends the jobs that are done: their answers leave with the last change that they made.
+    fn end_jobs(&mut self, now: Nanos) {
+        while let Some(Job { mark, last, .. }) = self.backlog.take_ended() {
+            match last.filter(|last| self.pending.contains_key(last)) {
+                Some(last) => self.backlog.ended.push_back((last, mark)),
+                None => self.release_answer(now, mark),
+            }
+        }
+    }
+
+    /// Sends the answers that waited for the change `id`.
+    pub(crate) fn release_answers(&mut self, now: Nanos, id: DeltaId) {
+        while let Some(at) = self.backlog.ended.iter().position(|(last, _)| *last <= id)
+            && let Some((_, mark)) = self.backlog.ended.remove(at)
+        {
+            self.release_answer(now, mark);
+        }
+    }
+
+    fn release_answer(&mut self, now: Nanos, mark: DeltaId) {
+        let answer = self.pending.remove(&mark).and_then(|pending| pending.answer);
+        if let Some(answer) = answer {
+            self.answers_waiting -= 1;
+            self.deliver(now, answer);
+        }
+    }
+}
+
+/// The next session of a task; `None` when there is none left. The task stands behind it then.
+fn next_part(task: &mut Task, store: &SessionStore, sets: &SessionSets) -> Option<Part> {
+    Some(match task {
+        Task::Wait => return None,
+        Task::EndAssociation { owner, next } => {
+            Part::End(next_owned(store, *owner, next)?.up_seid())
+        }
+        Task::EndUnlisted { owner, listed, next } => {
+            let session = next_owned(store, *owner, next)?;
+            let stays = listed.iter().any(|&address| session.cp_f_seid().is_at(address));
+            if stays { Part::Skip } else { Part::End(session.up_seid()) }
+        }
+        Task::Recompile { changed, next } => {
+            if *next == SessionIndex::NONE {
+                return None;
+            }
+            let (mut sessions, behind) = store.sessions_from(*next, PLACES_PER_PART);
+            let found = sessions.next().map(Session::index);
+            *next = found.map(behind_index).or(behind).unwrap_or(SessionIndex::NONE);
+            found.map_or(Part::Skip, |index| Part::Recompile(index, changed.clone()))
+        }
+        Task::DeleteSets { owner, keys, next } => {
+            let session = store.session_at(next_member(sets, keys, next)?);
+            session.map_or(Part::Skip, |session| Part::Delete(session.up_seid(), *owner))
+        }
+        Task::MoveSets { owner, keys, next, to } => {
+            let session = store.session_at(next_member(sets, keys, next)?);
+            session.map_or(Part::Skip, |session| Part::Move(session.up_seid(), *owner, *to))
+        }
+        Task::MoveListed { owner, owners, listed, next, to } => {
+            let session = loop {
+                match next_owned(store, *owners.front()?, next) {
+                    Some(session) => break session,
+                    None => owners.pop_front(),
+                };
+                *next = SessionIndex(0);
+            };
+            let is_listed = listed.iter().any(|&address| session.cp_f_seid().is_at(address));
+            if is_listed { Part::Move(session.up_seid(), *owner, *to) } else { Part::Skip }
+        }
+        Task::ReportTunnel { tunnel, next } => {
+            let session = store.tunnel_users_from(*tunnel, *next).next()?;
+            *next = behind_index(session.index());
+            Part::Report(session.up_seid(), *tunnel)
+        }
+    })
+}
+
+const fn behind_index(index: SessionIndex) -> SessionIndex {
+    SessionIndex(index.0.saturating_add(1))
+}
+
+fn next_owned<'s>(
+    store: &'s SessionStore,
+    owner: OwnerId,
+    next: &mut SessionIndex,
+) -> Option<&'s Session> {
+    let session = store.next_owned(owner, *next)?;
+    *next = behind_index(session.index());
+    Some(session)
+}
+
+/// The next session of the first set, then of the others.
+fn next_member(
+    sets: &SessionSets,
+    keys: &mut VecDeque<SetKey>,
+    next: &mut MemberCursor,
+) -> Option<SessionIndex> {
+    loop {
+        match sets.next_member(keys.front()?, next) {
+            Some(session) => return Some(session),
+            None => next.rewind(),
+        }
+        keys.pop_front();
+    }
+}

@@ -1,0 +1,319 @@
+//! What one peer asks for about many sessions delays no other peer.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "helpers of tests stand outside the test functions"
+)]
+
+mod smf;
+
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+
+use adit_n4::Transmit;
+use adit_pfcp::grouped::{ApplicationIdsPfds, PfdContext, SessionChangeInfo};
+use adit_pfcp::ie::{
+    self, AlternativeSmfIpAddress, ApplicationId, CpIpAddress, FqCsid, FqCsidNode, PfdContents,
+};
+use adit_pfcp::message::{
+    PfdManagementRequest, SessionSetDeletionRequest, SessionSetModificationRequest,
+};
+use adit_pfcp::{Cause, Message};
+use adit_rules::{DeltaId, RuleDelta, WorkerEvent};
+use adit_types::limits::SESSIONS_PER_TURN_MAX;
+use adit_types::{Seid, Teid};
+
+use smf::*;
+
+const TEN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
+const ELEVEN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 11);
+const MANY: u16 = 400;
+const CSID: FqCsid<'static> = FqCsid::new(FqCsidNode::Ipv4(TEN), &[0, 5], None).unwrap();
+const DNS: &str = "permit out 17 from any 53 to assigned";
+const WEB: &str = "permit out 6 from 203.0.113.0/24 443 to assigned";
+
+/// A node whose changes are on their way to the workers until they are observed.
+struct Scene {
+    bench: Bench,
+    unobserved: VecDeque<(DeltaId, RuleDelta)>,
+    sequence: u32,
+}
+
+impl Scene {
+    /// `count` sessions of host 10, an association with host 11, and PFDs of host 12.
+    fn new(count: u16) -> Self {
+        let mut config = config();
+        config.store.sessions_max = 4000;
+        let mut bench = Bench::with(config);
+        bench.associate(10);
+        bench.associate(11);
+        bench.associate(12);
+        bench.answer(smf(12), &pfds(2, &[DNS]));
+        let mut scene = Self { bench, unobserved: VecDeque::new(), sequence: 100 };
+        for number in 0..count {
+            scene.session(10, number);
+        }
+        scene
+    }
+
+    fn next(&mut self) -> u32 {
+        self.sequence += 1;
+        self.sequence
+    }
+
+    fn session(&mut self, host: u8, number: u16) -> Seid {
+        let sequence = self.next();
+        let bytes = establish_with(sequence, &SessionScript::new(1, number), |body| {
+            body.fq_csids = list([CSID]).into();
+            let mut pdrs: Vec<_> = body.create_pdrs.iter().collect();
+            pdrs[1].pdi.application_id = Some(ApplicationId(b"web"));
+            body.create_pdrs = Vec::leak(pdrs)[..].into();
+        });
+        self.bench.node.handle_datagram(self.bench.now, smf(host), &bytes);
+        let sent = self.finish();
+        let Message::SessionEstablishmentResponse(body) = decode(&sent.last().unwrap().bytes)
+        else {
+            panic!()
+        };
+        assert_eq!(body.cause, Cause::RequestAccepted);
+        body.up_f_seid.unwrap().seid
+    }
+
+    /// Hands over a request; what it changes is not observed yet.
+    fn ask(&mut self, host: u8, bytes: &[u8]) -> Vec<Transmit> {
+        let before = self.bench.node.sessions_touched_by_jobs();
+        self.bench.node.handle_datagram(self.bench.now, smf(host), bytes);
+        self.gather(before)
+    }
+
+    /// One turn of the control thread.
+    fn turn(&mut self) -> Vec<Transmit> {
+        let before = self.bench.node.sessions_touched_by_jobs();
+        self.bench.node.handle_timeout(self.bench.now);
+        self.gather(before)
+    }
+
+    fn gather(&mut self, before: u64) -> Vec<Transmit> {
+        let touched = self.bench.node.sessions_touched_by_jobs() - before;
+        assert!(touched <= SESSIONS_PER_TURN_MAX as u64, "{touched} sessions in one turn");
+        let known = self.unobserved.len();
+        self.unobserved.extend(std::iter::from_fn(|| self.bench.node.poll_delta()));
+        assert!(self.unobserved.len() - known <= 1 + SESSIONS_PER_TURN_MAX);
+        self.bench.sent()
+    }
+
+    /// Workers observe what was published.
+    fn observe(&mut self) -> Vec<Transmit> {
+        while let Some((id, _)) = self.unobserved.pop_front() {
+            self.bench.node.handle_published(self.bench.now, id);
+        }
+        self.bench.sent()
+    }
+
+    /// Turns until nothing is left to do; returns what was sent.
+    fn finish(&mut self) -> Vec<Transmit> {
+        let mut sent = Vec::new();
+        loop {
+            sent.extend(self.turn());
+            let is_idle = self.unobserved.is_empty();
+            sent.extend(self.observe());
+            let at_once = self.bench.node.poll_timeout().is_some_and(|at| at <= self.bench.now);
+            if is_idle && !at_once {
+                return sent;
+            }
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.bench.node.store().len()
+    }
+}
+
+fn is_setup(sent: &Transmit, sequence: u32) -> bool {
+    let raw = raw(&sent.bytes);
+    let answers = matches!(Message::decode(&raw), Ok(Message::AssociationSetupResponse(_)));
+    answers && raw.header.sequence == sequence
+}
+
+#[test]
+fn association_ends_at_once_for_its_peer_and_its_sessions_in_slices() {
+    let mut scene = Scene::new(MANY);
+    let old = scene.bench.node.store().sessions().last().unwrap().up_seid();
+    assert_eq!(scene.ask(10, &setup(7, TEN, SMF_STARTED + 9)), [], "the old sessions live");
+    assert_eq!(scene.len(), usize::from(MANY) - SESSIONS_PER_TURN_MAX);
+    assert_eq!(scene.ask(11, &heartbeat(8, SMF_STARTED)).len(), 1, "others are answered");
+    let sent = scene.ask(10, &delete(9, old));
+    let Message::SessionDeletionResponse(body) = decode(&sent[0].bytes) else { panic!() };
+    assert_eq!(body.cause, Cause::SessionContextNotFound, "it is not the new association's");
+    // A peer that does not wait for the answer: its session is none of the old ones.
+    scene.session_of_impatient_peer();
+    let sent = scene.finish();
+    assert!(sent.iter().any(|sent| is_setup(sent, 7)));
+    assert_eq!(scene.len(), 1);
+    // Addresses of the old sessions are free when the answer has left.
+    scene.session(10, 0);
+}
+
+impl Scene {
+    fn session_of_impatient_peer(&mut self) {
+        let sequence = self.next();
+        let bytes = establish(sequence, &SessionScript::new(1, 3000));
+        assert_eq!(self.ask(10, &bytes), [], "the workers have not seen it");
+    }
+}
+
+#[test]
+fn setup_answer_waits_until_the_workers_run_no_old_session() {
+    let mut scene = Scene::new(MANY);
+    scene.ask(10, &setup(7, TEN, SMF_STARTED + 9));
+    while scene.len() > 0 {
+        assert_eq!(scene.turn(), []);
+    }
+    let (last, _) = scene.unobserved.pop_back().unwrap();
+    assert_eq!(scene.observe(), []);
+    scene.bench.node.handle_published(scene.bench.now, last);
+    let sent = scene.bench.sent();
+    assert!(is_setup(&sent[0], 7) && sent.len() == 1);
+    assert_eq!(scene.ask(10, &setup(7, TEN, SMF_STARTED + 9)), sent, "a retransmission");
+}
+
+#[test]
+fn setup_again_while_sessions_end_is_answered_and_the_first_is_not() {
+    let mut scene = Scene::new(MANY);
+    scene.ask(10, &setup(7, TEN, SMF_STARTED + 9));
+    assert_eq!(scene.ask(10, &setup(7, TEN, SMF_STARTED + 9)), [], "a retransmission waits");
+    assert_eq!(scene.ask(10, &setup(8, TEN, SMF_STARTED + 10)), []);
+    let sent = scene.finish();
+    assert_eq!(sent.len(), 1);
+    assert!(is_setup(&sent[0], 8));
+    assert_eq!(scene.len(), 0);
+}
+
+#[test]
+fn peer_at_another_address_waits_for_the_sessions_of_its_node_id() {
+    let mut scene = Scene::new(MANY);
+    scene.ask(10, &release(7, TEN));
+    assert_eq!(scene.ask(13, &setup(1, TEN, SMF_STARTED + 9)), []);
+    let sent = scene.finish();
+    assert_eq!(sent.len(), 2);
+    assert!(is_setup(&sent[1], 1));
+}
+
+#[test]
+fn small_association_does_not_wait_for_a_large_one() {
+    let mut scene = Scene::new(MANY);
+    for number in MANY..MANY + 5 {
+        scene.session(11, number);
+    }
+    assert_eq!(scene.ask(10, &release(7, TEN)), []);
+    scene.ask(11, &release(7, ELEVEN));
+    scene.turn();
+    let sent = scene.observe();
+    assert_eq!(sent.len(), 1);
+    assert_eq!(sent[0].to, smf(11));
+    let sent = scene.finish();
+    assert_eq!((sent.len(), sent[0].to), (1, smf(10)));
+    assert_eq!(scene.len(), 0);
+}
+
+#[test]
+fn jobs_wait_for_workers_that_do_not_keep_up() {
+    let mut scene = Scene::new(2200);
+    scene.ask(10, &release(7, TEN));
+    (0..100).for_each(|_| drop(scene.turn()));
+    let waiting = scene.unobserved.len();
+    assert!(waiting < 2200 && scene.len() == 2200 - waiting, "{waiting}");
+    assert!(scene.bench.node.poll_timeout().is_none_or(|at| at > scene.bench.now), "it spins");
+    assert_eq!(scene.finish().len(), 1);
+    assert_eq!(scene.len(), 0);
+}
+
+fn pfds(sequence: u32, texts: &[&'static str]) -> Vec<u8> {
+    let contents = texts.iter().map(|text| PfdContents {
+        flow_description: Some(text.as_bytes()),
+        ..PfdContents::default()
+    });
+    let contexts = contents.map(|contents| PfdContext::new(list([contents]).into()));
+    let mut group = ApplicationIdsPfds::new(ApplicationId(b"web"));
+    group.pfd_contexts = Vec::leak(contexts.collect::<Vec<_>>())[..].into();
+    let mut body = PfdManagementRequest::new();
+    body.application_ids_pfds = list([group]).into();
+    encode(None, sequence, &body)
+}
+
+#[test]
+fn pfds_are_answered_when_all_sessions_run_them_and_others_meanwhile() {
+    let mut scene = Scene::new(MANY);
+    assert_eq!(scene.ask(12, &pfds(7, &[WEB])), []);
+    assert_eq!(scene.unobserved.len(), SESSIONS_PER_TURN_MAX);
+    assert_eq!(scene.ask(10, &heartbeat(8, SMF_STARTED)).len(), 1);
+    let mut rules = 0;
+    while scene.bench.node.poll_timeout().is_some_and(|at| at <= scene.bench.now) {
+        assert_eq!(scene.turn(), []);
+    }
+    let last = scene.unobserved.pop_back().unwrap();
+    for (_, delta) in scene.unobserved.iter().chain([&last]) {
+        rules +=
+            delta.rules.as_ref().unwrap().downlink.iter().map(|pdr| pdr.sdf.len()).sum::<usize>();
+    }
+    assert_eq!(rules, usize::from(MANY), "each session once");
+    assert_eq!(scene.observe(), []);
+    scene.unobserved.push_back(last);
+    let sent = scene.observe();
+    let Message::PfdManagementResponse(body) = decode(&sent[0].bytes) else { panic!() };
+    assert_eq!((body.cause, sent.len()), (Cause::RequestAccepted, 1));
+}
+
+#[test]
+fn set_deletion_spares_sessions_that_enter_the_set_later() {
+    let mut scene = Scene::new(MANY);
+    let mut body = SessionSetDeletionRequest::new(ie::NodeId::Ipv4(TEN));
+    body.fq_csids = list([CSID]).into();
+    assert_eq!(scene.ask(10, &encode(None, 7, &body)), []);
+    assert!(scene.len() > 0);
+    let sequence = scene.next();
+    let late = establish_with(sequence, &SessionScript::new(1, 3000), |body| {
+        body.fq_csids = list([CSID]).into();
+    });
+    scene.ask(10, &late);
+    assert_eq!(scene.finish().len(), 2);
+    assert_eq!(scene.len(), 1);
+    assert_eq!(scene.bench.node.sessions_in_sets(), 1);
+}
+
+#[test]
+fn set_modification_moves_all_before_it_is_answered() {
+    let mut scene = Scene::new(MANY);
+    let to = AlternativeSmfIpAddress { v4: Some(ELEVEN), ..AlternativeSmfIpAddress::default() };
+    let mut info = SessionChangeInfo::new(to);
+    let from = CpIpAddress { v4: Some(TEN), ..CpIpAddress::default() };
+    info.cp_ip_addresses = list([from]).into();
+    let mut body = SessionSetModificationRequest::new(ie::NodeId::Ipv4(TEN), list([info]).into());
+    body.session_change_infos = list([info]).into();
+    assert_eq!(scene.ask(10, &encode(None, 7, &body)), []);
+    let moved = |scene: &Scene| {
+        let sessions = scene.bench.node.store().sessions();
+        sessions.filter(|session| session.cp_f_seid().v4 == Some(ELEVEN)).count()
+    };
+    assert_eq!(moved(&scene), SESSIONS_PER_TURN_MAX);
+    assert_eq!(scene.finish().len(), 1);
+    assert_eq!(moved(&scene), usize::from(MANY));
+}
+
+#[test]
+fn error_indication_of_a_tunnel_that_many_sessions_use_reaches_all() {
+    let mut scene = Scene::new(0);
+    for number in 0..MANY {
+        let mut script = SessionScript::new(1, number);
+        script.gnb_teid = Teid(0x77);
+        let sequence = scene.next();
+        scene.bench.node.handle_datagram(scene.bench.now, smf(10), &establish(sequence, &script));
+        scene.finish();
+    }
+    let event = WorkerEvent::ErrorIndication { peer: GNB.into(), teid: Teid(0x77) };
+    scene.bench.node.handle_event(scene.bench.now, event);
+    scene.bench.node.handle_event(scene.bench.now, event);
+    assert_eq!(scene.bench.sent(), [], "each turn has its share");
+    assert_eq!(scene.finish().len(), usize::from(MANY));
+}
