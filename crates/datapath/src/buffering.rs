@@ -351,6 +351,18 @@ pub(crate) fn catch_up<Io: PacketIo, S: Side>(
     }
 }
 
+/// Lets the packets that wait for a session go first, if its rules changed.
+pub(crate) fn catch_up_session<Io: PacketIo>(
+    env: &Env<'_>,
+    io: &mut Io,
+    session: SessionIndex,
+    out: &mut Outbound<Io::Buf>,
+) {
+    if let Some(at) = out.buffering.position(session) {
+        review_one(env, io, out, at);
+    }
+}
+
 /// Treats the packets of one session by the rules of now; tells whether one of them left.
 #[cold]
 fn review_one<Io: PacketIo>(

@@ -49,6 +49,13 @@ pub(crate) struct LinkId {
     position: u8,
 }
 
+impl LinkId {
+    /// The port that the link is on.
+    pub const fn port(self) -> PortId {
+        self.port
+    }
+}
+
 /// The links of one port.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PortLinks<'a> {

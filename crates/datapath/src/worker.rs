@@ -159,6 +159,7 @@ impl<Io: PacketIo> Worker<Io> {
         if !out.slow.is_empty() {
             slow::run(&env, io, limits, out);
             out.queues.flush(io, &mut out.tally);
+            out.handoff.flush(&mut out.tally);
         }
         let idle = received == 0 && !unresolved && !commanded && !released && !shaped;
         if !idle {
@@ -219,7 +220,8 @@ fn process<Io: PacketIo>(
 
 /// Takes over what other workers received for sessions of this one; tells how many packets.
 ///
-/// Cost: per other worker at most one burst for each port, as many as that one received in a step.
+/// Cost: per other worker at most one burst for each port, as many as that one received in a step, and
+/// one of End Markers, which it hands over behind them.
 fn take_over<Io: PacketIo>(
     env: &Env<'_>,
     io: &mut Io,
@@ -230,7 +232,7 @@ fn take_over<Io: PacketIo>(
     let mut taken = 0;
     out.tally.take_over(true);
     for source in 0..out.handoff.sources() {
-        for _ in 0..bursts {
+        for _ in 0..=bursts {
             let Some(port) = out.handoff.take(source, rx) else { break };
             taken += rx.len();
             process(env, io, port, rx, out);

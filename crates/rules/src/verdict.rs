@@ -100,7 +100,7 @@ reasons! {
         GtpuEchoRequest, "gtpu_echo_request", "A GTP-U Echo Request.";
         GtpuEchoResponse, "gtpu_echo_response", "A GTP-U Echo Response.";
         GtpuErrorIndication, "gtpu_error_indication", "A GTP-U Error Indication from a peer.";
-        GtpuEndMarker, "gtpu_end_marker", "A GTP-U End Marker.";
+        GtpuEndMarker, "gtpu_end_marker", "A GTP-U End Marker whose tunnel ends here; others are passed on.";
         GtpuExtensionNotification, "gtpu_extension_notification", "A GTP-U Supported Extension Headers Notification.";
         HttpRedirect, "http_redirect", "A TCP segment of a UE that is redirected to a URL; we answer for the server.";
         LinkControl, "link_control", "Link housekeeping that needs no answer: router advertisements, multicast listener reports, LLDP, spanning tree.";

@@ -423,13 +423,16 @@ impl World {
         }
         ordered.sort_by_cached_key(|(treated_by, arrival)| {
             let verdict = self.oracle.judge(arrival.port, &arrival.frame);
-            (*treated_by != arrival.worker, arrival.worker, arrival.port, verdict.lane)
+            let is_last = verdict.lane == Some(Lane::EndMarker);
+            (is_last, *treated_by != arrival.worker, arrival.worker, arrival.port, verdict.lane)
         });
         for (treated_by, arrival) in ordered {
             let verdict = self.oracle.judge(arrival.port, &arrival.frame);
             self.count(&verdict);
             let is_copied = expected.copy(&verdict);
-            let session = verdict.counted.map(|(session, ..)| session as u64);
+            let counted = verdict.counted.map(|(session, ..)| session);
+            let end_marker = verdict.session.filter(|_| verdict.lane == Some(Lane::EndMarker));
+            let session = counted.or(end_marker).map(|session| session as u64);
             let order = session.zip(verdict.lane);
             self.expect(&mut expected, (treated_by, arrival), verdict.outcome, order, is_copied);
         }

@@ -3,7 +3,6 @@
 
 use adit_pktio::PacketBuf;
 use adit_rules::{DropReason, PuntReason, WorkerEvent};
-use adit_types::{SessionIndex, Teid};
 use adit_wire::gtpu::{ErrorIndication, MessageType, UDP_PORT};
 use adit_wire::gtpu_ie::recovery_time_stamp;
 use adit_wire::{GtpuPacket, IpPacket};
@@ -31,16 +30,15 @@ impl Received<'_> {
     }
 
     /// The sender's position among the peers that sessions send to; `None` for a stranger.
-    fn position(&self, env: &Env<'_>) -> Option<u32> {
+    pub fn position(&self, env: &Env<'_>) -> Option<u32> {
         env.view.gtpu_peers().position(self.ip.addrs.src())
     }
 }
 
-/// Handles a message that is neither an Echo Request nor a G-PDU.
+/// Handles a message that is neither an Echo Request, an End Marker nor a G-PDU.
 ///
 /// # Errors
-/// `GtpuMalformed` for an Error Indication without its elements; `TeidUnknown` for an End Marker of
-/// no session; `GtpuMessageUnknown` for types that a UPF does not receive.
+/// `GtpuMalformed` for an Error Indication without its elements; `GtpuMessageUnknown` for types that a UPF does not receive.
 pub(super) fn handle<B: PacketBuf>(
     env: &Env<'_>,
     limits: &mut Limits,
@@ -59,12 +57,6 @@ pub(super) fn handle<B: PacketBuf>(
             let may_report = limits.error_indications.take(env.now, received.position(env));
             report(out, WorkerEvent::ErrorIndication { peer, teid }, may_report);
             Ok(PuntReason::GtpuErrorIndication)
-        }
-        MessageType::END_MARKER => {
-            let session = find(env, gtpu.teid).ok_or(DropReason::TeidUnknown)?;
-            let may_report = limits.end_markers.take(env.now, received.position(env));
-            report(out, WorkerEvent::EndMarker { session }, may_report);
-            Ok(PuntReason::GtpuEndMarker)
         }
         MessageType::SUPPORTED_EXTENSION_HEADERS_NOTIFICATION => {
             Ok(PuntReason::GtpuExtensionNotification)
@@ -110,16 +102,10 @@ pub(super) fn hear<B: PacketBuf>(
 }
 
 /// Reports to the control thread what may be reported and leaves room for other events.
-fn report<B: PacketBuf>(out: &mut Outbound<B>, event: WorkerEvent, may_report: bool) {
+pub(super) fn report<B: PacketBuf>(out: &mut Outbound<B>, event: WorkerEvent, may_report: bool) {
     if may_report {
         out.events.push_unasked(&mut out.tally, event);
     } else {
         out.tally.limit_event();
     }
-}
-
-fn find(env: &Env<'_>, teid: Teid) -> Option<SessionIndex> {
-    let mut session = [SessionIndex::NONE];
-    env.view.lookup_teids(&[teid], &mut session);
-    session.into_iter().find(|session| session.is_some())
 }

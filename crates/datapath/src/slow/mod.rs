@@ -164,6 +164,13 @@ pub(crate) fn run<Io: PacketIo>(
                 let outcome = http_redirect::answer(env, io, limit, out, buf, &redirected);
                 settle(out, outcome);
             }
+            Work::Local(link, Task::Gtpu { ip, gtpu, .. })
+                if gtpu.message_type == MessageType::END_MARKER =>
+            {
+                let position = env.view.gtpu_peers().position(ip.addrs.src());
+                let received = (link.port(), buf);
+                end_marker::receive(env, io, limits, out, received, (gtpu.teid, position));
+            }
             Work::Local(link, task) => {
                 let outcome = match env.interfaces.at(link) {
                     Some(link) => handle(env, io, limits, out, link, buf, &task),

@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use adit_rules::OuterHeaderCreation;
+use adit_rules::{GtpuTunnel, OuterHeaderCreation};
 
 use super::Interface;
 use super::packet::{Container, Ip, u16_at};
@@ -170,25 +170,41 @@ pub(super) fn tunnel(interface: &Interface, outer: &Outer, inner: &[u8]) -> Vec<
         OuterHeaderCreation::Ip { .. } if inner[0] >> 4 == 4 => (4, inner.to_vec()),
         OuterHeaderCreation::Ip { .. } => (41, inner.to_vec()),
     };
+    around(src, dst, outer.tos, protocol, &upper)
+}
+
+/// An End Marker on its way into `tunnel`. Spec: TS 29.281 §7.3.2.
+pub(super) fn end_marker(interface: &Interface, tunnel: GtpuTunnel, tos: u8) -> Vec<u8> {
+    let src: IpAddr = match tunnel.addr {
+        IpAddr::V4(_) => interface.v4.0.into(),
+        IpAddr::V6(_) => interface.v6.0.into(),
+    };
+    let mut message = vec![0x30, 254, 0, 0];
+    message.extend_from_slice(&tunnel.teid.0.to_be_bytes());
+    around(src, tunnel.addr, tos, 17, &udp(2152, (src, tunnel.addr), true, &message))
+}
+
+/// The IP packet around `upper`.
+fn around(src: IpAddr, dst: IpAddr, tos: u8, protocol: u8, upper: &[u8]) -> Vec<u8> {
     let len = upper.len() as u16;
     match (src, dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
-            let mut packet = vec![0x45, outer.tos];
+            let mut packet = vec![0x45, tos];
             packet.extend_from_slice(&(20 + len).to_be_bytes());
             packet.extend_from_slice(&[0, 0, 0x40, 0, 64, protocol, 0, 0]);
             packet.extend_from_slice(&src.octets());
             packet.extend_from_slice(&dst.octets());
             let sum = checksum(&packet);
             packet[10..12].copy_from_slice(&sum.to_be_bytes());
-            packet.extend_from_slice(&upper);
+            packet.extend_from_slice(upper);
             packet
         }
         _ => {
-            let mut packet = (0x6000_0000 | u32::from(outer.tos) << 20).to_be_bytes().to_vec();
+            let mut packet = (0x6000_0000 | u32::from(tos) << 20).to_be_bytes().to_vec();
             packet.extend_from_slice(&len.to_be_bytes());
             packet.extend_from_slice(&[protocol, 64]);
             packet.extend_from_slice(&[octets(src), octets(dst)].concat());
-            packet.extend_from_slice(&upper);
+            packet.extend_from_slice(upper);
             packet
         }
     }

@@ -10,7 +10,9 @@ use adit_rules::{
 use adit_session::{FTeidSpec, Far, Forwarding, PdrSpec, Qer, SdfSpec, Urr};
 use adit_types::{IpPrefix, Seid, UrrId};
 
-use super::frame::{Outer, checksum, link, mark, next_hop_packet, redirect, tunnel, udp_sum};
+use super::frame::{
+    Outer, checksum, end_marker, link, mark, next_hop_packet, redirect, tunnel, udp_sum,
+};
 use super::packet::{BadIp, Container, Gtpu, Ip, gtpu, ip, is_forwardable, u16_at};
 use super::packet_rate;
 use super::predefined::{self, Rule};
@@ -72,6 +74,8 @@ pub enum Lane {
     DownlinkV4,
     /// Plain IPv6.
     DownlinkV6,
+    /// Behind all others of their step.
+    EndMarker,
 }
 
 /// The one outcome of a frame.
@@ -186,7 +190,7 @@ impl Oracle {
             0x0800 | 0x86dd => {
                 let (ip, packet) = (network_layer(ether_type, &frame[l3..])?, &frame[l3..]);
                 let arrival = match here.iter().find(|at| self.interfaces[**at].owns(ip.dst)) {
-                    Some(&at) => match self.to_ourselves(at, frame, packet, &ip)? {
+                    Some(&at) => match self.to_ourselves(at, frame, packet, &ip, notes)? {
                         Ok(arrival) => arrival,
                         Err(outcome) => return Ok(outcome),
                     },
@@ -240,6 +244,7 @@ impl Oracle {
         frame: &[u8],
         packet: &'a [u8],
         ip: &Ip,
+        notes: &mut Notes,
     ) -> Result<Result<Arrival<'a>, Outcome>, DropReason> {
         if ip.is_fragment {
             return Err(DropReason::OuterFragment);
@@ -273,6 +278,9 @@ impl Oracle {
         }
         let message = &datagram[8..end];
         let header = gtpu(message)?;
+        if header.message_type == 254 {
+            return Ok(Err(self.end_marker(header.teid, notes)?));
+        }
         if header.message_type != 255 {
             return Ok(Err(self.signalling(frame, &header, message)?));
         }
@@ -290,7 +298,46 @@ impl Oracle {
         Ok(Ok(Arrival { at, packet: inner, ip: inner_ip, tunnel }))
     }
 
-    /// GTP-U messages other than G-PDUs. Spec: TS 29.281 §7.
+    /// An End Marker goes where the packets of its tunnel go, if they go to a UE in a tunnel. One
+    /// that takes several tunnels is sent by ourselves into the others. Spec: TS 23.501 §5.8.2.9.
+    fn end_marker(&self, teid: u32, notes: &mut Notes) -> Exit {
+        let owner = self.owner_of_teid(teid).ok_or(DropReason::TeidUnknown)?;
+        let session = &self.sessions[owner].1;
+        let side = side::of(session, Some(teid));
+        notes.session = Some(owner);
+        notes.lane = Some(Lane::EndMarker);
+        let readings = session.pdrs.iter().flat_map(predefined::readings);
+        let mut onward: Vec<(PdrSpec, Option<&Rule>)> = readings
+            .filter(|(pdr, rule)| {
+                Some(pdr.pdi.source) == side.tunnel
+                    && side::is_from_ue(session, pdr) == side.from_ue
+                    && local_teid(pdr).is_none_or(|local| local == teid)
+                    && rule.is_none_or(|rule| rule.far().is_none())
+            })
+            .collect();
+        onward.sort_by_key(|(pdr, _)| (pdr.precedence, pdr.id));
+        let next = onward.iter().find_map(|(pdr, _)| {
+            let far = session.fars.iter().find(|far| Some(far.id) == pdr.far).unwrap();
+            let forwarding = far.forwarding.as_ref();
+            let forwarding = forwarding.filter(|_| far.action.contains(ApplyAction::FORW))?;
+            Some((forwarding, forwarding.outer_header_creation?.tunnel()?))
+        });
+        let Some((forwarding, next)) = next.filter(|_| !side.from_ue) else {
+            return Ok(Outcome::Punt(PuntReason::GtpuEndMarker));
+        };
+        let policy = forwarding.policy.as_deref();
+        let policy = policy.map(|id| POLICIES.iter().find(|policy| policy.id == id).unwrap());
+        let named = policy.and_then(|policy| policy.network_instance);
+        let network_instance = named.or(forwarding.network_instance.as_deref());
+        let dscp = policy.and_then(|policy| policy.dscp).map(|dscp| dscp * 4);
+        let tos = forwarding.transport_level_marking.or(dscp).unwrap_or(0);
+        let (at, station) =
+            self.route(true, network_instance, next.addr).ok_or(DropReason::RouteUnknown)?;
+        let packet = end_marker(&self.interfaces[at], next, tos);
+        Ok(self.leave(at, station, &packet, Lane::EndMarker))
+    }
+
+    /// GTP-U messages other than G-PDUs and End Markers. Spec: TS 29.281 §7.
     fn signalling(&self, frame: &[u8], header: &Gtpu, message: &[u8]) -> Exit {
         let payload = &message[header.payload..header.end];
         match header.message_type {
@@ -303,12 +350,6 @@ impl Oracle {
             }
             26 => Ok(Outcome::Consumed),
             31 => Ok(Outcome::Punt(PuntReason::GtpuExtensionNotification)),
-            254 => {
-                let owner = self.owner_of_teid(header.teid);
-                owner
-                    .map(|_| Outcome::Punt(PuntReason::GtpuEndMarker))
-                    .ok_or(DropReason::TeidUnknown)
-            }
             _ => Err(DropReason::GtpuMessageUnknown),
         }
     }
