@@ -16,6 +16,7 @@ mod memif;
 mod netns;
 mod page;
 mod process;
+mod router;
 mod scenario;
 mod scratch;
 mod smf;

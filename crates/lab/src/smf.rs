@@ -19,7 +19,7 @@ use adit_pfcp::grouped::{
 };
 use adit_pfcp::ie::{
     ApplyAction, DestinationInterface, FSeid, FTeid, GateStatus, Mbr, NodeId, Nullable,
-    OuterHeaderCreation, OuterHeaderRemovalDescription, PdnType, RecoveryTimeStamp,
+    OuterHeaderCreation, OuterHeaderRemovalDescription, PdnType, RecoveryTimeStamp, SdfFilter,
     SourceInterface, UeIpAddress,
 };
 use adit_pfcp::message::{
@@ -50,7 +50,16 @@ const DOWNLINK_PDR: PdrId = PdrId(2);
 const UPLINK_FAR: FarId = FarId(1);
 const DOWNLINK_FAR: FarId = FarId(2);
 const QER: QerId = QerId(1);
+/// Rules between UE and SMF: a PDR from the SMF by the downlink FAR, and a PDR and a FAR to it.
+const FROM_SMF_PDR: PdrId = PdrId(3);
+const TO_SMF_PDR: PdrId = PdrId(4);
+const TO_SMF_FAR: FarId = FarId(3);
+/// CHOOSE ID of the F-TEID that the gNB gets.
+const GNB_TUNNEL: u8 = 5;
+/// What the SMF wants to hear of a UE.
+const SOLICITATIONS: &str = "permit out 58 from ff02::2/128 to assigned";
 const PRECEDENCE: Precedence = Precedence(100);
+const SMF_PRECEDENCE: Precedence = Precedence(50);
 
 /// What the SMF wants for one UE.
 #[derive(Debug, Clone, Copy)]
@@ -63,6 +72,8 @@ pub struct PduSession {
     pub ipv6: Option<Ipv6Addr>,
     /// Where downlink packets go.
     pub gnb_teid: Teid,
+    /// Where router solicitations of the UE go: to the SMF itself, if it is to answer them.
+    pub router: Option<(Ipv4Addr, Teid)>,
 }
 
 /// What adit gave.
@@ -72,7 +83,7 @@ pub struct Established {
     pub up_seid: Seid,
     /// adit's TEID for uplink packets.
     pub uplink_teid: Teid,
-    /// adit's TEID of another PDR, if one has a TEID of its own.
+    /// adit's TEID of another PDR, if one has a TEID of its own: that from the SMF, if any.
     pub second_teid: Option<Teid>,
     /// The UE's IPv4 address, if adit chose it.
     pub ue_ipv4: Option<Ipv4Addr>,
@@ -190,7 +201,8 @@ impl Smf {
         };
         let (from_ue, to_ue) = ([ue(false)], [ue(true)]);
         let qers = [QER];
-        let choose = FTeid::Choose { v4: true, v6: false, choose_id: None };
+        let choose = |choose_id| FTeid::Choose { v4: true, v6: false, choose_id };
+        let from_gnb = choose(session.router.map(|_| GNB_TUNNEL));
         let uplink = CreatePdr {
             outer_header_removal: Some(OuterHeaderRemovalDescription::GtpuUdpIpv4.into()),
             far_id: Some(UPLINK_FAR),
@@ -199,7 +211,7 @@ impl Smf {
                 UPLINK_PDR,
                 PRECEDENCE,
                 Pdi {
-                    local_f_teid: Some(choose),
+                    local_f_teid: Some(from_gnb),
                     ue_ip_addresses: (&from_ue).into(),
                     ..Pdi::new(SourceInterface::Access)
                 },
@@ -211,7 +223,17 @@ impl Smf {
             qer_ids: (&qers).into(),
             ..CreatePdr::new(DOWNLINK_PDR, PRECEDENCE, pdi)
         };
-        let (pdrs, fars) = ([uplink, downlink], self.fars(session.gnb_teid));
+        let solicitations = [SdfFilter {
+            flow_description: Some(SOLICITATIONS.as_bytes()),
+            ..SdfFilter::default()
+        }];
+        let [from_smf, to_smf] = smf_pdrs(choose(None), from_gnb, &solicitations);
+        let mut pdrs = vec![uplink, downlink];
+        let mut fars = self.fars(session.gnb_teid).to_vec();
+        if let Some((addr, teid)) = session.router {
+            pdrs.extend([from_smf, to_smf]);
+            fars.push(smf_far(addr, teid));
+        }
         let qers = [CreateQer { qfi: Some(self.qfi), ..CreateQer::new(QER, GateStatus::OPEN) }];
         let pdn_type = if session.ipv6.is_some() { PdnType::Ipv4v6 } else { PdnType::Ipv4 };
         let request = SessionEstablishmentRequest {
@@ -220,8 +242,8 @@ impl Smf {
             ..SessionEstablishmentRequest::new(
                 NodeId::Ipv4(self.address),
                 FSeid::new(Seid(session.cp_seid), self.address.into()),
-                (&pdrs).into(),
-                (&fars).into(),
+                pdrs.as_slice().into(),
+                fars.as_slice().into(),
             )
         };
         self.establish_as(&request, watch)
@@ -502,6 +524,38 @@ impl Shared {
     }
 }
 
+/// The PDRs between UE and SMF. Spec: TS 29.244 §5.3.
+fn smf_pdrs<'a>(
+    own: FTeid,
+    from_gnb: FTeid,
+    solicitations: &'a [SdfFilter<'a>],
+) -> [CreatePdr<'a>; 2] {
+    let pdr = |id, far, pdi| CreatePdr {
+        outer_header_removal: Some(OuterHeaderRemovalDescription::GtpuUdpIpv4.into()),
+        far_id: Some(far),
+        ..CreatePdr::new(id, SMF_PRECEDENCE, pdi)
+    };
+    let from_smf = Pdi { local_f_teid: Some(own), ..Pdi::new(SourceInterface::CpFunction) };
+    let to_smf = Pdi {
+        local_f_teid: Some(from_gnb),
+        sdf_filters: solicitations.into(),
+        ..Pdi::new(SourceInterface::Access)
+    };
+    [pdr(FROM_SMF_PDR, DOWNLINK_FAR, from_smf), pdr(TO_SMF_PDR, TO_SMF_FAR, to_smf)]
+}
+
+/// The FAR to the SMF.
+fn smf_far(addr: Ipv4Addr, teid: Teid) -> CreateFar<'static> {
+    let parameters = ForwardingParameters {
+        outer_header_creation: Some(OuterHeaderCreation::gtpu_ipv4(teid, addr)),
+        ..ForwardingParameters::new(DestinationInterface::CpFunction)
+    };
+    CreateFar {
+        forwarding_parameters: Some(parameters),
+        ..CreateFar::new(TO_SMF_FAR, ApplyAction::FORW)
+    }
+}
+
 /// The message of a response datagram.
 fn message(datagram: &[u8]) -> Result<Message<'_>> {
     let raw = Datagram::new(datagram).next().context("an empty answer")?;
@@ -548,6 +602,7 @@ mod tests {
         ipv4: Ipv4Addr::new(10, 45, 0, 2),
         ipv6: Some(Ipv6Addr::new(0x2001, 0xdb8, 0x45, 1, 0, 0, 0, 1)),
         gnb_teid: Teid(0x6e62_0000),
+        router: None,
     };
 
     fn smf() -> (Smf, UdpSocket) {

@@ -13,10 +13,11 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::live::Live;
 use super::programs;
-use super::topology::{ADIT_N3, ADIT_N4, GNB, PREFIXES, SMF, Topology};
+use super::topology::{ADIT_N3, ADIT_N4, GNB, PREFIXES, SMF, SMF_GTPU, Topology};
 use crate::adit_process::{Adit, Cores, Device, find_binary};
 use crate::gnb::Gnb;
 use crate::netns::remove_stale;
+use crate::router::Router;
 use crate::smf::Smf;
 use crate::stop::{Environment, Interrupted, Stop, environment};
 use crate::{Datapath, DemoArguments};
@@ -57,6 +58,8 @@ pub struct Network {
     pub adit: Adit,
     /// The control function.
     pub smf: Smf,
+    /// The control function's user plane.
+    pub router: Router,
     /// The RAN.
     pub gnb: Gnb,
     /// The namespaces.
@@ -102,6 +105,8 @@ impl Network {
         let gnb = Gnb::start(gnb, ADIT_N3, qfi, devices)?;
         let smf = topology.ran.enter(|| bind((SMF, PFCP_PORT).into()))?;
         let smf = Smf::start(smf, SMF, (ADIT_N4, PFCP_PORT).into(), GNB, qfi)?;
+        let router = topology.ran.enter(|| bind((SMF_GTPU, gtpu::UDP_PORT).into()))?;
+        let router = Router::start(router, ADIT_N3)?;
 
         let start = |device: Device| -> Result<(Adit, Duration)> {
             live.phase(&format!("adit on {}: start and association", device.name()));
@@ -129,7 +134,7 @@ impl Network {
             },
         };
         live.say(&format!("adit runs on {}", device.name()));
-        Ok(Self { adit, smf, gnb, topology, device, af_xdp_refused, echo, dir })
+        Ok(Self { adit, smf, router, gnb, topology, device, af_xdp_refused, echo, dir })
     }
 
     /// The directory of this run.

@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use adit_types::BitRate;
+use adit_types::{BitRate, Teid};
 use anyhow::{Context, Result};
 use serde_json::json;
 
@@ -14,9 +14,10 @@ use super::programs::{
     Iperf, IperfResult, PINGS, PingResult, Servers, iperf, ping_result, start_ping,
 };
 use super::report::{Check, Counters, Report, rate};
-use super::topology::{DN, DN_V6, Ue};
+use super::topology::{DN, DN_V6, SMF_GTPU, UE_MTU, Ue};
 use crate::DemoArguments;
 use crate::gnb::{Leg, teid};
+use crate::router::Link;
 use crate::smf::{Established, PduSession};
 use crate::stop::{Interrupted, Stop};
 
@@ -25,6 +26,8 @@ const PING_INTERVAL_S: f32 = 0.2;
 /// Pings that run while the path of a UE is switched: two seconds of them.
 const SWITCH_PINGS: u32 = 40;
 const SWITCH_INTERVAL_S: f32 = 0.05;
+/// A UE whose solicitation or its answer is lost solicits again after four seconds.
+const SLAAC_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time for packets in flight to arrive before counters are compared.
 const SETTLE: Duration = Duration::from_millis(300);
 
@@ -115,6 +118,7 @@ impl<'a> Steps<'a> {
                 ipv4: ue.ipv4(),
                 ipv6: self.has_ipv6().then(|| ue.ipv6()),
                 gnb_teid: teid(index, Leg::First),
+                router: self.has_ipv6().then_some((SMF_GTPU, smf_teid(ue))),
             };
             let established = self
                 .network
@@ -122,6 +126,10 @@ impl<'a> Steps<'a> {
                 .establish(&session, || self.stop.check())
                 .with_context(|| format!("PFCP session of ue{}", ue.0))?;
             self.network.gnb.connect(usize::from(index), established.uplink_teid);
+            if let Some(teid) = established.second_teid {
+                let link = Link { teid, prefix: ue.prefix(), mtu: UE_MTU.into() };
+                self.network.router.serve(smf_teid(ue), link);
+            }
             self.sessions.push(established);
             self.live.sessions(self.sessions.len());
         }
@@ -135,6 +143,9 @@ impl<'a> Steps<'a> {
     /// # Errors
     /// Interrupted.
     pub fn traffic(&mut self, servers: &Servers) -> Result<()> {
+        if self.has_ipv6() {
+            self.check("IPv6 prefix by SLAAC", Self::autoconfigure)?;
+        }
         self.check("ping from every UE", |s| s.ping_all("ping from every UE", DN.into()))?;
         if self.has_ipv6() {
             let name = "IPv6 ping from every UE";
@@ -154,6 +165,41 @@ impl<'a> Steps<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Every UE solicits a router: the SMF, behind adit, which advertises the prefix of the UE's PDU
+    /// session. The kernel of the UE makes its address of it.
+    fn autoconfigure(&mut self) -> Result<Check> {
+        let network = &*self.network;
+        for ue in self.ues() {
+            network.topology.autoconfigure(ue)?;
+        }
+        let start = Instant::now();
+        let mut left: Vec<Ue> = self.ues().collect();
+        while !left.is_empty() && start.elapsed() < SLAAC_TIMEOUT {
+            self.stop.sleep(Duration::from_millis(20))?;
+            let mut still = Vec::new();
+            for ue in left {
+                if !network.topology.is_autoconfigured(ue)? {
+                    still.push(ue);
+                }
+            }
+            left = still;
+        }
+        let (answered, unexpected) = (network.router.answered(), network.router.unexpected());
+        let done = usize::from(self.arguments.ues) - left.len();
+        let text = format!(
+            "{done} of {} UEs have an address of the prefix that the SMF advertised; {answered} \
+             router solicitations answered, {unexpected} other packets at the SMF",
+            self.arguments.ues
+        );
+        let figures = json!({
+            "autoconfigured_ues": done,
+            "router_solicitations_answered": answered,
+            "unexpected_at_smf_pkts": unexpected,
+        });
+        let ok = left.is_empty() && unexpected == 0;
+        Ok(Check::new("IPv6 prefix by SLAAC", ok, text).with(&figures))
     }
 
     /// TCP of UE 1 through a maximum bit rate of its QER. The rate counts IP packets, the goodput
@@ -303,7 +349,7 @@ impl<'a> Steps<'a> {
             self.live.sessions(self.sessions.len() - deleted);
         }
         for index in 0..deleted {
-            self.network.gnb.connect(index, adit_types::Teid(0));
+            self.network.gnb.connect(index, Teid(0));
         }
         let shown = self.network.adit.admin().show("sessions", self.stop)?;
         let left = shown["sessions"].as_array().context("adit's sessions are no list")?.len();
@@ -375,6 +421,11 @@ fn ping_check(name: &str, results: &[PingResult]) -> Check {
     }
     let ok = lossy.is_empty() && !results.is_empty();
     Check::new(name, ok, text).with(&results)
+}
+
+/// The SMF's TEID for packets of a UE.
+fn smf_teid(ue: Ue) -> Teid {
+    Teid(u32::from(ue.0))
 }
 
 fn load(counter: &AtomicU64) -> u64 {

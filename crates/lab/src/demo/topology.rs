@@ -4,6 +4,7 @@
 //!  adit-ran-PID                        adit-upf-PID                    adit-dn-PID
 //!  SMF  10.0.4.1 n4 ───────────── n4 10.0.4.2  adit
 //!  gNB  10.0.3.1 n3 ───────────── n3 (10.0.3.2, adit's)
+//!  SMF's GTP-U  10.0.3.8
 //!  (another UPF  10.0.3.9)
 //!  UEs  ue1, ue2, … (TUN)              n6 (10.0.6.2, adit's) ───────── n6 10.0.6.1
 //!                                                                    (another station 10.0.6.9)
@@ -36,6 +37,8 @@ pub const ADIT_N4: Ipv4Addr = Ipv4Addr::new(10, 0, 4, 2);
 pub const GNB: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 1);
 /// adit's GTP-U address.
 pub const ADIT_N3: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 2);
+/// The SMF's GTP-U address: N4-u shares N3's link.
+pub const SMF_GTPU: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 8);
 /// Another User Plane Function beside the gNB.
 pub const PEER_UPF: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 9);
 /// The gNB's IPv6 address.
@@ -52,6 +55,8 @@ pub const ADIT_N6: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 2);
 pub const DN_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 1);
 /// adit's IPv6 address in the data network.
 pub const ADIT_N6_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 6, 0, 0, 0, 0, 2);
+
+const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
 
 /// MTU of a UE: 1500 less the outer IPv4, UDP and GTP-U headers with a PDU Session Container
 /// (20 + 8 + 16), rounded down.
@@ -84,6 +89,12 @@ impl Ue {
     #[must_use]
     pub fn ipv6(self) -> Ipv6Addr {
         Ipv6Addr::new(0x2001, 0xdb8, 0x45, u16::from(self.0), 0, 0, 0, 1)
+    }
+
+    /// The /64 of its PDU session.
+    #[must_use]
+    pub fn prefix(self) -> Ipv6Addr {
+        Ipv6Addr::from_bits(self.ipv6().to_bits() >> 64 << 64)
     }
 
     fn table(self) -> u32 {
@@ -167,7 +178,8 @@ impl Topology {
             &[],
             &format!(
                 "link set n3 addrgenmode none\nlink set n4 addrgenmode none\n\
-                 address add {GNB}/24 dev n3\naddress add {PEER_UPF}/24 dev n3\nlink set n3 up\n\
+                 address add {GNB}/24 dev n3\naddress add {PEER_UPF}/24 dev n3\n\
+                 address add {SMF_GTPU}/24 dev n3\nlink set n3 up\n\
                  address add {SMF}/24 dev n4\nlink set n4 up\n"
             ),
         )?;
@@ -210,6 +222,41 @@ impl Topology {
 }
 
 impl Topology {
+    /// Takes a UE's IPv6 address away and lets its kernel find it: with a link-local address of the
+    /// same interface identifier it solicits routers. Spec: RFC 4862 §5; TS 23.501 §5.8.2.2.3.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn autoconfigure(&self, ue: Ue) -> Result<()> {
+        let (device, addr) = (ue.device(), ue.ipv6());
+        let [accept, solicit, default_route] =
+            ["accept_ra", "router_solicitations", "accept_ra_defrtr"]
+                .map(|key| format!("ipv6/conf/{device}/{key}"));
+        // The UE's routing table has its default route.
+        self.ran.sysctl(&[(&*accept, "1"), (&*solicit, "3"), (&*default_route, "0")])?;
+        let identifier =
+            Ipv6Addr::from_bits(LINK_LOCAL.to_bits() | (addr.to_bits() & u128::from(u64::MAX)));
+        let lines = format!(
+            "address del {addr}/128 dev {device}\naddress add {identifier}/64 dev {device} nodad\n"
+        );
+        self.ran.ip_batch(&["-6"], &lines)
+    }
+
+    /// True when the kernel has given a UE its address, in the prefix that was advertised.
+    ///
+    /// # Errors
+    /// `ip` cannot be run.
+    pub fn is_autoconfigured(&self, ue: Ue) -> Result<bool> {
+        let device = ue.device();
+        let mut command: Command = self.ran.command("ip");
+        let output = command
+            .args(["-6", "-o", "address", "show", "dev", &device, "scope", "global"])
+            .output()
+            .context("run ip")?;
+        let wanted = format!(" {}/64 ", ue.ipv6());
+        Ok(String::from_utf8_lossy(&output.stdout).contains(&wanted))
+    }
+
     /// Gives a UE a further IPv4 address.
     ///
     /// # Errors
