@@ -46,6 +46,8 @@ pub struct Change {
     pub update_bars: Vec<BarUpdate>,
     /// BARs to remove.
     pub remove_bars: Vec<BarId>,
+    /// TEIDs that are given were chosen here in a former run. Spec: TS 29.244 §8.2.136 (RESTI).
+    pub is_restoration: bool,
     /// Buffered packets are to be discarded. Spec: TS 29.244 §8.2.31 (DROBU).
     pub drop_buffered: bool,
     /// Traffic endpoints to create.

@@ -40,8 +40,6 @@ impl Node {
         let message = SessionEstablishmentRequest::decode_body(request.body)?;
         demand::check(request.body)?;
         let flags = message.pfcp_se_req_flags.unwrap_or_default();
-        // RESTI tells that we once chose the F-TEIDs and UE addresses that are given now; they are
-        // accepted like any that are ours and free. Spec: TS 29.244 §8.2.125.
         if flags.contains(PfcpSeReqFlags::SUMPC) {
             return Err(Rejected::unsupported(IeType::PFCPSEREQ_FLAGS));
         }
@@ -51,7 +49,10 @@ impl Node {
         }
         let cp = CpFSeid { seid: cp.seid, v4: cp.v4, v6: cp.v6 };
         let sets = session_set::keys(message.fq_csids, message.group_id)?;
-        let change = self.change_of_establishment(request.now, &message)?;
+        let mut change = self.change_of_establishment(request.now, &message)?;
+        // RESTI tells that we once chose the F-TEIDs and UE addresses that are given now.
+        // Spec: TS 29.244 §8.2.136.
+        change.is_restoration = flags.contains(PfcpSeReqFlags::RESTI);
         let information = SessionInformation::of_establishment(&message)?;
         let established = self.store.establish(owner, cp, change)?;
         self.inform(established.up_seid, information);

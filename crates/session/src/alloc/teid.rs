@@ -146,9 +146,7 @@ impl TeidAllocator {
         for teid in plan.teids {
             let slot = self.slot_of(teid);
             self.take_slot(slot);
-            if let Some(place) = self.slots.get_mut(position(slot)) {
-                *place = Slot { teid, user: session };
-            }
+            self.write(slot, Slot { teid, user: session });
         }
     }
 
@@ -157,6 +155,26 @@ impl TeidAllocator {
         if self.holder(teid) == Holder::Nobody {
             self.given.insert(teid, session);
         }
+    }
+
+    /// True when `teid` can be restored to its position: nobody has that.
+    pub fn is_restorable(&self, teid: Teid) -> bool {
+        self.user_of(self.slot_of(teid)) == FREE
+    }
+
+    /// Records that `session` has `teid` again, which an allocator of a former run chose. It has its
+    /// position again, so that no other TEID is chosen there; without that it counts as given.
+    pub fn restore(&mut self, teid: Teid, session: SessionIndex) {
+        let slot = self.slot_of(teid);
+        if self.holder(teid) != Holder::Nobody || !self.is_restorable(teid) {
+            return self.ensure_given(teid, session);
+        }
+        let free = &mut self.group_mut(slot).free;
+        if let Some(at) = free.iter().position(|&known| known == slot) {
+            free.remove(at);
+        }
+        self.reserved += 1;
+        self.write(slot, Slot { teid, user: session });
     }
 
     /// Takes `teid` from its session. True when it was chosen here and waits for its reclaim.
@@ -171,8 +189,12 @@ impl TeidAllocator {
     /// Makes a retired TEID's position available again, behind all others.
     pub fn reclaim(&mut self, teid: Teid) {
         self.set_user(teid, FREE);
-        let slot = self.slot_of(teid);
-        self.group_mut(slot).free.push_back(slot);
+        let (slot, number) = (self.slot_of(teid), self.number_of(self.slot_of(teid)));
+        let group = self.group_mut(slot);
+        // A restored position may still be among those never taken.
+        if number < group.fresh {
+            group.free.push_back(slot);
+        }
         self.reserved -= 1;
     }
 
@@ -207,6 +229,7 @@ impl TeidAllocator {
         let end = (1 << self.slot_bits) / self.group_count();
         let Group { fresh, free } = &self.groups[position(group)];
         let fresh = (*fresh..end).map(move |number| self.slot_at(group, number));
+        let fresh = fresh.filter(|&slot| self.user_of(slot) == FREE);
         fresh.chain(free.iter().copied())
     }
 
@@ -235,16 +258,25 @@ impl TeidAllocator {
             })
     }
 
-    /// Removes `slot` from the free ones; those passed over go to the back.
-    fn take_slot(&mut self, slot: u32) {
-        self.reserved += 1;
+    fn user_of(&self, slot: u32) -> SessionIndex {
+        self.slots.get(position(slot)).map_or(FREE, |slot| slot.user)
+    }
+
+    fn write(&mut self, slot: u32, value: Slot) {
         if position(slot) >= self.slots.len() {
             self.slots.resize(position(slot) + 1, Slot { teid: Teid(0), user: FREE });
         }
+        self.slots[position(slot)] = value;
+    }
+
+    /// Removes `slot` from the free ones; those passed over go to the back.
+    fn take_slot(&mut self, slot: u32) {
+        self.reserved += 1;
         let (group, number) = (self.group_of(slot), self.number_of(slot));
         let fresh = self.groups[position(group)].fresh;
         if number >= fresh {
-            let passed: Vec<u32> = (fresh..number).map(|at| self.slot_at(group, at)).collect();
+            let passed = (fresh..number).map(|at| self.slot_at(group, at));
+            let passed: Vec<u32> = passed.filter(|&slot| self.user_of(slot) == FREE).collect();
             let group = self.group_mut(slot);
             group.fresh = number + 1;
             group.free.extend(passed);
@@ -347,6 +379,35 @@ mod tests {
         assert_ne!(take(&mut teids), first);
         assert!(!teids.retire(first), "a given TEID needs no reclaim");
         assert_eq!(teids.holder(first), Holder::Nobody);
+    }
+
+    #[test]
+    fn restored_teid_has_its_position_again_and_leaves_it_to_others_later() {
+        let mut former = TeidAllocator::new(8, 1);
+        let chosen: Vec<Teid> = (0..16).map(|_| take(&mut former)).collect();
+        let mut teids = TeidAllocator::new(8, 2);
+        // One position was taken meanwhile, one was taken and released.
+        let fresh = [take(&mut teids), take(&mut teids)];
+        assert!(teids.retire(fresh[1]));
+        teids.reclaim(fresh[1]);
+        for &teid in chosen.iter().rev() {
+            assert_eq!(teids.is_restorable(teid), teid != chosen[0]);
+            teids.restore(teid, SESSION);
+            assert_eq!(teids.holder(teid), Holder::Session(SESSION));
+        }
+        assert_eq!((teids.given_count(), teids.reserved_count()), (1, 17));
+        assert!(teids.plan(SESSION, 1, |_| false).is_none(), "all positions are in use");
+        for &teid in &chosen[1..] {
+            assert!(teids.retire(teid));
+            assert_eq!(teids.holder(teid), Holder::Retired);
+            teids.reclaim(teid);
+        }
+        assert!(!teids.retire(chosen[0]) && teids.retire(fresh[0]));
+        teids.reclaim(fresh[0]);
+        assert_eq!(teids.reserved_count(), 0);
+        let mut slots: Vec<u32> = (0..16).map(|_| take(&mut teids)).map(|t| t.0 & 15).collect();
+        slots.sort_unstable();
+        assert_eq!(slots, (0..16).collect::<Vec<_>>(), "each position once");
     }
 
     #[test]

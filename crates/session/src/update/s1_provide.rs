@@ -31,6 +31,8 @@ pub(super) struct Draft {
     pub wanted: Vec<Wanted>,
     /// Buffered packets are to be discarded.
     pub drop_buffered: bool,
+    /// As of [`Change::is_restoration`].
+    pub is_restoration: bool,
     /// The same for UE addresses.
     pub wanted_ues: Vec<WantedUe>,
     /// What becomes of measurements.
@@ -64,8 +66,8 @@ pub(super) struct Wanted {
 
 /// Applies removals, then creations, then updates.
 pub(super) fn provide(records: Records, change: Change) -> Result<Draft, Refusal> {
-    let drop_buffered = change.drop_buffered;
-    let mut draft = Draft { records, drop_buffered, ..Draft::default() };
+    let Change { drop_buffered, is_restoration, .. } = change;
+    let mut draft = Draft { records, drop_buffered, is_restoration, ..Draft::default() };
     remove_all(&mut draft.records.pdrs, &change.remove_pdrs)?;
     endpoints::remove(&mut draft.records, &change.remove_traffic_endpoints)?;
     remove_all(&mut draft.records.fars, &change.remove_fars)?;

@@ -33,6 +33,8 @@ pub(crate) struct Resolved {
     pub created: Created,
     /// Buffered packets are discarded.
     pub drop_buffered: bool,
+    /// TEIDs that are given were chosen here in a former run.
+    pub is_restoration: bool,
     /// What becomes of measurements.
     pub usage: UsageChange,
     /// QERs that the change creates.
@@ -45,7 +47,9 @@ pub(super) fn resolve(
     session: &OpenSession,
     draft: Draft,
 ) -> Result<Resolved, Refusal> {
-    let Draft { mut records, wanted, wanted_ues, drop_buffered, usage, created_qers } = draft;
+    let Draft { wanted, wanted_ues, drop_buffered, is_restoration, usage, created_qers, .. } =
+        draft;
+    let mut records = draft.records;
     let (index, before) = (session.index, &session.records);
     check_counts(&records)?;
     store.shared_rates.check(&shared_rates(session.origin, &records.qers))?;
@@ -75,7 +79,7 @@ pub(super) fn resolve(
     }
     let ues = choose_ue::choose(store, before, &mut records, &wanted_ues)?;
     endpoints::link(&mut records)?;
-    check_given_keys(store, &records)?;
+    check_given_keys(store, &records, is_restoration)?;
     link_sdf_filters(&mut records.pdrs)?;
     let (teids, f_teids) = choose_f_teid::choose(store, index, &mut records, &wanted)?;
     endpoints::link(&mut records)?;
@@ -85,7 +89,16 @@ pub(super) fn resolve(
         return Err(Refusal::TooManyKeys);
     }
     let created = created(&records, &f_teids, &wanted_ues);
-    Ok(Resolved { records, teids, ues, created, drop_buffered, usage, created_qers })
+    Ok(Resolved {
+        records,
+        teids,
+        ues,
+        created,
+        drop_buffered,
+        is_restoration,
+        usage,
+        created_qers,
+    })
 }
 
 /// True when packets of the PDR that match `pdi` arrive in a tunnel.
@@ -99,16 +112,22 @@ fn is_tunneled(pdr: &Pdr, pdi: &Pdi, wanted: &[Wanted]) -> bool {
 }
 
 /// All sessions together may have as many keys of a kind that the control plane chose as the tables
-/// have room for, so that publication never finds them full. TEIDs that we choose have their own
-/// room.
-fn check_given_keys(store: &SessionStore, records: &Records) -> Result<(), Refusal> {
+/// have room for, so that publication never finds them full. TEIDs that we choose, or chose in a
+/// former run, have their own room.
+fn check_given_keys(
+    store: &SessionStore,
+    records: &Records,
+    is_restoration: bool,
+) -> Result<(), Refusal> {
     let (mut teids, mut ue_v4, mut ue_v6) =
         (store.teids.given_count(), store.ue_v4.len(), store.ue_v6.len());
     let mut framed = store.framed.len();
     for claim in keys::claims(records) {
         match claim {
             SessionKey::Teid(teid) => {
-                teids += usize::from(store.teids.holder(teid) == Holder::Nobody);
+                let is_restored = is_restoration && store.teids.is_restorable(teid);
+                let is_new = store.teids.holder(teid) == Holder::Nobody;
+                teids += usize::from(is_new && !is_restored);
             }
             SessionKey::UeIpv4(addr) => ue_v4 += usize::from(!store.ue_v4.contains_key(&addr)),
             SessionKey::UeIpv6(key) => ue_v6 += usize::from(!store.ue_v6.contains_key(&key)),

@@ -154,7 +154,8 @@ pub(crate) fn commit(
     store.packet_rates.set(index, packet_rates);
     store.guaranteed.set(index, slice, &session.records.qers);
     store.ue_pools.commit(&resolved.ues);
-    let retired = move_claims(store, index, &claims_before, &claims_after);
+    let is_restoration = resolved.is_restoration;
+    let retired = move_claims(store, index, (&claims_before, &claims_after), is_restoration);
     if store.fault_in_commit {
         store.fault_in_commit = false;
         #[allow(clippy::panic, reason = "injected by a test")]
@@ -190,8 +191,8 @@ fn changes(before: &[SessionKey], after: &[SessionKey]) -> Vec<KeyChange> {
 fn move_claims(
     store: &mut SessionStore,
     index: SessionIndex,
-    before: &[SessionKey],
-    after: &[SessionKey],
+    (before, after): (&[SessionKey], &[SessionKey]),
+    is_restoration: bool,
 ) -> Vec<SessionKey> {
     let mut retired = Vec::new();
     for key in keys::difference(before, after) {
@@ -216,6 +217,7 @@ fn move_claims(
     }
     for key in keys::difference(after, before) {
         match key {
+            SessionKey::Teid(teid) if is_restoration => store.teids.restore(teid, index),
             SessionKey::Teid(teid) => store.teids.ensure_given(teid, index),
             SessionKey::UeIpv4(addr) => drop(store.ue_v4.insert(addr, index)),
             SessionKey::UeIpv6(upper) => drop(store.ue_v6.insert(upper, index)),
