@@ -3,6 +3,8 @@
 
 #[path = "n4_to_packets/cp_function.rs"]
 mod cp_function;
+#[path = "n4_to_packets/floods.rs"]
+mod floods;
 #[path = "../../n4/tests/smf/mod.rs"]
 mod smf;
 #[path = "n4_to_packets/usage.rs"]
