@@ -25,6 +25,7 @@ pub struct Daemon {
     process: Running,
     namespace: Namespace,
     adit: PathBuf,
+    config: PathBuf,
     dir: TempDir,
 }
 
@@ -45,27 +46,52 @@ impl Daemon {
     /// When it does not start.
     #[must_use]
     pub fn start_with(purpose: &str, configuration: impl FnOnce(&Path) -> String) -> Option<Self> {
-        let adit = binary("adit")?;
         if !is_root() {
             return None;
         }
+        Self::start_in(Namespace::new(purpose), configuration)
+    }
+
+    /// The same in a namespace that has devices already.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn start_in(
+        namespace: Namespace,
+        configuration: impl FnOnce(&Path) -> String,
+    ) -> Option<Self> {
+        let adit = binary("adit")?;
         let dir = tempfile::tempdir().unwrap();
         let config = dir.path().join("adit.toml");
         std::fs::write(&config, configuration(dir.path())).unwrap();
-        let namespace = Namespace::new(purpose);
-        let mut command = namespace.command(&adit);
-        command.args(["run", "--config"]).arg(&config).env("RUST_LOG", "error");
-        let process = Running::start(&mut command);
-        let daemon = Self { process, namespace, adit, dir };
+        let process = Running::start(&mut run_command(&namespace, &adit, &config));
+        Some(Self { process, namespace, adit, config, dir }.ready())
+    }
+
+    /// Kills the process, as a fault would end it, and starts it again.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn restart(self) -> Self {
+        let Self { process, namespace, adit, config, dir } = self;
+        drop(process);
+        let process = Running::start(&mut run_command(&namespace, &adit, &config));
+        Self { process, namespace, adit, config, dir }.ready()
+    }
+
+    /// Waits until it answers.
+    fn ready(self) -> Self {
         let end = Instant::now() + START_LIMIT;
-        while !daemon.ask("counters").status.success() {
+        while !self.ask("counters").status.success() {
             if Instant::now() > end {
-                let output = daemon.end();
+                let output = self.end();
                 panic!("adit does not start: {}", String::from_utf8_lossy(&output.stderr));
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        Some(daemon)
+        self
     }
 
     /// The folder of its sockets.
@@ -119,6 +145,12 @@ impl Daemon {
         drop((namespace, dir));
         output
     }
+}
+
+fn run_command(namespace: &Namespace, adit: &Path, config: &Path) -> Command {
+    let mut command = namespace.command(adit);
+    command.args(["run", "--config"]).arg(config).env("RUST_LOG", "error");
+    command
 }
 
 /// The CPU cores that this process may use.

@@ -12,6 +12,7 @@
 )]
 
 pub mod capture;
+pub mod control_planes;
 pub mod daemon;
 pub mod fuzzing;
 pub mod go;

@@ -160,6 +160,12 @@ impl Namespace {
         namespace
     }
 
+    /// The name that `ip netns` lists.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Runs `ip` in the namespace.
     pub fn ip(&self, args: &[&str]) {
         ip(&[&["-n", &self.name], args].concat());

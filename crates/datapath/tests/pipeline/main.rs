@@ -11,7 +11,6 @@ mod duplicating;
 mod end_markers;
 mod errors;
 mod floods;
-mod fragments;
 mod frames;
 mod hostile;
 mod local;

@@ -1,0 +1,244 @@
+//! The scripted control planes of `interop/control-planes` against a running `adit`, with traffic.
+//!
+//! ```text
+//!  adit-test-NAME-world                            adit-test-NAME-upf
+//!  control planes  n4 10.0.4.1, .3 ─────────────── n4 10.0.4.2       adit
+//!  RAN             n3 10.0.3.1, .3, .9 ─────────── n3 (10.0.3.2, adit's)
+//!  data network    n6 10.0.6.1 ─────────────────── n6 (10.0.6.2, adit's)
+//!  another one     n7 10.0.7.1 ─────────────────── n7 (10.0.7.2, adit's)
+//! ```
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use toml::Table;
+
+use crate::daemon::{Daemon, cores};
+use crate::process::{Namespace, is_root, run};
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// The devices of adit's ports, in the order in which the configurations have them.
+const DEVICES: [&str; 3] = ["n3", "n6", "n7"];
+
+/// What every operator is shown, and what these tests run.
+const DOCUMENT: &str = include_str!("../../../docs/interop.md");
+
+/// The configurations of `docs/interop.md`, each of which is for the control plane that its first
+/// line names.
+///
+/// # Panics
+/// When a block is none.
+#[must_use]
+pub fn configurations() -> Vec<(String, String)> {
+    let blocks = DOCUMENT.split("```toml\n").skip(1);
+    let texts = blocks.map(|block| block.split("```").next().unwrap());
+    let named = texts.filter_map(|text| {
+        let name = text.lines().next()?.strip_prefix("# adit.toml for ")?;
+        Some((name.to_owned(), text.to_owned()))
+    });
+    named.collect()
+}
+
+/// The configuration for a control plane, with the devices, cores and paths of the tests and with
+/// timers that do not make them wait.
+fn configuration(control_plane: &str, dir: &Path) -> String {
+    let all = configurations();
+    let (_, text) = all.iter().find(|(name, _)| name == control_plane).unwrap();
+    let mut table: Table = text.parse().unwrap();
+    let mut set = |section: &str, text: &str| {
+        let more: Table = text.parse().unwrap();
+        let section = table.entry(section).or_insert_with(|| Table::new().into());
+        section.as_table_mut().unwrap().extend(more);
+    };
+    set("n4", "heartbeat_interval_ms = 1000\nt1_ms = 500\nn1_retries = 3");
+    set("sessions", "sessions_max = 1000");
+    let cores = cores();
+    let worker = cores.get(1).unwrap_or(&cores[0]);
+    let main = cores[0];
+    set("datapath", &format!("workers = [{worker}]\nmain_core = {main}\npoll = \"adaptive\""));
+    let dpdk = "hugepages = \"never\"\nmemory_mib = 64\nmempool_mbufs = 4096\n\
+                rx_descriptors = 256\ntx_descriptors = 256";
+    set("dpdk", dpdk);
+    set("admin", &format!("socket = \"{}\"", dir.join("admin.sock").display()));
+    for (number, port) in table["port"].as_array_mut().unwrap().iter_mut().enumerate() {
+        let port = port.as_table_mut().unwrap();
+        let device = format!("net_af_packet{number},iface={}", DEVICES[number]);
+        port.insert("device".to_owned(), device.into());
+        // What the veth devices have.
+        port.insert("mtu_bytes".to_owned(), 1500.into());
+    }
+    if control_plane == "SD-Core" {
+        // It asks for addresses only where there is a pool, and is tried with and without asking.
+        let pool = "[[ue_pool]]\nnetwork_instance = \"internet\"\nprefix = \"172.251.0.0/16\"";
+        table.extend(pool.parse::<Table>().unwrap());
+    }
+    table.to_string()
+}
+
+/// Namespaces and links; the UPF's namespace is taken out by the daemon.
+fn network(purpose: &str) -> (Namespace, Namespace) {
+    let world = Namespace::new(&format!("{purpose}-world"));
+    let upf = Namespace::new(&format!("{purpose}-upf"));
+    let sysctl = |namespace: &Namespace, settings: &[&str]| {
+        for setting in settings {
+            let (key, value) = setting.split_once('=').unwrap();
+            let mut command = namespace.command(Path::new("sh"));
+            let script = format!("echo {value} > /proc/sys/net/{key}");
+            let output = run(command.args(["-c", &script]), LIMIT);
+            assert!(output.status.success(), "{script}: {output:?}");
+        }
+    };
+    let quiet = ["accept_dad=0", "accept_ra=0", "router_solicitations=0"];
+    for key in quiet {
+        for device in ["all", "default"] {
+            sysctl(&world, &[&format!("ipv6/conf/{device}/{key}")]);
+        }
+    }
+    sysctl(&world, &["ipv4/conf/all/rp_filter=0", "ipv4/conf/default/rp_filter=0"]);
+    sysctl(&upf, &["ipv6/conf/all/disable_ipv6=1", "ipv6/conf/default/disable_ipv6=1"]);
+    for device in DEVICES.iter().chain(&["n4"]) {
+        let link = ["link", "add", device, "type", "veth", "peer", "name", device];
+        upf.ip(&[&link[..], &["netns", world.name()]].concat());
+    }
+    for device in DEVICES {
+        upf.ip(&["link", "set", device, "up", "arp", "off"]);
+        // A wire carries whole checksums and no segments beyond its MTU.
+        let mut ethtool = world.command(Path::new("ethtool"));
+        let off = ["tx", "off", "tso", "off", "gso", "off", "gro", "off"];
+        let output = run(ethtool.args(["-K", device]).args(off), LIMIT);
+        assert!(output.status.success(), "{output:?}");
+    }
+    upf.ip(&["address", "add", "10.0.4.2/24", "dev", "n4"]);
+    upf.ip(&["link", "set", "n4", "up"]);
+    for (device, address) in [
+        ("n3", "10.0.3.1/24"),
+        ("n3", "10.0.3.3/24"),
+        ("n3", "10.0.3.9/24"),
+        ("n3", "2001:db8:3::1/64"),
+        ("n3", "2001:db8:3::3/64"),
+        ("n4", "10.0.4.1/24"),
+        ("n4", "10.0.4.3/24"),
+        ("n6", "10.0.6.1/24"),
+        ("n6", "2001:db8:6::1/64"),
+        ("n7", "10.0.7.1/24"),
+    ] {
+        world.ip(&["address", "add", address, "dev", device]);
+    }
+    for device in DEVICES.iter().chain(&["n4"]) {
+        world.ip(&["link", "set", device, "up"]);
+    }
+    for (prefix, hop) in [
+        ("10.45.0.0/16", "10.0.6.2"),
+        ("10.46.0.0/16", "10.0.6.2"),
+        ("10.47.0.0/16", "10.0.7.2"),
+        ("10.60.0.0/16", "10.0.6.2"),
+        ("172.250.0.0/16", "10.0.6.2"),
+        ("172.251.0.0/16", "10.0.6.2"),
+        ("2001:db8:cafe::/48", "2001:db8:6::2"),
+    ] {
+        world.ip(&["route", "add", prefix, "via", hop]);
+    }
+    (world, upf)
+}
+
+/// A running `adit` with a network around it.
+#[derive(Debug)]
+pub struct Attached {
+    daemon: Option<Daemon>,
+    world: Namespace,
+}
+
+impl Attached {
+    /// Starts `adit` with the configuration that `docs/interop.md` has for the control plane. `None`,
+    /// told to the reader, where that cannot be.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn start(control_plane: &str) -> Option<Self> {
+        if !is_root() {
+            return None;
+        }
+        let (world, upf) = network(&control_plane.to_lowercase());
+        let daemon = Daemon::start_in(upf, |dir| configuration(control_plane, dir))?;
+        Some(Self { daemon: Some(daemon), world })
+    }
+
+    /// Runs a profile of `program` and returns its cases.
+    ///
+    /// # Panics
+    /// When it ends with an error or prints what is no case.
+    #[must_use]
+    pub fn run(&mut self, program: &Path, profile: &str) -> Vec<Value> {
+        let mut command = self.world.command(program);
+        let mut script = Script::start(command.arg(profile));
+        let mut cases = Vec::new();
+        while let Some(line) = script.next() {
+            if line["request"] == "restart" {
+                self.daemon = self.daemon.take().map(Daemon::restart);
+                script.answer();
+            } else {
+                cases.push(line);
+            }
+        }
+        cases
+    }
+
+    /// The daemon.
+    ///
+    /// # Panics
+    /// Never.
+    #[must_use]
+    pub fn daemon(&self) -> &Daemon {
+        self.daemon.as_ref().unwrap()
+    }
+
+    /// Ends the daemon, which must be content with itself.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub fn end(mut self) {
+        let output = self.daemon.take().unwrap().end();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+/// A running script: lines of JSON come, lines of text go. Dropping it ends the process.
+struct Script {
+    child: Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Script {
+    fn start(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines }
+    }
+
+    /// The next line, or `None` once the script has ended well.
+    fn next(&mut self) -> Option<Value> {
+        let Some(line) = self.lines.next() else {
+            let status = self.child.wait().unwrap();
+            assert!(status.success(), "the script ended with {status}");
+            return None;
+        };
+        Some(serde_json::from_str(&line.unwrap()).unwrap())
+    }
+
+    fn answer(&mut self) {
+        self.child.stdin.as_mut().unwrap().write_all(b"done\n").unwrap();
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
