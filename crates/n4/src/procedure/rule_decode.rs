@@ -230,7 +230,10 @@ fn forwarding(
     let linked = group.linked_traffic_endpoint_id;
     Ok(Forwarding {
         destination: destination(group.destination_interface)?,
-        network_instance: group.network_instance.map(name::network_instance),
+        network_instance: group
+            .network_instance
+            .map(name::network_instance)
+            .filter(|name| !name.is_empty()),
         outer_header_creation: group
             .outer_header_creation
             .map(|ie| creation(ie, local))

@@ -1,0 +1,17 @@
+//! What four open-source control planes send, octet for octet, and what a UPF must make of it: one
+//! test for each thing that at least one of them needs. `docs/n4-tolerance.md` tells the rest.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "helpers of tests stand outside the test functions"
+)]
+
+#[path = "../smf/mod.rs"]
+mod smf;
+
+mod nodes;
+mod octets;
+mod planes;
+mod rules;
+mod sessions;
