@@ -36,6 +36,8 @@ pub struct Member {
     pub presence: Presence,
     /// True when it may occur several times.
     pub repeatable: bool,
+    /// True when length zero withdraws what an earlier message set.
+    pub is_nullable: bool,
 }
 
 /// The IEs of a message or group that were skipped: unknown, unexpected there, from another
@@ -95,6 +97,47 @@ impl PartialEq for Ignored<'_> {
     }
 }
 
+/// The members of a message or group that came with length zero, to withdraw what an earlier message
+/// set. Spec: TS 29.244 §5.6.3.
+#[derive(Clone, Copy)]
+pub struct Withdrawn {
+    members: &'static [Member],
+    rows: u64,
+}
+
+impl Withdrawn {
+    /// Nothing, of a body with these members.
+    pub(crate) const fn of(members: &'static [Member], rows: u64) -> Self {
+        Self { members, rows }
+    }
+
+    /// Withdraws the member `ie`. Returns false when the body has no such member that can be.
+    pub fn insert(&mut self, ie: IeType) -> bool {
+        let row = self.members.iter().position(|member| member.ie == ie && member.is_nullable);
+        self.rows |= row.map_or(0, |row| 1 << row);
+        row.is_some()
+    }
+
+    /// The types of the members.
+    pub fn iter(self) -> impl Iterator<Item = IeType> {
+        let rows = self.rows;
+        let members = self.members.iter().enumerate();
+        members.filter(move |(row, _)| (rows >> row) & 1 == 1).map(|(_, member)| member.ie)
+    }
+}
+
+impl fmt::Debug for Withdrawn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl PartialEq for Withdrawn {
+    fn eq(&self, other: &Self) -> bool {
+        self.rows == other.rows
+    }
+}
+
 /// What a member means that its sender left out, although others always send it.
 pub(crate) trait WhenAbsent {
     /// The value that the receiver takes.
@@ -106,6 +149,8 @@ pub(crate) trait WhenAbsent {
 pub(crate) struct Walked {
     pub ignored: u16,
     pub incorrect: u64,
+    /// Rows that came with length zero.
+    pub withdrawn: u64,
 }
 
 /// Where one IE stands in a body, and which row of the table it met.
@@ -156,6 +201,26 @@ pub(crate) fn take_one<'a, T: Ie<'a>>(
     Ok(())
 }
 
+/// Notes a member of length zero; `Some` of any other. One that comes with a value, too, is an error.
+#[inline]
+pub(crate) fn take_null<'a>(
+    has_value: bool,
+    found: Found<'a>,
+    walked: &mut Walked,
+) -> Result<Option<Found<'a>>, DecodeError> {
+    let is_null = found.ie.value.is_empty();
+    let was_null = (walked.withdrawn >> found.row) & 1 == 1;
+    match is_null {
+        true if has_value => Err(found.error(IeError::Length)),
+        false if was_null => Err(found.error(IeError::Length)),
+        true => {
+            walked.withdrawn |= 1 << found.row;
+            Ok(None)
+        }
+        false => Ok(Some(found)),
+    }
+}
+
 /// Where the occurrences of a repeatable member lie in a body.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Span {
@@ -194,7 +259,8 @@ pub(crate) fn take_several<'a, T: Ie<'a>>(
 }
 
 /// Defines messages or grouped IEs. A row is `name: presence IE_CONST => Type`; presence is one of
-/// `M`, `C`, `O`, and `Ms`, `Cs`, `Os` for a member that may occur several times, or `D` for one
+/// `M`, `C`, `O`, and `Ms`, `Cs`, `Os` for a member that may occur several times, `N` and `Ns` for a
+/// conditional one that length zero withdraws, or `D` for one
 /// that is always written and, where a sender leaves it out, has the value of [`WhenAbsent`].
 macro_rules! bodies {
     ($(
@@ -211,6 +277,8 @@ macro_rules! bodies {
                 $(#[$fdoc])*
                 pub $field: $crate::body::bodies!(@type $presence $ty),
             )*
+            /// The members that came with length zero and withdraw what an earlier message set.
+            pub withdrawn: $crate::body::Withdrawn,
             /// The IEs that were skipped while decoding.
             pub ignored: $crate::body::Ignored<'a>,
         }
@@ -256,6 +324,7 @@ macro_rules! bodies {
                 }
                 Ok(Self {
                     $( $field: $crate::body::bodies!(@finish $presence $ie, $field, body), )*
+                    withdrawn: $crate::body::Withdrawn::of(Self::MEMBERS, walked.withdrawn),
                     ignored: $crate::body::Ignored::new(
                         body, Self::MEMBERS, walked.incorrect, walked.ignored),
                 })
@@ -265,6 +334,9 @@ macro_rules! bodies {
                 -> Result<(), $crate::encode::NoRoom>
             {
                 $( $crate::body::bodies!(@put $presence $ie, self.$field, w); )*
+                for ie_type in self.withdrawn.iter() {
+                    w.raw(&$crate::ie::RawIe { ie_type, enterprise_id: None, value: &[] })?;
+                }
                 for ie in self.ignored.iter() {
                     w.raw(&ie)?;
                 }
@@ -279,20 +351,24 @@ macro_rules! bodies {
     (@type D $ty:ty) => { $ty };
     (@type C $ty:ty) => { Option<$ty> };
     (@type O $ty:ty) => { Option<$ty> };
+    (@type N $ty:ty) => { Option<$ty> };
     (@type $several:ident $ty:ty) => { $crate::repeated::Repeated<'a, $ty> };
 
-    (@member M $ie:ident) => { $crate::body::bodies!(@row Mandatory $ie false) };
-    (@member D $ie:ident) => { $crate::body::bodies!(@row Conditional $ie false) };
-    (@member C $ie:ident) => { $crate::body::bodies!(@row Conditional $ie false) };
-    (@member O $ie:ident) => { $crate::body::bodies!(@row Optional $ie false) };
-    (@member Ms $ie:ident) => { $crate::body::bodies!(@row Mandatory $ie true) };
-    (@member Cs $ie:ident) => { $crate::body::bodies!(@row Conditional $ie true) };
-    (@member Os $ie:ident) => { $crate::body::bodies!(@row Optional $ie true) };
-    (@row $presence:ident $ie:ident $repeatable:literal) => {
+    (@member M $ie:ident) => { $crate::body::bodies!(@row Mandatory $ie false false) };
+    (@member D $ie:ident) => { $crate::body::bodies!(@row Conditional $ie false false) };
+    (@member C $ie:ident) => { $crate::body::bodies!(@row Conditional $ie false false) };
+    (@member O $ie:ident) => { $crate::body::bodies!(@row Optional $ie false false) };
+    (@member Ms $ie:ident) => { $crate::body::bodies!(@row Mandatory $ie true false) };
+    (@member Cs $ie:ident) => { $crate::body::bodies!(@row Conditional $ie true false) };
+    (@member Os $ie:ident) => { $crate::body::bodies!(@row Optional $ie true false) };
+    (@member N $ie:ident) => { $crate::body::bodies!(@row Conditional $ie false true) };
+    (@member Ns $ie:ident) => { $crate::body::bodies!(@row Conditional $ie true true) };
+    (@row $presence:ident $ie:ident $repeatable:literal $nullable:literal) => {
         $crate::body::Member {
             ie: $crate::ie::IeType::$ie,
             presence: $crate::body::Presence::$presence,
             repeatable: $repeatable,
+            is_nullable: $nullable,
         }
     };
 
@@ -315,7 +391,11 @@ macro_rules! bodies {
         #[must_use]
         #[allow(clippy::too_many_arguments, clippy::new_without_default)]
         pub fn new($($arg)*) -> Self {
-            Self { $($init)* ignored: $crate::body::Ignored::NONE }
+            Self {
+                $($init)*
+                withdrawn: $crate::body::Withdrawn::of(Self::MEMBERS, 0),
+                ignored: $crate::body::Ignored::NONE,
+            }
         }
     };
 
@@ -323,6 +403,7 @@ macro_rules! bodies {
     (@slot D $ty:ty) => { None::<$ty> };
     (@slot C $ty:ty) => { None::<$ty> };
     (@slot O $ty:ty) => { None::<$ty> };
+    (@slot N $ty:ty) => { None::<$ty> };
     (@slot $several:ident $ty:ty) => { $crate::body::Span::default() };
 
     (@lenient O) => { true };
@@ -340,6 +421,18 @@ macro_rules! bodies {
     (@take O $ty:ty, $slot:ident, $found:expr, $walked:expr) => {
         $crate::body::take_one::<$ty>(&mut $slot, $found, $walked)
     };
+    (@take N $ty:ty, $slot:ident, $found:expr, $walked:expr) => {
+        match $crate::body::take_null($slot.is_some(), $found, $walked)? {
+            Some(found) => $crate::body::take_one::<$ty>(&mut $slot, found, $walked),
+            None => Ok(()),
+        }
+    };
+    (@take Ns $ty:ty, $slot:ident, $found:expr, $walked:expr) => {
+        match $crate::body::take_null(!$slot.is_empty(), $found, $walked)? {
+            Some(found) => $crate::body::take_several::<$ty>(&mut $slot, found),
+            None => Ok(()),
+        }
+    };
     (@take $several:ident $ty:ty, $slot:ident, $found:expr, $walked:expr) => {
         $crate::body::take_several::<$ty>(&mut $slot, $found)
     };
@@ -352,6 +445,7 @@ macro_rules! bodies {
     };
     (@finish C $ie:ident, $slot:ident, $body:ident) => { $slot };
     (@finish O $ie:ident, $slot:ident, $body:ident) => { $slot };
+    (@finish N $ie:ident, $slot:ident, $body:ident) => { $slot };
     (@finish Ms $ie:ident, $slot:ident, $body:ident) => {{
         if $slot.is_empty() {
             return Err($crate::body::missing($crate::ie::IeType::$ie, $body));
@@ -372,6 +466,9 @@ macro_rules! bodies {
         if let Some(value) = &$value { $w.put_as($crate::ie::IeType::$ie, value)? }
     };
     (@put O $ie:ident, $value:expr, $w:ident) => {
+        if let Some(value) = &$value { $w.put_as($crate::ie::IeType::$ie, value)? }
+    };
+    (@put N $ie:ident, $value:expr, $w:ident) => {
         if let Some(value) = &$value { $w.put_as($crate::ie::IeType::$ie, value)? }
     };
     (@put $several:ident $ie:ident, $value:expr, $w:ident) => {

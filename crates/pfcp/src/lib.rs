@@ -42,7 +42,7 @@ pub mod ie;
 pub mod message;
 mod repeated;
 
-pub use body::{Ignored, Member, Presence};
+pub use body::{Ignored, Member, Presence, Withdrawn};
 pub use cause::Cause;
 pub use encode::{NoRoom, Writer, encode};
 pub use error::{DecodeError, DecodeErrorKind, HeaderError, IeError};

@@ -76,6 +76,8 @@ pub struct Change {
     pub s_nssai: Option<SNssai>,
     /// When the request came: measurements and timers begin here.
     pub at: Nanos,
+    /// Parts of rules that are taken away, after all updates.
+    pub withdrawals: Vec<Withdrawal>,
     /// The control plane's new endpoint; ignored by an establishment, which names it separately.
     pub cp_f_seid: Option<CpFSeid>,
 }
@@ -320,4 +322,80 @@ pub struct BarUpdate {
     pub notification_delay: Option<u8>,
     /// Replaces the number of packets.
     pub suggested_pkts: Option<u16>,
+}
+
+/// A part of a rule that is taken away. Spec: TS 29.244 §5.6.3.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Withdrawal {
+    /// Of a PDR.
+    Pdr(PdrId, PdrPart),
+    /// Of a FAR.
+    Far(FarId, FarPart),
+    /// Of a QER.
+    Qer(QerId, QerPart),
+    /// Of a URR.
+    Urr(UrrId, UrrPart),
+    /// The suggested number of packets of a BAR.
+    BarCount(BarId),
+}
+
+/// Parts that a PDR may be without. Spec: TS 29.244 §7.5.4.2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "as of the fields of a PDR")]
+pub enum PdrPart {
+    OuterHeaderRemoval,
+    Far,
+    Urrs,
+    Qers,
+    ActivationTime,
+    DeactivationTime,
+}
+
+/// Parts that a FAR may be without. Spec: TS 29.244 §7.5.4.3.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "as of the fields of a FAR")]
+pub enum FarPart {
+    Bar,
+    InterfaceType,
+    TransportLevelMarking,
+}
+
+/// Parts that a QER may be without. Spec: TS 29.244 §7.5.4.5.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "as of the fields of a QER")]
+pub enum QerPart {
+    Correlation,
+    Mbr,
+    Gbr,
+    AveragingWindow,
+    PacketRate,
+    ControlIndications,
+    Qfi,
+    Rqi,
+    Ppi,
+}
+
+/// Parts that a URR may be without. Spec: TS 29.244 §7.5.4.4.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "as of the fields of UrrSettings")]
+pub enum UrrPart {
+    Period,
+    VolumeThreshold,
+    VolumeQuota,
+    TimeThreshold,
+    TimeQuota,
+    EventThreshold,
+    EventQuota,
+    TimeMechanism,
+    NumberOfReports,
+    QuotaHoldingTime,
+    QuotaValidityTime,
+    DroppedThreshold,
+    MonitoringTimes,
+    InactivityDetectionTime,
+    LinkedUrrs,
+    Information,
+    AggregatedUrrs,
+    Exempted,
+    QuotaFar,
 }

@@ -34,8 +34,8 @@ mod update;
 mod usage;
 
 pub use change::{
-    BarUpdate, Change, ChooseUe, FTeidSpec, FarUpdate, ForwardingUpdate, PdiSpec, PdrSpec,
-    PdrUpdate, QerUpdate, SdfSpec, TrafficEndpointSpec,
+    BarUpdate, Change, ChooseUe, FTeidSpec, FarPart, FarUpdate, ForwardingUpdate, PdiSpec, PdrPart,
+    PdrSpec, PdrUpdate, QerPart, QerUpdate, SdfSpec, TrafficEndpointSpec, UrrPart, Withdrawal,
 };
 pub use far_ends::FarSide;
 pub use framed_route::{

@@ -9,6 +9,7 @@ use adit_rules::{
 use adit_types::{Nanos, PdrId, Seid, SessionIndex, UrrId, UsageSlot};
 
 use crate::activation;
+use crate::change::UrrPart;
 use crate::pack::packed;
 use crate::record::{Records, Urr, UrrUpdate, UsageTriggers};
 use crate::session::{OpenSession, Session};
@@ -39,6 +40,8 @@ pub(crate) struct UsageChange {
     pub at: Nanos,
     pub removed: Vec<UrrId>,
     pub updated: Vec<UrrUpdate>,
+    /// Parts that URRs have no more.
+    pub withdrawn: Vec<(UrrId, UrrPart)>,
     /// URRs to report at once.
     pub queried: Vec<UrrId>,
     /// What reports of them carry.
@@ -338,7 +341,8 @@ impl SessionStore {
     /// there: stage 2 counted them.
     pub(crate) fn plan_usage(&self, session: &OpenSession, resolved: &Resolved) -> UsagePlan {
         let source = &*self.usage.0;
-        let UsageChange { at, removed, updated, queried, query_reference } = &resolved.usage;
+        let UsageChange { at, removed, updated, withdrawn, queried, query_reference } =
+            &resolved.usage;
         let (before, records) = (&session.records, &resolved.records);
         let mut usage = session.usage.clone();
         let mut all_slots = usage.slots();
@@ -361,7 +365,10 @@ impl SessionStore {
                     if let Some(update) = update {
                         measure.provision(&update.settings, urr, *at);
                     }
-                    if measure.take_renewed() || update.is_some() {
+                    let mut parts = withdrawn.iter().filter(|(id, _)| *id == urr.id).peekable();
+                    let is_updated = update.is_some() || parts.peek().is_some();
+                    parts.for_each(|&(_, part)| measure.withdraw(part, urr));
+                    if measure.take_renewed() || is_updated {
                         measure.generation = slots.next_generation();
                     }
                 }

@@ -11,6 +11,7 @@ use adit_rules::{PoolMembers, UrrEntry, UsageCounts, UsageLimits, UsageSource};
 use adit_types::limits::{EVENTS_PER_REPORT_MAX, MONITORING_TIMES_PER_URR_MAX};
 use adit_types::{Nanos, UrrId, UsageSlot};
 
+use crate::change::UrrPart;
 use crate::pack::packed;
 use crate::record::{Monitoring, TimeMechanism, Urr, UrrSettings, UsageTriggers, Volumes};
 
@@ -282,6 +283,35 @@ impl Measure {
             } else if information.immediate_start && self.running.is_none() {
                 self.running = Some(now);
             }
+        }
+    }
+
+    /// Ends what `urr`, the rule after the change, has no more. Without any quota traffic passes.
+    pub fn withdraw(&mut self, part: UrrPart, urr: &Urr) {
+        match part {
+            UrrPart::Period => self.next_period = None,
+            UrrPart::VolumeThreshold => self.volume_threshold = None,
+            UrrPart::TimeThreshold => self.time_threshold = None,
+            UrrPart::EventThreshold => self.event_threshold = None,
+            UrrPart::VolumeQuota => self.volume_quota = None,
+            UrrPart::TimeQuota => self.time_quota = None,
+            UrrPart::EventQuota => self.event_quota = None,
+            UrrPart::TimeMechanism => self.mechanism = None,
+            UrrPart::NumberOfReports => self.reports_left = None,
+            UrrPart::QuotaValidityTime => self.valid_until = None,
+            UrrPart::MonitoringTimes => self.monitoring.clear(),
+            UrrPart::QuotaHoldingTime
+            | UrrPart::DroppedThreshold
+            | UrrPart::InactivityDetectionTime
+            | UrrPart::LinkedUrrs
+            | UrrPart::Information
+            | UrrPart::AggregatedUrrs
+            | UrrPart::Exempted
+            | UrrPart::QuotaFar => {}
+        }
+        let UrrSettings { volume_quota, time_quota, event_quota, .. } = &urr.settings;
+        if volume_quota.is_none() && time_quota.is_none() && event_quota.is_none() {
+            (self.stopped, self.is_last_event) = (false, false);
         }
     }
 

@@ -26,6 +26,7 @@ mod rule_decode;
 mod session_set;
 mod urr_decode;
 mod usage;
+mod withdraw_decode;
 
 use adit_pfcp::Cause;
 use adit_types::Seid;

@@ -15,7 +15,9 @@ use crate::procedure::endpoint_decode::Chosen;
 use crate::procedure::packet_rates::status_report;
 use crate::procedure::urr_decode::When;
 use crate::procedure::usage::{additional, event_time_stamps, usage_report};
-use crate::procedure::{Refused, demand, endpoint_decode, rule_decode, urr_decode};
+use crate::procedure::{
+    Refused, demand, endpoint_decode, rule_decode, urr_decode, withdraw_decode,
+};
 use crate::refusal::Rejected;
 use crate::session_set;
 use crate::ue_pools::slice_told;
@@ -116,18 +118,22 @@ impl Node {
             change.create_qers.push(rule_decode::create_qer(&group, when)?);
         }
         for group in message.update_pdrs {
+            change.withdrawals.extend(withdraw_decode::of_pdr(&group));
             change.update_pdrs.push(rule_decode::update_pdr(&group, when)?);
         }
         for group in message.update_fars {
+            change.withdrawals.extend(withdraw_decode::of_far(&group));
             change.update_fars.push(rule_decode::update_far(&group, local)?);
         }
         change.remove_bars = message.remove_bars.iter().map(|group| group.bar_id).collect();
         change.create_bars =
             message.create_bars.iter().map(|group| rule_decode::create_bar(&group)).collect();
         for group in message.update_bars {
+            change.withdrawals.extend(withdraw_decode::of_bar(&group));
             change.update_bars.push(rule_decode::update_bar(&group)?);
         }
         for group in message.update_qers {
+            change.withdrawals.extend(withdraw_decode::of_qer(&group));
             change.update_qers.push(rule_decode::update_qer(&group)?);
         }
         change.query_packet_rates =
@@ -146,6 +152,7 @@ impl Node {
             change.create_urrs.push(urr_decode::create_urr(&group, when)?);
         }
         for group in message.update_urrs {
+            change.withdrawals.extend(withdraw_decode::of_urr(&group));
             change.update_urrs.push(urr_decode::update_urr(&group, when)?);
         }
         change.remove_urrs = message.remove_urrs.iter().map(|group| group.urr_id).collect();
@@ -156,6 +163,9 @@ impl Node {
         change.s_nssai = message.s_nssai.map(slice_told);
         change.inactivity_timer =
             message.user_plane_inactivity_timer.map(|timer| Nanos::from_secs(timer.0.into()));
+        if message.withdrawn.iter().any(|ie| ie == IeType::USER_PLANE_INACTIVITY_TIMER) {
+            change.inactivity_timer = Some(Nanos(0));
+        }
         Ok(())
     }
 

@@ -28,8 +28,8 @@ use crate::backlog::Task;
 use crate::containment::FaultPoint;
 use crate::node::{Node, Request};
 use crate::procedure::farewell::{Destination, Leaving};
-use crate::procedure::rule_decode;
 use crate::procedure::usage::{event_time_stamps, usage_report};
+use crate::procedure::{rule_decode, withdraw_decode};
 use crate::transaction::Purpose;
 use crate::wall::Wall;
 
@@ -717,6 +717,8 @@ impl Node {
         let mut change = Change { drop_buffered, ..unchanged.clone() };
         let update = message.update_bar.as_ref().map(rule_decode::update_bar_of_report);
         change.update_bars.extend(update);
+        let bar = message.update_bar.as_ref();
+        change.withdrawals.extend(bar.into_iter().flat_map(withdraw_decode::of_bar));
         if let Some(f_teid) = message.n4u_f_teid {
             change.update_fars = self.fars_towards_cp_function(up_seid, f_teid);
             let applies = !change.update_fars.is_empty();

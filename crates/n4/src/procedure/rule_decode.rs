@@ -344,9 +344,11 @@ pub(super) fn update_bar(group: &UpdateBar<'_>) -> Result<BarUpdate, Rejected> {
 /// A BAR's update in the response to a report, but for its buffering duration.
 pub(super) fn update_bar_of_report(group: &UpdateBar<'_>) -> BarUpdate {
     let count = group.suggested_buffering_packets_count.map(|count| count.0.into());
+    let delay = IeType::DOWNLINK_DATA_NOTIFICATION_DELAY;
+    let no_delay = group.withdrawn.iter().any(|ie| ie == delay).then_some(0);
     BarUpdate {
         id: group.bar_id,
-        notification_delay: group.downlink_data_notification_delay.map(|delay| delay.0),
+        notification_delay: group.downlink_data_notification_delay.map(|ie| ie.0).or(no_delay),
         suggested_pkts: group.dl_buffering_suggested_packet_count.map(|n| n.0).or(count),
     }
 }

@@ -53,7 +53,7 @@ bodies! {
             UpdateForwardingParameters<'a>,
         update_duplicating_parameters: Cs UPDATE_DUPLICATING_PARAMETERS =>
             UpdateDuplicatingParameters<'a>,
-        bar_id: C BAR_ID => BarId,
+        bar_id: N BAR_ID => BarId,
     }
 
     /// Changes to forwarding; length zero withdraws a setting. Spec: TS 29.244 §7.5.4.3,
@@ -69,7 +69,7 @@ bodies! {
         header_enrichments: Cs HEADER_ENRICHMENT => Nullable<HeaderEnrichment<'a>>,
         pfcp_sm_req_flags: C PFCPSMREQ_FLAGS => PfcpSmReqFlags,
         linked_traffic_endpoint_id: C TRAFFIC_ENDPOINT_ID => Nullable<TrafficEndpointId>,
-        destination_interface_type: C TGPP_INTERFACE_TYPE => InterfaceType,
+        destination_interface_type: N TGPP_INTERFACE_TYPE => InterfaceType,
         data_network_access_identifier: C DATA_NETWORK_ACCESS_IDENTIFIER =>
             DataNetworkAccessIdentifier<'a>,
     }
@@ -101,14 +101,14 @@ bodies! {
     /// duration, in a Session Report Response (type 12). Spec: TS 29.244 §7.5.4.11, §7.5.9.2.
     group UpdateBar = UPDATE_BAR_SESSION_MODIFICATION_REQUEST, rule Bar {
         bar_id: M BAR_ID => BarId,
-        downlink_data_notification_delay: C DOWNLINK_DATA_NOTIFICATION_DELAY =>
+        downlink_data_notification_delay: N DOWNLINK_DATA_NOTIFICATION_DELAY =>
             DownlinkDataNotificationDelay,
         dl_buffering_duration: C DL_BUFFERING_DURATION => DlBufferingDuration,
-        dl_buffering_suggested_packet_count: O DL_BUFFERING_SUGGESTED_PACKET_COUNT =>
+        dl_buffering_suggested_packet_count: N DL_BUFFERING_SUGGESTED_PACKET_COUNT =>
             DlBufferingSuggestedPacketCount,
-        suggested_buffering_packets_count: C SUGGESTED_BUFFERING_PACKETS_COUNT =>
+        suggested_buffering_packets_count: N SUGGESTED_BUFFERING_PACKETS_COUNT =>
             SuggestedBufferingPacketsCount,
-        mt_edt_control_information: C MT_EDT_CONTROL_INFORMATION => MtEdtControlInformation,
+        mt_edt_control_information: N MT_EDT_CONTROL_INFORMATION => MtEdtControlInformation,
     }
 
     /// A BAR to remove. Spec: TS 29.244 §7.5.4.12.

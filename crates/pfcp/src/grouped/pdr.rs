@@ -66,17 +66,17 @@ bodies! {
     /// A PDR to change. Spec: TS 29.244 §7.5.4.2.
     group UpdatePdr = UPDATE_PDR, rule Pdr {
         pdr_id: M PDR_ID => PdrId,
-        outer_header_removal: C OUTER_HEADER_REMOVAL => OuterHeaderRemoval,
+        outer_header_removal: N OUTER_HEADER_REMOVAL => OuterHeaderRemoval,
         precedence: C PRECEDENCE => Precedence,
         pdi: C PDI => Pdi<'a>,
-        far_id: C FAR_ID => FarId,
-        urr_ids: Cs URR_ID => UrrId,
-        qer_ids: Cs QER_ID => QerId,
+        far_id: N FAR_ID => FarId,
+        urr_ids: Ns URR_ID => UrrId,
+        qer_ids: Ns QER_ID => QerId,
         activate_predefined_rules: Cs ACTIVATE_PREDEFINED_RULES => ActivatePredefinedRules<'a>,
         deactivate_predefined_rules: Cs DEACTIVATE_PREDEFINED_RULES =>
             DeactivatePredefinedRules<'a>,
-        activation_time: O ACTIVATION_TIME => ActivationTime,
-        deactivation_time: O DEACTIVATION_TIME => DeactivationTime,
+        activation_time: N ACTIVATION_TIME => ActivationTime,
+        deactivation_time: N DEACTIVATION_TIME => DeactivationTime,
     }
 
     /// A PDR to remove. Spec: TS 29.244 §7.5.4.6.

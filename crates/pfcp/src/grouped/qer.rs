@@ -30,17 +30,17 @@ bodies! {
     /// A QER to change. Spec: TS 29.244 §7.5.4.5.
     group UpdateQer = UPDATE_QER, rule Qer {
         qer_id: M QER_ID => QerId,
-        qer_correlation_id: C QER_CORRELATION_ID => QerCorrelationId,
+        qer_correlation_id: N QER_CORRELATION_ID => QerCorrelationId,
         gate_status: C GATE_STATUS => GateStatus,
-        mbr: C MBR => Mbr,
-        gbr: C GBR => Gbr,
-        packet_rate: C PACKET_RATE => PacketRate,
-        dl_flow_level_marking: C DL_FLOW_LEVEL_MARKING => DlFlowLevelMarking,
-        qfi: C QFI => Qfi,
-        rqi: C RQI => Rqi,
-        paging_policy_indicator: C PAGING_POLICY_INDICATOR => PagingPolicyIndicator,
-        averaging_window: O AVERAGING_WINDOW => AveragingWindow,
-        qer_control_indications: C QER_CONTROL_INDICATIONS => QerControlIndications,
+        mbr: N MBR => Mbr,
+        gbr: N GBR => Gbr,
+        packet_rate: N PACKET_RATE => PacketRate,
+        dl_flow_level_marking: N DL_FLOW_LEVEL_MARKING => DlFlowLevelMarking,
+        qfi: N QFI => Qfi,
+        rqi: N RQI => Rqi,
+        paging_policy_indicator: N PAGING_POLICY_INDICATOR => PagingPolicyIndicator,
+        averaging_window: N AVERAGING_WINDOW => AveragingWindow,
+        qer_control_indications: N QER_CONTROL_INDICATIONS => QerControlIndications,
     }
 
     /// A QER whose packet rates are asked for. Spec: TS 29.244 §7.5.4.22.

@@ -87,7 +87,7 @@ bodies! {
         query_urrs: Cs QUERY_URR => QueryUrr<'a>,
         query_packet_rates: Cs QUERY_PACKET_RATE_STATUS => QueryPacketRateStatus<'a>,
         fq_csids: Cs FQ_CSID => FqCsid<'a>,
-        user_plane_inactivity_timer: C USER_PLANE_INACTIVITY_TIMER => UserPlaneInactivityTimer,
+        user_plane_inactivity_timer: N USER_PLANE_INACTIVITY_TIMER => UserPlaneInactivityTimer,
         query_urr_reference: O QUERY_URR_REFERENCE => QueryUrrReference,
         trace_information: O TRACE_INFORMATION => TraceInformation<'a>,
         node_id: C NODE_ID => NodeId<'a>,

@@ -15,6 +15,7 @@ mod s1_provide;
 mod s2_resolve;
 mod s3_compile;
 mod s4_commit;
+mod withdraw;
 
 pub(crate) use s2_resolve::Resolved;
 pub(crate) use s3_compile::compile;

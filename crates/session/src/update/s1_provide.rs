@@ -18,7 +18,7 @@ use crate::record::{
 use crate::refusal::{Refusal, RuleId};
 use crate::sdf_text;
 use crate::session_usage::UsageChange;
-use crate::update::endpoints;
+use crate::update::{endpoints, withdraw};
 
 /// Flow labels have 20 bits. Spec: RFC 8200 §3.
 const FLOW_LABEL_MAX: u32 = 0xf_ffff;
@@ -124,6 +124,7 @@ pub(super) fn provide(records: Records, change: Change) -> Result<Draft, Refusal
     for update in change.update_qers {
         update_qer(find(&mut draft.records.qers, update.id)?, &update);
     }
+    withdraw::withdraw(&mut draft, &change.withdrawals)?;
     activation::settle(&mut draft.records, change.at);
     Ok(draft)
 }
@@ -164,7 +165,7 @@ fn provide_urrs(draft: &mut Draft, changes: UrrChanges) -> Result<(), Refusal> {
 }
 
 /// A record that is found by its identifier.
-trait Rule {
+pub(super) trait Rule {
     type Id: Copy + PartialEq;
     fn id(&self) -> Self::Id;
     fn rule(id: Self::Id) -> RuleId;
@@ -228,7 +229,7 @@ fn insert<R: Rule>(records: &mut Vec<R>, record: R) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn find<R: Rule>(records: &mut [R], id: R::Id) -> Result<&mut R, Refusal> {
+pub(super) fn find<R: Rule>(records: &mut [R], id: R::Id) -> Result<&mut R, Refusal> {
     let found = records.iter_mut().find(|record| record.id() == id);
     found.ok_or(Refusal::UnknownRule { rule: R::rule(id) })
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use adit_rules::{DestinationInterface, SourceInterface, UeAddresses};
 use adit_session::{
-    Bar, Change, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, FTeid, FTeidSpec, Far, FarUpdate,
-    Forwarding, ForwardingUpdate, PdiSpec, PdrSpec, PdrUpdate, Qer, QerUpdate, SdfSpec,
-    TrafficEndpointSpec, UeMatch, UeSide, Urr, Volumes,
+    Bar, Change, CreatedPdr, CreatedTrafficEndpoint, CreatedUe, FTeid, FTeidSpec, Far, FarPart,
+    FarUpdate, Forwarding, ForwardingUpdate, PdiSpec, PdrPart, PdrSpec, PdrUpdate, Qer, QerPart,
+    QerUpdate, SdfSpec, TrafficEndpointSpec, UeMatch, UeSide, Urr, UrrPart, Volumes, Withdrawal,
 };
 use adit_types::{Nanos, QerId, Seid, UrrId};
 
@@ -133,6 +133,9 @@ impl Session {
             }
             update_qer(qer, update);
         }
+        for withdrawal in &change.withdrawals {
+            self.withdraw(*withdrawal);
+        }
         for answer in chosen.f_teids {
             let pdr = self.stated.iter_mut().find(|pdr| pdr.id == answer.pdr).unwrap();
             pdr.pdi.f_teid = Some(given(answer.f_teid));
@@ -142,6 +145,56 @@ impl Session {
             pdr.pdi.ue = Some(with_chosen(pdr.pdi.ue, answer.addresses));
         }
         self.pdrs = self.stated.iter().flat_map(|pdr| self.linked(pdr)).collect();
+    }
+
+    /// Takes a part of a rule away, as far as it decides about packets. Spec: TS 29.244 §5.6.3.
+    fn withdraw(&mut self, withdrawal: Withdrawal) {
+        match withdrawal {
+            Withdrawal::Pdr(id, part) => {
+                let pdr = self.stated.iter_mut().find(|pdr| pdr.id == id).unwrap();
+                match part {
+                    PdrPart::OuterHeaderRemoval => {
+                        (pdr.outer_header_removal, pdr.container_deletion) = (None, false);
+                    }
+                    PdrPart::Far => pdr.far = None,
+                    PdrPart::Urrs => pdr.urrs = Vec::new(),
+                    PdrPart::Qers => pdr.qers = Vec::new(),
+                    PdrPart::ActivationTime => pdr.times.activation = None,
+                    PdrPart::DeactivationTime => pdr.times.deactivation = None,
+                }
+            }
+            Withdrawal::Far(id, part) => {
+                let far = self.fars.iter_mut().find(|far| far.id == id).unwrap();
+                match (part, &mut far.forwarding) {
+                    (FarPart::Bar, _) => far.bar = None,
+                    (FarPart::TransportLevelMarking, Some(parts)) => {
+                        parts.transport_level_marking = None;
+                    }
+                    (FarPart::TransportLevelMarking | FarPart::InterfaceType, _) => {}
+                }
+            }
+            Withdrawal::Qer(id, part) => {
+                let qer = self.qers.iter_mut().find(|qer| qer.id == id).unwrap();
+                match part {
+                    QerPart::Correlation => qer.correlation = None,
+                    QerPart::Mbr => qer.mbr = None,
+                    QerPart::Gbr => qer.gbr = None,
+                    QerPart::AveragingWindow => qer.averaging_window_ms = None,
+                    QerPart::PacketRate => qer.packet_rate = None,
+                    QerPart::Qfi => qer.qfi = None,
+                    QerPart::Rqi => qer.rqi = false,
+                    QerPart::Ppi => qer.ppi = None,
+                    QerPart::ControlIndications => {}
+                }
+            }
+            Withdrawal::Urr(id, UrrPart::VolumeQuota) => {
+                self.usage.get_mut(&id).unwrap().quota = None;
+            }
+            Withdrawal::Urr(..) => {}
+            Withdrawal::BarCount(id) => {
+                self.bars.iter_mut().find(|bar| bar.id == id).unwrap().suggested_pkts = None;
+            }
+        }
     }
 
     /// Traffic endpoints go with their PDRs; an update replaces what it has.
