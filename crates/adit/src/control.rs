@@ -254,6 +254,9 @@ fn log_event(event: &NodeEvent) {
         NodeEvent::SessionsHandedOver { to, sessions } => {
             warn!(%to, sessions, "sessions handed over within their SMF set");
         }
+        NodeEvent::SmfSetClaimRefused { from, set } => {
+            warn!(%from, set, "a peer claims an SMF set that n4.smf_sets does not give it");
+        }
         NodeEvent::SessionsRetained { address, sessions } => {
             info!(%address, sessions, "sessions retained");
         }

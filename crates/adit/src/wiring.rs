@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use adit_dpdk::EalConfig;
-use adit_n4::{NodeConfig, PathConfig, PeerPolicy, PeerPrefix};
+use adit_n4::{NodeConfig, PathConfig, PeerPolicy, PeerPrefix, SmfSetMembers};
 use adit_rules::Steering;
 use adit_rules::sdf::AddrMatch;
 use adit_session::{
@@ -125,6 +125,11 @@ fn prefix(net: IpNet) -> Option<IpPrefix> {
     }
 }
 
+fn smf_set(set: &crate::config::SmfSet) -> SmfSetMembers {
+    let members = set.members.iter().filter_map(|net| peer_prefix(*net)).collect();
+    SmfSetMembers { id: set.id.clone(), members }
+}
+
 fn peer_prefix(net: IpNet) -> Option<PeerPrefix> {
     match prefix(net)? {
         IpPrefix::V4(prefix) => Some(PeerPrefix::V4(prefix)),
@@ -157,6 +162,7 @@ pub fn node(
             requests_per_s_max: config.n4.peer_requests_per_s_max,
             requests_burst: config.n4.peer_requests_burst,
             sessions_per_association_max: config.n4.sessions_per_association_max,
+            smf_sets: config.n4.smf_sets.iter().map(smf_set).collect(),
         },
         paths: PathConfig {
             echo_interval: config.gtpu.echo_interval,

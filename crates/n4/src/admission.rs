@@ -46,6 +46,24 @@ pub struct PeerPolicy {
     pub requests_burst: u32,
     /// Sessions of one association at most.
     pub sessions_per_association_max: usize,
+    /// Who may say that it belongs to which SMF set. Empty: everybody to any, as the standard has it.
+    pub smf_sets: Vec<SmfSetMembers>,
+}
+
+/// The CP functions of an SMF set. Spec: TS 29.244 §5.22, §8.2.128.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SmfSetMembers {
+    /// SMF Set ID: an FQDN; letters of either case are the same.
+    pub id: String,
+    /// Addresses of its members.
+    pub members: Vec<PeerPrefix>,
+}
+
+impl SmfSetMembers {
+    /// True for an address of a member.
+    pub(crate) fn has(&self, addr: IpAddr) -> bool {
+        self.members.iter().any(|prefix| prefix.contains(addr))
+    }
 }
 
 impl Default for PeerPolicy {
@@ -55,6 +73,7 @@ impl Default for PeerPolicy {
             requests_per_s_max: 0,
             requests_burst: 0,
             sessions_per_association_max: usize::MAX,
+            smf_sets: Vec::new(),
         }
     }
 }

@@ -258,6 +258,14 @@ pub enum NodeEvent {
         /// How many.
         sessions: usize,
     },
+    /// A peer that is no member of an SMF set said that it, or another address, belongs to it. It is
+    /// taken as standing alone, or without the other address.
+    SmfSetClaimRefused {
+        /// The peer.
+        from: IpAddr,
+        /// The set; empty when its name cannot be read.
+        set: String,
+    },
     /// A setup kept the sessions of the association before it.
     SessionsRetained {
         /// The peer's address.

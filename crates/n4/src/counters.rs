@@ -21,12 +21,12 @@ macro_rules! scalars {
 scalars! {
     /// Datagrams received.
     datagrams_received,
-    /// Messages (or rests of datagrams) discarded: header truncated or lengths that lie.
+    /// Messages (or rests of datagrams) discarded: header truncated, or a length that lies in
+    /// a message without an answer.
     discarded_malformed_header,
     /// Session related messages discarded: no SEID field in the header.
     discarded_seid_absent,
-    /// Messages discarded: a version below 1, or a Version Not Supported Response of a version
-    /// that we do not speak.
+    /// Messages discarded: a Version Not Supported Response of a version that we do not speak.
     discarded_version,
     /// Messages discarded: a type that we do not know or do not serve.
     discarded_unknown_type,
@@ -59,6 +59,8 @@ scalars! {
     sessions_moved,
     /// Sessions kept over a new setup of their association, as the peer wished.
     sessions_retained,
+    /// Peers that named an SMF set, or alternative addresses, that `smf_sets` does not give them.
+    smf_set_claims_refused,
     /// Refused session requests whose errors were not told in the log: others were just before.
     refusals_not_told,
     /// Messages whose handling ended in a fault of ours.

@@ -35,7 +35,7 @@ mod transaction;
 mod ue_pools;
 mod wall;
 
-pub use admission::{PeerPolicy, PeerPrefix};
+pub use admission::{PeerPolicy, PeerPrefix, SmfSetMembers};
 pub use association::{Association, DownReason, NodeEvent, NodeId, SetupFailure};
 #[doc(hidden)]
 pub use containment::FaultPoint;

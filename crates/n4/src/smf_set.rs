@@ -4,6 +4,8 @@
 //! may act on the sessions of the others, and inherits them when another one fails. Or one
 //! association serves the set and lists alternative addresses: requests from these count as its
 //! own, and when its address falls silent it moves to the next of them, each tried once.
+//! Whoever names a set is believed, as the standard has it, unless the operator says who may
+//! ([`PeerPolicy::smf_sets`](crate::PeerPolicy)).
 //! Spec: TS 29.244 §5.22; TS 23.527 §4.
 
 use core::net::IpAddr;
@@ -16,6 +18,7 @@ use adit_types::limits::ALTERNATIVE_ADDRESSES_MAX;
 
 use crate::association::{Association, NodeEvent, RestartClaim, as_count};
 use crate::node::Node;
+use crate::procedure::name::labels;
 
 /// What a CP function says about its SMF set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -66,6 +69,30 @@ impl Node {
             found.and_then(|association| association.smf_set.id.as_ref())
         };
         one == other || set(one).is_some_and(|id| set(other) == Some(id))
+    }
+
+    /// What of `told` holds for the peer at `address`: all of it where the operator named no sets,
+    /// else a set that lists the address, and those alternative addresses that it lists, too.
+    pub(crate) fn believed(&mut self, address: IpAddr, told: SmfSet) -> SmfSet {
+        let sets = &self.config.policy.smf_sets;
+        if sets.is_empty() || told == SmfSet::default() {
+            return told;
+        }
+        let name = told.id.as_deref().and_then(labels);
+        let set = name.as_deref().and_then(|name| {
+            sets.iter().find(|set| set.id.eq_ignore_ascii_case(name) && set.has(address))
+        });
+        let believed = set.map_or_else(SmfSet::default, |set| {
+            let alternatives = told.alternatives.iter().copied();
+            let alternatives = alternatives.filter(|&alternative| set.has(alternative)).collect();
+            SmfSet { id: told.id.clone(), alternatives }
+        });
+        if believed != told {
+            self.counters.scalars.smf_set_claims_refused += 1;
+            let set = name.unwrap_or_default();
+            self.events.push_back(NodeEvent::SmfSetClaimRefused { from: address, set });
+        }
+        believed
     }
 
     /// Takes notice that addresses of associations changed.

@@ -10,7 +10,7 @@ mod smf;
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use adit_n4::NodeEvent;
+use adit_n4::{NodeConfig, NodeEvent, PeerPolicy, PeerPrefix, SmfSetMembers};
 use adit_pfcp::grouped::{SessionChangeInfo, SessionRetentionInformation};
 use adit_pfcp::ie::{
     self, AlternativeSmfIpAddress, CpIpAddress, CpPfcpEntityIpAddress, FSeid, FqCsid, FqCsidNode,
@@ -22,7 +22,7 @@ use adit_pfcp::message::{
 };
 use adit_pfcp::{Cause, IeType, Message};
 use adit_session::CpFSeid;
-use adit_types::{Nanos, Seid, Teid};
+use adit_types::{Ipv4Prefix, Nanos, Seid, Teid};
 
 use smf::*;
 
@@ -349,4 +349,66 @@ fn node_that_stops_tells_by_its_set_that_what_is_left_is_gone() {
     let malformed = [0x20, 15, 0, 4, 0, 0, 1, 0];
     bench.ask(smf(10), &malformed);
     assert_eq!(bench.node.counters().scalars.discarded_malformed_response, 1);
+}
+
+/// A node whose operator gives `set1.smf` to the SMFs 10 and 11.
+fn with_members() -> Bench {
+    let member = |host| PeerPrefix::V4(Ipv4Prefix::containing(ip(host), 32).unwrap());
+    let set = SmfSetMembers { id: "Set1.SMF".to_owned(), members: [10, 11].map(member).into() };
+    let policy = PeerPolicy { smf_sets: vec![set], ..PeerPolicy::default() };
+    Bench::with(NodeConfig { policy, ..config() })
+}
+
+/// Spec: TS 29.244 §5.22 lets whoever names a set control its sessions.
+#[test]
+fn member_of_a_configured_set_controls_its_sessions_and_a_stranger_does_not() {
+    let mut bench = with_members();
+    for host in [10, 11, 12] {
+        setup_with(&mut bench, host, SMF_STARTED, in_set);
+    }
+    let up_seid = bench.session(smf(10), 2, &SessionScript::new(1, 1));
+    let stranger = bench.answer(smf(12), &move_to(3, up_seid, Teid(7)));
+    assert_eq!(cause(&stranger), (Cause::SessionContextNotFound, None));
+    assert_eq!(cause(&bench.answer(smf(11), &move_to(3, up_seid, Teid(7)))), ACCEPTED);
+    assert_eq!(bench.node.counters().scalars.smf_set_claims_refused, 1);
+    let refused =
+        NodeEvent::SmfSetClaimRefused { from: IpAddr::V4(ip(12)), set: "set1.smf".into() };
+    assert!(bench.events().contains(&refused));
+    let other = SmfSetId(b"\0\x04set2\x03smf");
+    setup_with(&mut bench, 11, SMF_STARTED, |body| body.smf_set_id = Some(other));
+    let elsewhere = bench.answer(smf(11), &move_to(4, up_seid, Teid(8)));
+    assert_eq!(cause(&elsewhere).0, Cause::SessionContextNotFound, "a set that nobody configured");
+}
+
+#[test]
+fn alternative_address_counts_only_if_the_configured_set_has_it() {
+    for (alternative, counts) in [(11, true), (12, false)] {
+        let mut bench = with_members();
+        setup_with(&mut bench, 10, SMF_STARTED, |body| {
+            in_set(body);
+            let address =
+                AlternativeSmfIpAddress { v4: Some(ip(alternative)), v6: None, preferred: false };
+            body.alternative_smf_ip_addresses = list([address]).into();
+        });
+        let up_seid = bench.session(smf(10), 2, &SessionScript::new(1, 1));
+        let answer = bench.answer(smf(alternative), &move_to(3, up_seid, Teid(7)));
+        assert_eq!(cause(&answer).0 == Cause::RequestAccepted, counts, "{alternative}");
+    }
+}
+
+/// An update cannot bring in what a setup may not.
+#[test]
+fn update_that_claims_a_configured_set_is_believed_of_members_alone() {
+    for (host, counts) in [(11, true), (12, false)] {
+        let mut bench = with_members();
+        setup_with(&mut bench, 10, SMF_STARTED, in_set);
+        setup_with(&mut bench, host, SMF_STARTED, |_| {});
+        let up_seid = bench.session(smf(10), 2, &SessionScript::new(1, 1));
+        let mut update =
+            adit_pfcp::message::AssociationUpdateRequest::new(ie::NodeId::Ipv4(ip(host)));
+        update.smf_set_id = Some(SET);
+        bench.answer(smf(host), &encode(None, 3, &update));
+        let answer = bench.answer(smf(host), &move_to(4, up_seid, Teid(7)));
+        assert_eq!(cause(&answer).0 == Cause::RequestAccepted, counts, "{host}");
+    }
 }

@@ -71,8 +71,19 @@ pub struct N4 {
     pub peer_requests_per_s_max: u32,
     pub peer_requests_burst: u32,
     pub sessions_per_association_max: usize,
+    /// Who may say that it belongs to which SMF set; empty: everybody to any.
+    pub smf_sets: Vec<SmfSet>,
     /// What control planes may mean otherwise than the standard says.
     pub tolerances: Tolerances,
+}
+
+/// The control plane functions of an SMF set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SmfSet {
+    /// SMF Set ID, an FQDN.
+    pub id: String,
+    /// Their addresses; never empty.
+    pub members: Vec<IpNet>,
 }
 
 /// GTP-U path management. Spec: TS 29.281 §7.2.1, §11.

@@ -14,7 +14,7 @@ use toml::de::DeTable;
 
 use super::section::{Document, Section};
 use super::{
-    Config, Datapath, Dpdk, Gtpu, Interface, IpNet, N4, NodeId, Poll, Port, Problem, Route,
+    Config, Datapath, Dpdk, Gtpu, Interface, IpNet, N4, NodeId, Poll, Port, Problem, Route, SmfSet,
     Tolerances,
 };
 use super::{predefined, provisioning, qos};
@@ -145,6 +145,7 @@ fn read_n4(mut n4: Section<'_, '_>) -> N4 {
     let peer_requests_burst = n4.integer("peer_requests_burst", 1..=1_000_000, Some(10_000));
     let sessions_per_association_max =
         n4.integer("sessions_per_association_max", 1..=SESSIONS_MAX, Some(SESSIONS_MAX));
+    let smf_sets = read_smf_sets(&mut n4);
     let known = [("one-f-teid-per-session", "one-f-teid-per-session")];
     let tolerate = n4.choices("tolerate", &known);
     let tolerances =
@@ -160,8 +161,32 @@ fn read_n4(mut n4: Section<'_, '_>) -> N4 {
         peer_requests_per_s_max,
         peer_requests_burst,
         sessions_per_association_max,
+        smf_sets,
         tolerances,
     }
+}
+
+/// Who may say that it belongs to which SMF set. Spec: TS 29.244 §8.2.128.
+fn read_smf_sets(n4: &mut Section<'_, '_>) -> Vec<SmfSet> {
+    let mut sets: Vec<SmfSet> = Vec::new();
+    for mut section in n4.tables("smf_sets") {
+        let expects = "an SMF Set ID such as \"set1.smfset.5gc.mnc001.mcc001.3gppnetwork.org\"";
+        let id: Option<String> = section.parsed("id", expects);
+        let id = id.unwrap_or_else(|| "none".to_owned());
+        if !is_fqdn(&id) {
+            section.problem("id", format!("takes {expects}"));
+        } else if sets.iter().any(|other| other.id.eq_ignore_ascii_case(&id)) {
+            section.problem("id", "another set has this ID; write its members into one list");
+        }
+        let members: Vec<IpNet> =
+            section.parsed_list("members", true, "a prefix such as \"10.0.4.10/32\"");
+        if members.is_empty() {
+            section.problem("members", "takes the addresses of its members, at least one prefix");
+        }
+        section.finish();
+        sets.push(SmfSet { id, members });
+    }
+    sets
 }
 
 fn read_gtpu(mut gtpu: Section<'_, '_>) -> Gtpu {

@@ -81,6 +81,30 @@ fn limits_of_peers_are_read_and_have_defaults() {
 }
 
 #[test]
+fn smf_sets_are_read_with_their_members() {
+    assert!(Config::parse(EXAMPLE).unwrap().n4.smf_sets.is_empty(), "the example believes all");
+    let table = "[[n4.smf_sets]]\nid = \"set1.example\"\nmembers = [\"10.0.4.10/32\"]\n\n[gtpu]\n";
+    let with = |from: &str, to: &str| EXAMPLE.replacen("[gtpu]\n", &table.replacen(from, to, 1), 1);
+    let sets = Config::parse(&with("", "")).unwrap().n4.smf_sets;
+    assert_eq!(
+        (&*sets[0].id, sets[0].members[0].to_string()),
+        ("set1.example", "10.0.4.10/32".into())
+    );
+    let twice = format!("{table}{}", table.replacen("set1", "SET1", 1)).replacen("[gtpu]\n", "", 1);
+    for (text, path) in [
+        (with("set1.example", "set1..example"), "n4.smf_sets[0].id"),
+        (with("id = \"set1.example\"\n", ""), "n4.smf_sets[0].id"),
+        (with("10.0.4.10/32", "10.0.4.10"), "n4.smf_sets[0].members"),
+        (with("\"10.0.4.10/32\"", ""), "n4.smf_sets[0].members"),
+        (with("members", "member"), "n4.smf_sets[0].member"),
+        (EXAMPLE.replacen("[gtpu]\n", &twice, 1), "n4.smf_sets[1].id"),
+    ] {
+        let problems = Config::parse(&text).unwrap_err();
+        assert!(paths(&problems).contains(&path), "{path}: {problems:?}");
+    }
+}
+
+#[test]
 fn tolerances_are_read_and_an_unknown_one_lists_the_names() {
     assert_eq!(Config::parse(EXAMPLE).unwrap().n4.tolerances, Tolerances::default());
     let on = EXAMPLE.replacen("# tolerate = ", "tolerate = ", 1);

@@ -51,12 +51,14 @@ impl Node {
 
     fn accept_association(&mut self, request: &Request<'_>) -> Result<BroughtUp, Rejected> {
         let message = AssociationSetupRequest::decode_body(request.body)?;
+        let told = SmfSet::from_ies(message.smf_set_id, message.alternative_smf_ip_addresses);
+        let smf_set = self.believed(request.peer(), told);
         let facts = PeerFacts {
             address: request.peer(),
             node_id: NodeId::from_ie(&message.node_id),
             recovery_time_stamp: message.recovery_time_stamp.0,
             cp_function_features: message.cp_function_features.map_or(0, |f| u64::from(f.bits())),
-            smf_set: SmfSet::from_ies(message.smf_set_id, message.alternative_smf_ip_addresses),
+            smf_set,
             retain: message.session_retention_information.map(|wish| retained_addresses(&wish)),
             path_controls: path_controls(message.gtpu_path_qos_controls)?.unwrap_or_default(),
             requested_by_us: false,
@@ -148,12 +150,14 @@ impl Node {
         }
         let path_controls = path_controls(message.gtpu_path_qos_controls);
         let path_controls = path_controls.map_err(|_| SetupFailure::Malformed)?.unwrap_or_default();
+        let told = SmfSet::from_ies(message.smf_set_id, message.alternative_smf_ip_addresses);
+        let smf_set = self.believed(response.peer(), told);
         let facts = PeerFacts {
             address: response.peer(),
             node_id: NodeId::from_ie(&message.node_id),
             recovery_time_stamp: message.recovery_time_stamp.0,
             cp_function_features: message.cp_function_features.map_or(0, |f| u64::from(f.bits())),
-            smf_set: SmfSet::from_ies(message.smf_set_id, message.alternative_smf_ip_addresses),
+            smf_set,
             retain: None,
             path_controls,
             requested_by_us: true,
@@ -232,11 +236,13 @@ impl Node {
         if let Some(controls) = path_controls(message.gtpu_path_qos_controls)? {
             self.path_qos.set(request.now, owner, controls);
         }
+        let told = SmfSet::from_ies(message.smf_set_id, message.alternative_smf_ip_addresses);
+        let known = self.association(address).and_then(|known| known.smf_set.id.clone());
+        let told = self.believed(address, SmfSet { id: told.id.or(known), ..told });
         let Some(association) = self.association_mut(address) else { return Err(none) };
         if let Some(features) = message.cp_function_features {
             association.cp_function_features = u64::from(features.bits());
         }
-        let told = SmfSet::from_ies(message.smf_set_id, message.alternative_smf_ip_addresses);
         if told.id.is_some() {
             association.smf_set.id = told.id;
         }

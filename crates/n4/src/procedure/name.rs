@@ -20,7 +20,7 @@ pub(crate) fn text(octets: &[u8]) -> Box<str> {
 
 /// Labels joined by dots; `None` when the octets are not exactly a sequence of labels of printable
 /// characters, with or without the empty one at the end.
-fn labels(mut octets: &[u8]) -> Option<String> {
+pub(crate) fn labels(mut octets: &[u8]) -> Option<String> {
     let mut name = String::new();
     while let Some((&len, rest)) = octets.split_first() {
         if len == 0 {
