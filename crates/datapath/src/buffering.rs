@@ -452,7 +452,7 @@ fn treat<'v, Io: PacketIo, S: Side>(
     if lane.bufs.is_empty() {
         return;
     }
-    s3_classify(&env.view, lane);
+    s3_classify((&env.view, env.now), &mut out.fragments.upper_layers, lane);
     shaping::catch_up(env, io, out, false);
     for (verdict, arrival) in lane.verdicts.iter_mut().zip(&lane.arrivals) {
         if let Verdict::Pass(matched) = verdict

@@ -14,6 +14,8 @@ use adit_types::{Direction, InterfaceSet, Qfi, SessionIndex, Teid};
 use adit_wire::{IpPacket, PduSessionContainer};
 use arrayvec::ArrayVec;
 
+use crate::fragments::UpperLayer;
+
 /// A column: at most one value per packet of a burst.
 pub(crate) type Column<T> = ArrayVec<T, BURST_MAX>;
 
@@ -66,6 +68,8 @@ pub(crate) struct Arrival {
     pub is_on_link: bool,
     /// PDU Session Container of the outer header; names the QoS flow.
     pub container: Option<PduSessionContainer>,
+    /// What the first fragment said, of a packet that is a fragment itself. Written by `s3_classify`.
+    pub upper: Option<UpperLayer>,
 }
 
 impl Arrival {

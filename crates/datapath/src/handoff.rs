@@ -118,6 +118,12 @@ impl<B> Handoff<B> {
         self.owners.workers()
     }
 
+    /// The worker of packets of no session that have `hash` in common.
+    pub(crate) fn of_hash(&self, hash: u64) -> WorkerId {
+        let worker = hash % self.owners.workers().max(1) as u64;
+        WorkerId(u8::try_from(worker).unwrap_or_default())
+    }
+
     /// True without other workers.
     #[inline]
     pub(crate) fn is_alone(&self) -> bool {
@@ -134,7 +140,12 @@ impl<B> Handoff<B> {
 impl<B: PacketBuf> Handoff<B> {
     /// Hands over a packet of `session`, received on `port`, that is another worker's.
     pub(crate) fn give(&mut self, session: SessionIndex, port: PortId, buf: B, tally: &mut Tally) {
-        let owner = usize::from(self.owners.of(session).0);
+        self.give_to(self.owners.of(session), port, buf, tally);
+    }
+
+    /// Hands over a packet, received on `port`, to another worker.
+    pub(crate) fn give_to(&mut self, owner: WorkerId, port: PortId, buf: B, tally: &mut Tally) {
+        let owner = usize::from(owner.0);
         let Some(Some(towards)) = self.towards.get_mut(owner) else {
             // Owners are below the number of workers, and ours was asked for before.
             tally.drop(DropReason::HandoffFull);

@@ -8,8 +8,9 @@
 //! Several workers share the sessions: packets that a port gave to another worker than their
 //! session's owner are handed off before anything of the session is looked at.
 //!
-//! Invariant: every packet received or taken over has exactly one outcome, and received + taken over
-//! = transmitted + Σ drops + Σ punts + buffered + handed off after every step.
+//! Invariant: every packet received, taken over or added by fragmentation has exactly one outcome, and
+//! received + taken over + fragments added = transmitted + Σ drops + Σ punts + buffered + handed off
+//! after every step.
 //!
 //! Spec: TS 29.244 §5.2.1; TS 29.281; TS 38.415; RFC 791, 792, 826, 1812, 4443, 4861, 8200.
 #![forbid(unsafe_code)]
@@ -17,11 +18,13 @@
 mod aggregates;
 mod buffering;
 mod columns;
+mod fragments;
 mod handoff;
 mod interfaces;
 mod outbound;
 mod pending;
 mod reason;
+mod reassembly;
 mod shaping;
 mod slow;
 mod stage;

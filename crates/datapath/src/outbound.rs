@@ -7,6 +7,7 @@ use adit_types::Nanos;
 use rtrb::{Consumer, Producer};
 
 use crate::buffering::Buffering;
+use crate::fragments::Fragments;
 use crate::handoff::Handoff;
 use crate::pending::{ASK_INTERVAL, Pending};
 use crate::shaping::Shaping;
@@ -63,6 +64,8 @@ pub(crate) struct Outbound<B> {
     pub rate_changes_seen: u64,
     /// The ways to and from other workers.
     pub handoff: Handoff<B>,
+    /// Fragments.
+    pub fragments: Fragments<B>,
     /// Packets for the slow path.
     pub slow: SlowQueue<B>,
     /// Events to the control thread.
@@ -93,6 +96,7 @@ impl<B: PacketBuf> Outbound<B> {
             leases: Leases::default(),
             rate_changes_seen: 0,
             handoff: Handoff::alone(),
+            fragments: Fragments::new(),
             slow: SlowQueue::new(),
             events: Events::new(events),
             tally: Tally::new(),
@@ -110,7 +114,10 @@ impl<B: PacketBuf> Outbound<B> {
 
     /// Packets that wait, for whatever they wait.
     pub fn waiting(&self) -> usize {
-        self.pending.len() + self.buffering.len() + self.shaping.len()
+        self.pending.len()
+            + self.buffering.len()
+            + self.shaping.len()
+            + self.fragments.reassembly.len()
     }
 
     /// Asks for the station of `way`, one of all stations per [`ASK_INTERVAL`].

@@ -14,6 +14,8 @@ pub(crate) struct Apart {
     pub by_far: usize,
     /// For their rates.
     pub by_rate: usize,
+    /// For other fragments.
+    pub by_fragment: usize,
 }
 
 /// Packets and octets, from the Ethernet header on.
@@ -37,6 +39,8 @@ pub(crate) struct Tally {
     sums: Sums,
     /// Packets are taken over from another worker, which counted their arrival.
     is_taking: bool,
+    /// Packets were put together from fragments, which were counted when they arrived.
+    is_joined: bool,
     drops: [u64; DropReason::COUNT],
     punts: [u64; PuntReason::COUNT],
     /// Packets that waited for their rates, by how long.
@@ -55,6 +59,7 @@ struct Sums {
     received: Traffic,
     taken_over: u64,
     handed_off: u64,
+    fragments_added: u64,
     uplink: Traffic,
     downlink: Traffic,
     dropped: u64,
@@ -74,6 +79,7 @@ impl Tally {
         Self {
             sums: Sums::default(),
             is_taking: false,
+            is_joined: false,
             drops: [0; DropReason::COUNT],
             punts: [0; PuntReason::COUNT],
             delays: [0; SHAPING_DELAYS],
@@ -94,6 +100,16 @@ impl Tally {
         self.is_taking = is_taking;
     }
 
+    /// Tells whether what arrives next was put together from fragments that had arrived.
+    pub fn join(&mut self, is_joined: bool) {
+        self.is_joined = is_joined;
+    }
+
+    /// A packet was divided, into `pkts` more than itself.
+    pub fn add_fragments(&mut self, pkts: usize) {
+        self.sums.fragments_added += pkts as u64;
+    }
+
     /// Packets went to another worker.
     pub fn hand_off(&mut self, pkts: usize) {
         self.sums.handed_off += pkts as u64;
@@ -107,6 +123,9 @@ impl Tally {
 
     #[inline]
     fn receive_many(&mut self, pkts: usize, bytes: usize) {
+        if self.is_joined {
+            return;
+        }
         if self.is_taking {
             self.sums.taken_over += pkts as u64;
         } else {
@@ -122,7 +141,7 @@ impl Tally {
 
     #[inline]
     fn receive_many_on(&mut self, interface: InterfaceId, pkts: usize, bytes: usize) {
-        if self.is_taking {
+        if self.is_taking || self.is_joined {
             return;
         }
         self.busy = self.busy.with(interface);
@@ -217,10 +236,11 @@ impl Tally {
     /// True when every packet that arrived, or had been waiting, has one outcome. `before` and
     /// `after` are the packets that waited at the beginning and at the end of the step.
     pub fn identity_holds(&self, before: usize, after: usize) -> bool {
-        let Sums { received, taken_over, handed_off, uplink, downlink, dropped, punted, .. } =
-            self.sums;
+        let Sums { received, taken_over, fragments_added, handed_off, .. } = self.sums;
+        let Sums { uplink, downlink, dropped, punted, .. } = self.sums;
         let out = uplink.pkts + downlink.pkts + dropped + punted + handed_off;
-        received.pkts + taken_over + before as u64 == out + after as u64
+        let came = received.pkts + taken_over + fragments_added;
+        came + before as u64 == out + after as u64
     }
 
     /// Adds everything to the worker's counters, of which `buffered` packets are waiting now, and
@@ -232,6 +252,7 @@ impl Tally {
             counters.buffered_pkts.set(buffered as u64);
             counters.buffered_by_far_pkts.set(apart.by_far as u64);
             counters.shaped_pkts.set(apart.by_rate as u64);
+            counters.reassembly_pkts.set(apart.by_fragment as u64);
             core::mem::take(&mut self.sums).add_to(counters, &mut self.drops, &mut self.punts);
             self.add_interfaces_to(counters);
             if core::mem::take(&mut self.is_delayed) {
@@ -263,6 +284,7 @@ impl Sums {
         counters.received_bytes.add(self.received.bytes);
         counters.handed_off_pkts.add(self.handed_off);
         counters.taken_over_pkts.add(self.taken_over);
+        counters.fragments_added_pkts.add(self.fragments_added);
         counters.originated_pkts.add(self.originated);
         counters.originated_lost_pkts.add(self.originated_lost);
         counters.express_pkts.add(self.express);

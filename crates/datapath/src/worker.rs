@@ -137,6 +137,7 @@ impl<Io: PacketIo> Worker<Io> {
             let Outbound { queues, pending, events, tally, .. } = out;
             pending.release(&env, io, queues, events, tally);
         }
+        let expired = out.fragments.reassembly.expire(now, &mut out.tally);
         let released = !out.buffering.is_empty() && buffering::review(&env, io, out);
         if shaped {
             shaping::release(&env, io, out);
@@ -161,7 +162,8 @@ impl<Io: PacketIo> Worker<Io> {
             out.queues.flush(io, &mut out.tally);
             out.handoff.flush(&mut out.tally);
         }
-        let idle = received == 0 && !unresolved && !commanded && !released && !shaped;
+        let is_quiet = !unresolved && !commanded && !released && !shaped && !expired;
+        let idle = received == 0 && is_quiet;
         if !idle {
             finish(&env, waiting, out);
         }
@@ -185,6 +187,7 @@ impl<Io: PacketIo> Worker<Io> {
         discard_taken(rx, out);
         out.pending.drain(&mut out.tally);
         out.buffering.drain(&mut out.tally);
+        out.fragments.reassembly.drain(&mut out.tally);
         shaping::drain(out);
         finish(&env, waiting, out);
         reader.go_offline();
@@ -208,14 +211,47 @@ fn process<Io: PacketIo>(
             return;
         }
     }
+    take_stages(env, io, port, rx, out);
+    if out.fragments.any_arrived() {
+        join_fragments(env, io, port, rx, out);
+    }
+    out.queues.flush(io, &mut out.tally);
+    out.handoff.flush(&mut out.tally);
+}
+
+/// Takes a burst through all stages.
+fn take_stages<Io: PacketIo>(
+    env: &Env<'_>,
+    io: &mut Io,
+    port: PortId,
+    rx: &mut Burst<Io::Buf>,
+    out: &mut Outbound<Io::Buf>,
+) {
     let mut lanes = Lanes::new();
     let links = env.interfaces.of_port(port);
-    s1_parse(links, rx, &mut lanes, &mut out.slow, &mut out.tally);
+    let Outbound { slow, fragments, tally, .. } = out;
+    s1_parse(links, rx, &mut lanes, (slow, fragments), tally);
     forward(env, io, port, &mut lanes.tunneled, out);
     forward(env, io, port, &mut lanes.downlink_v4, out);
     forward(env, io, port, &mut lanes.downlink_v6, out);
-    out.queues.flush(io, &mut out.tally);
-    out.handoff.flush(&mut out.tally);
+}
+
+/// Puts fragments of tunnel packets together, and takes whole ones through the stages.
+#[cold]
+fn join_fragments<Io: PacketIo>(
+    env: &Env<'_>,
+    io: &mut Io,
+    port: PortId,
+    rx: &mut Burst<Io::Buf>,
+    out: &mut Outbound<Io::Buf>,
+) {
+    let Outbound { fragments, handoff, tally, .. } = out;
+    fragments.join(env.now, port, rx, handoff, tally);
+    if !rx.is_empty() {
+        out.tally.join(true);
+        take_stages(env, io, port, rx, out);
+        out.tally.join(false);
+    }
 }
 
 /// Takes over what other workers received for sessions of this one; tells how many packets.
@@ -256,7 +292,7 @@ fn forward<'v, Io: PacketIo, S: Side>(
     debug_assert_eq!(lane.len(), lane.bufs.len());
     s2_lookup(&env.view, lane);
     steer_lane(&mut out.handoff, port, lane, &mut out.tally);
-    s3_classify(&env.view, lane);
+    s3_classify((&env.view, env.now), &mut out.fragments.upper_layers, lane);
     shaping::catch_up(env, io, out, false);
     buffering::catch_up(env, io, lane, out);
     let Outbound { shaping, leases, events, tally, .. } = out;
@@ -287,6 +323,10 @@ fn finish<B: PacketBuf>(env: &Env<'_>, waited: usize, out: &mut Outbound<B>) {
         "a packet has no outcome, or two: {:?}",
         out.tally
     );
-    let apart = Apart { by_far: out.buffering.len(), by_rate: out.shaping.len() };
+    let apart = Apart {
+        by_far: out.buffering.len(),
+        by_rate: out.shaping.len(),
+        by_fragment: out.fragments.reassembly.len(),
+    };
     out.tally.flush(env.view.counters(), waiting, apart);
 }

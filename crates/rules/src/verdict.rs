@@ -48,7 +48,14 @@ reasons! {
         IpChecksumWrong, "ip_checksum_wrong", "The IPv4 header checksum is wrong.";
         IpAddressInvalid, "ip_address_invalid", "The source or destination address cannot be forwarded (multicast, loopback, unspecified, link-local).";
         IpProtocolUnknown, "ip_protocol_unknown", "A packet to our own address carries a protocol that we do not serve.";
-        OuterFragment, "outer_fragment", "A GTP-U packet arrived in IP fragments.";
+        OuterFragment, "outer_fragment", "An IP fragment was addressed to us that is no part of a GTP-U packet over N3.";
+        ReassemblyMalformed, "reassembly_malformed", "A fragment of a tunnel packet has no data, leaves a gap, or lies behind the end of its datagram.";
+        ReassemblyDuplicate, "reassembly_duplicate", "A fragment of a tunnel packet arrived twice.";
+        ReassemblyOverlap, "reassembly_overlap", "Fragments of a tunnel packet overlap: the whole datagram was discarded.";
+        ReassemblyTooMany, "reassembly_too_many", "A tunnel packet arrived in more than 16 fragments.";
+        ReassemblyTooLong, "reassembly_too_long", "The fragments of a tunnel packet do not fit one buffer together; raise dpdk.mbuf_bytes.";
+        ReassemblyFull, "reassembly_full", "Too many tunnel packets wait for fragments; older ones were discarded.";
+        ReassemblyTimeout, "reassembly_timeout", "Fragments of a tunnel packet waited two seconds for the rest.";
         UdpMalformed, "udp_malformed", "The UDP length disagrees with the packet.";
         UdpChecksumWrong, "udp_checksum_wrong", "The UDP checksum of a tunnel packet is wrong.";
         UdpPortUnknown, "udp_port_unknown", "A UDP packet to our own address names a port that we do not serve.";
@@ -83,7 +90,8 @@ reasons! {
         RouteUnknown, "route_unknown", "No route leads to the destination.";
         NeighbourUnresolved, "neighbour_unresolved", "The next hop's link-layer address could not be resolved in time.";
         NeighbourQueueFull, "neighbour_queue_full", "Too many packets wait for a link-layer address.";
-        PacketTooBig, "packet_too_big", "The packet exceeds the outgoing MTU; the sender was told where its protocol allows.";
+        PacketTooBig, "packet_too_big", "The packet exceeds the outgoing MTU and must not be fragmented; the sender was told what fits.";
+        FragmentNoBuffer, "fragment_no_buffer", "The packet exceeds the outgoing MTU, and the buffer pool had no room for its fragments; raise dpdk.mempool_mbufs.";
         HeadroomShort, "headroom_short", "The buffer has no room for the outer headers.";
         SlowQueueFull, "slow_queue_full", "More slow-path packets arrived than one step handles.";
         HandoffFull, "handoff_full", "The ring to the worker that owns the packet's session was full, or that worker stopped.";
@@ -103,6 +111,7 @@ reasons! {
         GtpuEndMarker, "gtpu_end_marker", "A GTP-U End Marker whose tunnel ends here; others are passed on.";
         GtpuExtensionNotification, "gtpu_extension_notification", "A GTP-U Supported Extension Headers Notification.";
         HttpRedirect, "http_redirect", "A TCP segment of a UE that is redirected to a URL; we answer for the server.";
+        Reassembled, "reassembled", "A fragment of a tunnel packet whose data went on in one packet with that of the first fragment.";
         LinkControl, "link_control", "Link housekeeping that needs no answer: router advertisements, multicast listener reports, LLDP, spanning tree.";
     }
 }

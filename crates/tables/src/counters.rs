@@ -168,9 +168,11 @@ counters! {
     express_pkts, "Packets that needed nothing but their session's express; among the transmitted ones.";
     duplicated_pkts, "Copies of packets that FARs asked for, transmitted.";
     duplicates_lost_pkts, "Copies that could not be made or transmitted: no buffer, no way out, too big.";
-    buffered_pkts, "Packets held now, waiting for a link-layer address or other rules.";
+    fragments_added_pkts, "Packets that fragmentation added: the fragments of each packet but the first.";
+    buffered_pkts, "Packets held now, waiting for a link-layer address, other rules, rates or fragments.";
     shaped_pkts, "Those of them that wait for the rates of their QERs.";
     buffered_by_far_pkts, "Those of them that wait because their FAR buffers.";
+    reassembly_pkts, "Those of them that are fragments of tunnel packets and wait for the rest.";
     bursts, "Bursts received that held at least one packet.";
     events_lost, "Events that found the ring to the control thread full.";
     events_limited, "Messages of GTP-U peers and neighbors that were not reported: unasked, or too many.";
@@ -283,9 +285,9 @@ impl Snapshot {
         PuntReason::ALL.iter().copied().zip(self.punts.iter().copied())
     }
 
-    /// True when every received packet has exactly one outcome, one of which is to be with another
-    /// worker now:
-    /// received + taken over = transmitted + Σ drops + Σ punts + buffered + handed off.
+    /// True when every packet has exactly one outcome, one of which is to be with another worker now:
+    /// received + taken over + fragments added = transmitted + Σ drops + Σ punts + buffered + handed
+    /// off.
     ///
     /// Holds for each worker and so for all together, whose packets handed off and not taken over
     /// yet are on their way between two workers.
@@ -294,7 +296,8 @@ impl Snapshot {
         let outcomes =
             [self.dropped_pkts(), self.punted_pkts(), self.buffered_pkts, self.handed_off_pkts];
         let sum = outcomes.iter().fold(self.transmitted_pkts(), |sum, n| sum.wrapping_add(*n));
-        self.received_pkts.wrapping_add(self.taken_over_pkts) == sum
+        let came = [self.taken_over_pkts, self.fragments_added_pkts];
+        came.iter().fold(self.received_pkts, |sum, n| sum.wrapping_add(*n)) == sum
     }
 }
 

@@ -180,7 +180,9 @@ fn special(rng: &mut StdRng, builder: PacketBuilder, is_ipv4: bool) -> PacketBui
         (0, false) => builder.extension(0, &[1, 4, 0, 0, 0, 0]),
         (1, false) => {
             let offset: u16 = rng.random_range(0..3) << 3 | rng.random_range(0..2);
-            builder.extension(44, &[&offset.to_be_bytes()[..], &[1, 2, 3, 4]].concat())
+            let identification: u32 = rng.random();
+            let place = [&offset.to_be_bytes()[..], &identification.to_be_bytes()].concat();
+            builder.extension(44, &place)
         }
         (2, false) => builder.extension(60, &[1, 4, 0, 0, 0, 0]).extension(43, &[0; 14]),
         (3, false) => builder.flow_label(0x12345),
@@ -352,7 +354,11 @@ fn control(rng: &mut StdRng, oracle: &Oracle, interface: &Interface) -> Vec<u8> 
         10 => v4(builder).udp(4000, rng.random()).payload(b"hello").build(),
         11 => v4(builder).tcp(4000, 22, 2).build(),
         17 => v4(builder).gtpu_message(message(31), 0).sequence(0).payload(&[141, 0]).build(),
-        12 => v4(builder).fragment(7, 0, true).udp(4000, 2152).payload(&[0; 64]).build(),
+        12 => {
+            let is_odd = one_in(rng, 4);
+            let part = v4(builder).fragment(rng.random(), 0, true).udp(4000, 2152);
+            part.payload(&vec![0; if is_odd { 63 } else { 64 }]).build()
+        }
         _ => builder.ether_type(rng.random()).payload(&[rng.random(); 60]).build(),
     }
 }

@@ -122,6 +122,8 @@ pub struct World {
     deltas: u64,
     held: Vec<Held>,
     buffered: Vec<Buffered>,
+    /// Since when parts of tunnel packets wait.
+    reassembling: Vec<Nanos>,
     /// The session whose packets wait and whose rules changed since the last step, and whether its
     /// packets are to be dropped.
     changed: Option<(Seid, bool)>,
@@ -180,6 +182,7 @@ impl World {
             deltas: 0,
             held: Vec::new(),
             buffered: Vec::new(),
+            reassembling: Vec::new(),
             changed: None,
             copied: Vec::new(),
             limits: VecDeque::new(),
@@ -462,7 +465,7 @@ impl World {
                 sent.extend(io.take_sent(PortId(port)).iter().map(|buf| buf.data().to_vec()));
             }
         }
-        let buffered = self.held.len() + self.buffered.len();
+        let buffered = self.held.len() + self.buffered.len() + self.reassembling.len();
         expected.compare(&before, &after, arrivals.len(), buffered, sent)?;
         for (worker, snapshot) in self.snapshots().iter().enumerate() {
             if !snapshot.identity_holds() {
@@ -564,10 +567,11 @@ impl World {
         Ok(())
     }
 
-    /// Packets that waited too long for other rules are gone after the next step.
+    /// Packets that waited too long for other rules, or for other parts, are gone after the next step.
     fn forget_late(&mut self) {
         let now = self.now;
         self.buffered.retain(|packet| now.since(packet.since) < Nanos::from_secs(60));
+        self.reassembling.retain(|since| now.since(*since) < Nanos::from_secs(2));
     }
 
     fn forget_events(&mut self) {
@@ -585,11 +589,13 @@ impl World {
         is_copied: bool,
     ) {
         match outcome {
-            Outcome::Forward { port, frame, lane } => {
+            Outcome::Forward { port, frames, lane } => {
                 let other = (arrival.worker as u64) << 16 | u64::from(arrival.port);
                 let (of, lane) = order.unwrap_or((other, lane));
-                expected.forwarded.push((port, (of, Some(lane)), frame));
+                let departures = frames.into_iter().map(|frame| (port, (of, Some(lane)), frame));
+                expected.forwarded.extend(departures);
             }
+            Outcome::Reassemble => self.reassembling.push(self.now),
             Outcome::Buffer { seid, room, lane } => {
                 let here = |packet: &&Buffered| packet.worker == worker;
                 let all = self.buffered.iter().filter(here).count();
@@ -606,14 +612,16 @@ impl World {
             Outcome::Drop(reason) => expected.drops[reason.index()] += 1,
             Outcome::Punt(reason) => expected.punts[reason.index()] += 1,
             Outcome::Consumed => expected.consumed += 1,
-            Outcome::Hold { interface, station, frame, .. } => {
+            Outcome::Hold { interface, station, frames, .. } => {
                 let waits = |held: &&Held| {
                     (held.worker, held.interface, held.station) == (worker, interface, station)
                 };
-                if self.held.iter().filter(waits).count() < NEIGHBOUR_PENDING_PER_HOP_MAX {
-                    self.held.push(Held { worker, interface, station, frame });
-                } else {
-                    expected.drops[DropReason::NeighbourQueueFull.index()] += 1;
+                for frame in frames {
+                    if self.held.iter().filter(waits).count() < NEIGHBOUR_PENDING_PER_HOP_MAX {
+                        self.held.push(Held { worker, interface, station, frame });
+                    } else {
+                        expected.drops[DropReason::NeighbourQueueFull.index()] += 1;
+                    }
                 }
             }
         }
@@ -829,8 +837,12 @@ fn role(interface: &oracle::Interface) -> InterfaceRole {
 
 fn describe(outcome: &Outcome) -> String {
     match outcome {
-        Outcome::Forward { port, frame, .. } => format!("forward on {port}: {}", hex(frame)),
-        Outcome::Hold { station, frame, .. } => format!("hold for {station}: {}", hex(frame)),
+        Outcome::Forward { port, frames, .. } => {
+            format!("forward on {port}: {}", hex(&frames.concat()))
+        }
+        Outcome::Hold { station, frames, .. } => {
+            format!("hold for {station}: {}", hex(&frames.concat()))
+        }
         other => format!("{other:?}"),
     }
 }

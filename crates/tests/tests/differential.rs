@@ -204,8 +204,14 @@ fn check(coverage: &Coverage) {
     use adit_rules::{DropReason, PuntReason};
     // What these worlds cannot cause: buffers in parts, short headroom, full queues and rings, too
     // many requests to redirect; nothing waits for its rate (`shaping.rs` compares what does), and
-    // sessions share none.
+    // sessions share none. No two parts of a datagram arrive (`fragments.rs` compares those that do).
     let absent = [
+        DropReason::FragmentNoBuffer,
+        DropReason::ReassemblyDuplicate,
+        DropReason::ReassemblyOverlap,
+        DropReason::ReassemblyTooMany,
+        DropReason::ReassemblyTooLong,
+        DropReason::ReassemblyFull,
         DropReason::AggregateExceeded,
         DropReason::HandoffFull,
         DropReason::RedirectLimited,
@@ -223,6 +229,7 @@ fn check(coverage: &Coverage) {
             PuntReason::ALL
                 .iter()
                 .filter(|reason| coverage.punts[reason.index()] == 0)
+                .filter(|reason| **reason != PuntReason::Reassembled)
                 .map(|reason| reason.name()),
         )
         .collect();

@@ -256,6 +256,15 @@ pub const BUFFER_PKTS_DEFAULT: u16 = 64;
 /// Packets that one worker holds while FARs buffer, whatever the configuration says.
 pub const BUFFER_PKTS_MAX: usize = 1 << 20;
 
+/// Datagrams that one worker holds fragments of: tunnel packets that a node on the way fragmented.
+pub const REASSEMBLY_DATAGRAMS_MAX: usize = 256;
+
+/// Fragments of them, each in a buffer of its own.
+pub const REASSEMBLY_FRAGMENTS_MAX: usize = 512;
+
+/// Fragments of one datagram: the longest buffer holds 11 of an Ethernet frame's length.
+pub const REASSEMBLY_FRAGMENTS_PER_DATAGRAM_MAX: usize = 16;
+
 /// Slow-path packets that one worker handles after one burst; further ones are dropped and counted.
 pub const SLOW_PER_STEP_MAX: usize = BURST_MAX;
 

@@ -14,6 +14,7 @@ pub mod arp;
 pub mod checksum;
 pub mod encapsulate;
 pub mod ethernet;
+mod fragment;
 pub mod gtpu;
 pub mod gtpu_ext;
 pub mod gtpu_ie;
@@ -34,6 +35,7 @@ pub mod vlan;
 
 pub use encapsulate::{OuterIpv4, OuterIpv6, UdpChecksum, emit_gtpu_ipv4, emit_gtpu_ipv6};
 pub use ethernet::EtherType;
+pub use fragment::{FragmentPlace, Ipv4Split, make_whole};
 pub use malformed::Malformed;
 pub use parse::{
     FiveTuple, Fragment, Frame, GtpuPacket, IpAddrs, IpPacket, five_tuple, parse_frame, parse_gtpu,

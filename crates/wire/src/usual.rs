@@ -249,6 +249,8 @@ pub fn glance(frame: &[u8], tunnels: Option<Ipv4Addr>) -> Glance {
     let dst = Ipv4Addr::from_bits(headers.ip.dst.get());
     match headers.link.ether_type.get() {
         IPV4 if tunnels != Some(dst) => Glance::PlainV4(dst),
+        // Only the whole datagram has a TEID.
+        IPV4 if headers.ip.fragment.get() & !DONT_FRAGMENT != 0 => Glance::Nothing,
         IPV4 if headers.ip.version_ihl != VERSION_IHL => Glance::Unknown,
         IPV4 => match GPdu::ref_from_prefix(frame) {
             Ok((outer, _)) => Glance::Tunneled(Teid(outer.teid.get())),

@@ -215,6 +215,7 @@ pub(super) fn deliver<'v, B: PacketBuf, S: Side>(
         is_copied: false,
         is_on_link: false,
         container: None,
+        upper: None,
     };
     let matched = find_pdr(rules, buf.data(), &arrival, &ip, Ingress::DataNetwork).ok()?;
     admit(&matched, matched.direction).ok()?;

@@ -1,12 +1,14 @@
 //! Copies of packets that FARs ask for.
 
 use adit_pktio::{PacketBuf, PacketIo};
+use adit_types::SessionIndex;
 use adit_wire::IpPacket;
 
 use crate::columns::{Arrival, Matched};
 use crate::outbound::{Origin, Outbound};
 use crate::stage::egress::Env;
-use crate::stage::s6_apply::apply;
+use crate::stage::fragment::send_fragments;
+use crate::stage::s6_apply::{finish, rewrite, set_course};
 
 /// Sends a copy of the packet in `buf` to every destination that its FAR duplicates to.
 ///
@@ -21,7 +23,7 @@ pub(super) fn duplicate<Io: PacketIo>(
     io: &mut Io,
     out: &mut Outbound<Io::Buf>,
     buf: &Io::Buf,
-    (arrival, ip): (&mut Arrival, &IpPacket),
+    (session, arrival, ip): (SessionIndex, &mut Arrival, &IpPacket),
     matched: &Matched<'_>,
 ) {
     if core::mem::replace(&mut arrival.is_copied, true) {
@@ -30,13 +32,21 @@ pub(super) fn duplicate<Io: PacketIo>(
     let fars = &matched.rules.fars;
     for far in matched.far.duplicates.iter().filter_map(|at| fars.get(usize::from(*at))) {
         let matched = Matched { far, ..*matched };
-        let sent = copy(io, buf).and_then(|mut copy| {
-            let way = apply(env, &mut copy, arrival, ip, &matched).ok()?;
-            Some((copy, way))
-        });
-        match sent {
-            Some((copy, way)) => out.send(env, io, copy, &way, Origin::Copy),
-            None => out.tally.lose_duplicate(),
+        let made = set_course(env, arrival, ip, &matched).ok().zip(copy(io, buf));
+        let Some((course, mut copy)) = made else {
+            out.tally.lose_duplicate();
+            continue;
+        };
+        if let Some(mtu) = course.divided_to {
+            let packet = (session, &*arrival, ip);
+            send_fragments(env, io, out, copy, packet, (&matched, &course, mtu), Origin::Copy);
+            continue;
+        }
+        let written = rewrite(&mut copy, arrival, ip, &course)
+            .and_then(|()| finish(&mut copy, &matched, &course));
+        match written {
+            Ok(()) => out.send(env, io, copy, &course.way, Origin::Copy),
+            Err(_) => out.tally.lose_duplicate(),
         }
     }
 }

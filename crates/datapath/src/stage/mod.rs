@@ -3,6 +3,7 @@
 mod duplicate;
 pub(crate) mod egress;
 pub(crate) mod express;
+mod fragment;
 mod marking;
 pub(crate) mod outer;
 mod outer_ip;

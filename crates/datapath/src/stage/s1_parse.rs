@@ -15,6 +15,7 @@ use adit_wire::udp::{self, UdpHeader};
 use adit_wire::{EtherType, Frame, IpAddrs, IpPacket, parse_frame, parse_gtpu, parse_ip, protocol};
 
 use crate::columns::{Arrival, Lanes, OuterHeader};
+use crate::fragments::Fragments;
 use crate::interfaces::{Link, LinkId, PortLinks};
 use crate::reason::{Layer, drop_reason, is_forwardable, is_usable_on_link};
 use crate::slow::{GtpuError, SlowQueue, Task};
@@ -32,13 +33,15 @@ enum Parsed {
     Punt(PuntReason),
     /// Nothing for us.
     Drop(DropReason),
+    /// Part of a tunnel packet, which is looked at when it is whole.
+    Fragment(InterfaceSet, u8, IpPacket),
     /// GTP-U with an extension header that must be understood; its sender is told.
     UnknownExtension,
 }
 
 /// Parses a burst and splits it into lanes.
 ///
-/// Shape:   drains `burst`; fills `lanes`, `slow` and `tally`. n ≤ BURST_MAX.
+/// Shape:   drains `burst`; fills `lanes`, `slow`, `fragments` and `tally`. n ≤ BURST_MAX.
 /// Cost:    reads the headers of each packet once. No allocation, no clock.
 /// Spec:    RFC 1122 §3.2.1, §3.3; TS 29.281 §4.4, §5.1.
 /// Errors:  none; what is malformed becomes a drop reason.
@@ -46,7 +49,7 @@ pub(crate) fn s1_parse<B: PacketBuf>(
     port: PortLinks<'_>,
     burst: &mut Burst<B>,
     lanes: &mut Lanes<'_, B>,
-    slow: &mut SlowQueue<B>,
+    (slow, fragments): (&mut SlowQueue<B>, &mut Fragments<B>),
     tally: &mut Tally,
 ) {
     for buf in burst.drain(..) {
@@ -62,6 +65,9 @@ pub(crate) fn s1_parse<B: PacketBuf>(
             Parsed::Slow(link, task) => slow.push(buf, link, task, tally),
             Parsed::Punt(reason) => tally.punt(reason),
             Parsed::Drop(reason) => tally.drop(reason),
+            Parsed::Fragment(interfaces, l3_offset, ip) => {
+                fragments.push(buf, interfaces, (l3_offset.into(), &ip, false), tally);
+            }
             Parsed::UnknownExtension => {
                 tally.drop(DropReason::GtpuExtensionUnknown);
                 slow.push_gtpu_error(buf, GtpuError::ExtensionUnknown);
@@ -165,6 +171,7 @@ fn parse_ip_packet(
         is_copied: false,
         is_on_link: false,
         container: None,
+        upper: None,
     };
     Parsed::Plain(arrival, ip)
 }
@@ -185,7 +192,7 @@ fn parse_local(
     bytes: &[u8],
 ) -> Parsed {
     if ip.is_fragment() {
-        return Parsed::Drop(DropReason::OuterFragment);
+        return parse_local_fragment(frame, interface, ip);
     }
     let l3_offset = frame.l3_offset;
     match (ip.protocol, ip.is_ipv4()) {
@@ -193,6 +200,17 @@ fn parse_local(
         (protocol::ICMP, true) => Parsed::Slow(id, Task::Icmp { l3_offset, ip: *ip }),
         (protocol::ICMPV6, false) => Parsed::Slow(id, Task::Icmpv6 { l3_offset, ip: *ip }),
         _ => Parsed::Drop(DropReason::IpProtocolUnknown),
+    }
+}
+
+/// Part of a packet to one of our own addresses: only those of tunnels are put together.
+#[cold]
+fn parse_local_fragment(frame: &Frame, interface: &Interface, ip: &IpPacket) -> Parsed {
+    match (interface.role, ip.protocol) {
+        (InterfaceRole::N3, protocol::UDP) => {
+            Parsed::Fragment(InterfaceSet::only(interface.id), frame.l3_offset, *ip)
+        }
+        _ => Parsed::Drop(DropReason::OuterFragment),
     }
 }
 
@@ -254,6 +272,7 @@ fn parse_udp(
         is_copied: false,
         is_on_link,
         container: gtpu.psc,
+        upper: None,
     };
     Parsed::Tunneled(arrival, inner)
 }

@@ -8,11 +8,12 @@ use adit_rules::{
     PublishedPdr, PublishedRules, SourceInterface, TunnelSide,
 };
 use adit_tables::View;
-use adit_types::{Direction, SessionIndex};
+use adit_types::{Direction, Nanos, SessionIndex};
 use adit_wire::udp::UdpHeader;
 use adit_wire::{IpPacket, five_tuple, parse_ip, protocol};
 
 use crate::columns::{Arrival, Lane, Matched, Side, Verdict};
+use crate::fragments::UpperLayers;
 use crate::reason::{Layer, drop_reason, is_forwardable};
 use crate::stage::s1_parse::verify_udp;
 
@@ -25,11 +26,20 @@ use crate::stage::s1_parse::verify_udp;
 ///          which ports are read. No allocation, no clock.
 /// Spec:    TS 29.244 §5.2.1 (lookup of the session, then of its PDR), §5.2.1A.
 /// Errors:  none; misses are verdicts.
-pub(crate) fn s3_classify<'v, B: PacketBuf, S: Side>(view: &View<'v>, lane: &mut Lane<'v, B, S>) {
+pub(crate) fn s3_classify<'v, B: PacketBuf, S: Side>(
+    (view, now): (&View<'v>, Nanos),
+    uppers: &mut UpperLayers,
+    lane: &mut Lane<'v, B, S>,
+) {
     let Lane { bufs, arrivals, ips, sessions, verdicts, .. } = lane;
     for (((buf, arrival), ip), session) in
         bufs.iter().zip(arrivals.iter_mut()).zip(ips.iter_mut()).zip(&*sessions)
     {
+        if ip.is_fragment() {
+            let packet = buf.data().get(usize::from(arrival.ip_offset)..).unwrap_or_default();
+            // One that waited knows already.
+            arrival.upper = arrival.upper.or_else(|| uppers.see(now, *session, packet, ip));
+        }
         verdicts.push(match classify::<S>(view, *session, buf.data(), arrival, ip) {
             Ok(matched) => Verdict::Pass(matched),
             Err(reason) => Verdict::Drop(reason),
@@ -186,7 +196,7 @@ pub(crate) fn find_pdr<'v>(
     let is_usual = ingress.is_usual() && !arrival.is_on_link;
     let pdr = match rules.matcher(direction).filter(|_| is_usual) {
         Some(matcher) => {
-            let flow = selector(packet, ip);
+            let flow = selector(packet, arrival, ip);
             let is_match = |found: Candidate| {
                 let pdr = pdrs.get(found.pdr).filter(has_headers);
                 pdr.is_some_and(|pdr| found.is_sure(&pdr.sdf, direction, &flow))
@@ -197,7 +207,8 @@ pub(crate) fn find_pdr<'v>(
         // Without filters, with too many PDRs to compile them, and for packets that it leaves out.
         None => pdrs.iter().find(|pdr| {
             has_headers(pdr)
-                && (pdr.sdf.is_empty() || pdr.sdf.matches(direction, &selector(packet, ip)))
+                && (pdr.sdf.is_empty()
+                    || pdr.sdf.matches(direction, &selector(packet, arrival, ip)))
         }),
     };
     let pdr = pdr.ok_or(DropReason::PdrUnmatched)?;
@@ -276,10 +287,15 @@ fn inner_packet(
     Ok((ip.payload_offset.saturating_add(header), inner))
 }
 
-/// What SDF filters see of `packet`.
+/// What SDF filters see of `packet`; of a later fragment, what they saw of the first one.
 #[inline]
-pub(crate) fn selector(packet: &[u8], ip: &IpPacket) -> FlowSelector {
-    let tuple = five_tuple(packet, ip);
+pub(crate) fn selector(packet: &[u8], arrival: &Arrival, ip: &IpPacket) -> FlowSelector {
+    let mut tuple = five_tuple(packet, ip);
+    if let Some(upper) = arrival.upper {
+        tuple.protocol = upper.protocol;
+        (tuple.src_port, tuple.dst_port) = upper.ports;
+        tuple.spi = upper.spi;
+    }
     FlowSelector {
         src: tuple.addrs.src(),
         dst: tuple.addrs.dst(),

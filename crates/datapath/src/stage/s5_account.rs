@@ -49,7 +49,7 @@ pub(crate) fn s5_account<B: PacketBuf, S: Side>(
         if !matched.pdr.urrs.is_empty() {
             let meter = Meter::new(env, matched);
             let packet = || buf.data().get(usize::from(arrival.ip_offset)..).unwrap_or_default();
-            let flow = || selector(packet(), ip);
+            let flow = || selector(packet(), arrival, ip);
             if let Err(reason) = meter.pass(matched, flow, bytes, events, tally) {
                 *verdict = stopped(*matched, reason);
                 continue;

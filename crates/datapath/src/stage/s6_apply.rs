@@ -8,7 +8,7 @@ use adit_rules::{
     SourceInterface,
 };
 use adit_types::{Direction, InterfaceRole, InterfaceSet};
-use adit_wire::{IpPacket, PduSessionContainer, PduType, ipv4, ipv6};
+use adit_wire::{EtherType, IpPacket, PduSessionContainer, PduType, ipv4, ipv6};
 
 use crate::buffering;
 use crate::columns::{Arrival, Lane, Matched, Side, Verdict};
@@ -16,7 +16,8 @@ use crate::outbound::{Origin, Outbound};
 use crate::shaping::{self, Ready};
 use crate::slow::{GtpuError, IcmpError, IcmpErrorKind, obey_before};
 use crate::stage::duplicate::duplicate;
-use crate::stage::egress::{Env, Way, ether_type_of, prepend_link, way_by_route, way_to_hop};
+use crate::stage::egress::{Env, Way, prepend_link, way_by_route, way_to_hop};
+use crate::stage::fragment::send_fragments;
 use crate::stage::marking::mark;
 use crate::stage::outer::{Outer, encapsulate};
 use crate::stage::redirect::{self, Target};
@@ -32,6 +33,19 @@ impl From<DropReason> for Refused {
     fn from(reason: DropReason) -> Self {
         Self { reason, error: None }
     }
+}
+
+/// How a packet leaves that its rules let pass.
+pub(super) struct Course<'v> {
+    /// Where it goes.
+    pub way: Way<'v>,
+    outer: Option<Outer>,
+    target: Option<Target>,
+    /// It is one hop further then.
+    is_routed: bool,
+    /// What fits the link behind the outer header, where the packet is longer and may be fragmented.
+    /// Unit: octets.
+    pub divided_to: Option<u16>,
 }
 
 /// Turns every packet that passes into the frame that leaves, and queues, holds or drops it.
@@ -60,7 +74,7 @@ pub(crate) fn s6_apply<Io: PacketIo, S: Side>(
         if let Verdict::Pass(matched) | Verdict::Divert(matched) = verdict
             && !matched.far.duplicates.is_empty()
         {
-            duplicate(env, io, out, &buf, (arrival, ip), matched);
+            duplicate(env, io, out, &buf, (*session, arrival, ip), matched);
         }
         let matched = match verdict {
             Verdict::Pass(matched) if redirect::is_answered(matched) => {
@@ -73,17 +87,27 @@ pub(crate) fn s6_apply<Io: PacketIo, S: Side>(
                 continue;
             }
             Verdict::Drop(reason) => {
-                out.tally.drop(*reason);
-                if *reason == DropReason::TeidUnknown {
-                    out.slow.push_gtpu_error(buf, GtpuError::TeidUnknown(arrival.teid));
-                }
+                drop_packet(out, buf, (arrival, ip), *reason);
                 continue;
             }
         };
         if out.has_commands() {
             obey_before(env, io, out, (*session, matched.rules.generation));
         }
-        match apply(env, &mut buf, arrival, ip, matched) {
+        let course = set_course(env, arrival, ip, matched);
+        if let Ok(course) = &course
+            && let Some(mtu_bytes) = course.divided_to
+        {
+            let (packet, origin) = ((*session, &*arrival, ip), Origin::Received(matched.direction));
+            send_fragments(env, io, out, buf, packet, (matched, course, mtu_bytes), origin);
+            continue;
+        }
+        let way = course.and_then(|course| {
+            rewrite(&mut buf, arrival, ip, &course)?;
+            finish(&mut buf, matched, &course)?;
+            Ok(course.way)
+        });
+        match way {
             Ok(way) if matched.waits && way.mac.is_some() => {
                 let key = shaping::flow_of(*session, matched);
                 let packet = Ready::new(buf, (way.interface.port, way.interface.id));
@@ -105,6 +129,26 @@ pub(crate) fn s6_apply<Io: PacketIo, S: Side>(
     }
 }
 
+/// Counts a packet that goes no further; parts of tunnel packets do, once they are whole.
+#[inline]
+fn drop_packet<B: PacketBuf>(
+    out: &mut Outbound<B>,
+    buf: B,
+    (arrival, ip): (&Arrival, &IpPacket),
+    reason: DropReason,
+) {
+    if reason == DropReason::OuterFragment {
+        // The owner of its session is the one to put it together.
+        let Outbound { fragments, tally, .. } = out;
+        fragments.push(buf, arrival.interfaces, (arrival.ip_offset, ip, true), tally);
+        return;
+    }
+    out.tally.drop(reason);
+    if reason == DropReason::TeidUnknown {
+        out.slow.push_gtpu_error(buf, GtpuError::TeidUnknown(arrival.teid));
+    }
+}
+
 /// The interfaces towards the data network of a packet: where an error about it goes to, or counts
 /// as coming from.
 fn other_side(matched: &Matched<'_>) -> InterfaceSet {
@@ -114,15 +158,14 @@ fn other_side(matched: &Matched<'_>) -> InterfaceSet {
     }
 }
 
-/// Rewrites one packet; the frame that is left in `buf` takes the way returned.
+/// Finds out how one packet leaves.
 #[inline]
-pub(super) fn apply<'v, B: PacketBuf>(
+pub(super) fn set_course<'v>(
     env: &Env<'v>,
-    buf: &mut B,
     arrival: &Arrival,
     ip: &IpPacket,
     matched: &Matched<'_>,
-) -> Result<Way<'v>, Refused> {
+) -> Result<Course<'v>, Refused> {
     // UE and CP function are on one link: neighbor discovery demands that nobody routed its packets.
     let is_routed = !matched.is_of_cp_function();
     if is_routed && arrival.is_on_link {
@@ -139,25 +182,45 @@ pub(super) fn apply<'v, B: PacketBuf>(
     };
     let dst = target.as_ref().map_or(ip.addrs, |target| target.addrs).dst();
     let way = way_out(env, matched, dst).ok_or_else(|| nowhere(env, matched, dst))?;
-    check_mtu(way.interface.mtu_bytes, outer.as_ref(), ip)?;
+    let divided_to = check_mtu(way.interface.mtu_bytes, outer.as_ref(), ip)?;
+    Ok(Course { way, outer, target, is_routed, divided_to })
+}
+
+/// Leaves the user's packet in `buf` alone, one hop further if it is routed.
+#[inline]
+pub(super) fn rewrite<B: PacketBuf>(
+    buf: &mut B,
+    arrival: &Arrival,
+    ip: &IpPacket,
+    course: &Course<'_>,
+) -> Result<(), DropReason> {
     strip(buf, arrival, ip)?;
-    if is_routed {
+    if course.is_routed {
         decrement_ttl(buf, ip)?;
     }
-    if let Some(target) = &target {
+    if let Some(target) = &course.target {
         target.write(buf.data_mut(), ip);
     }
-    match outer {
-        Some(outer) => encapsulate(buf, &outer, way.interface, way.mac_or_blank())?,
-        None => {
-            if let Some(dscp) = matched.far.dscp {
-                mark(buf.data_mut(), dscp);
-            }
-            let ether_type = ether_type_of(ip.addrs.dst());
-            prepend_link(buf, way.interface, way.mac_or_blank(), ether_type)?;
-        }
+    Ok(())
+}
+
+/// Makes the user's packet in `buf` the frame that leaves.
+#[inline]
+pub(super) fn finish<B: PacketBuf>(
+    buf: &mut B,
+    matched: &Matched<'_>,
+    course: &Course<'_>,
+) -> Result<(), DropReason> {
+    let Way { interface, .. } = course.way;
+    let mac = course.way.mac_or_blank();
+    if let Some(outer) = &course.outer {
+        return encapsulate(buf, outer, interface, mac);
     }
-    Ok(way)
+    if let Some(dscp) = matched.far.dscp {
+        mark(buf.data_mut(), dscp);
+    }
+    let is_ipv4 = buf.data().first().is_some_and(|first| first >> 4 == 4);
+    prepend_link(buf, interface, mac, if is_ipv4 { EtherType::IPV4 } else { EtherType::IPV6 })
 }
 
 /// The way of a packet: to the FAR's tunnel, or to a data network by its destination `dst`. A FAR
@@ -273,19 +336,25 @@ fn marking_of_far(matched: &Matched<'_>) -> Option<PduSessionContainer> {
     sharing.find_map(|other| marking(rules, other))
 }
 
-/// Compares what leaves with the MTU; senders that forbid fragmentation are told what fits.
+/// Compares what leaves with the MTU. Returns what fits where the packet is to be divided; senders
+/// that forbid it are told.
 ///
-/// Spec: RFC 1191 §4; RFC 8201 §4. Adit does not fragment.
+/// Spec: RFC 1191 §4; RFC 8201 §4.
 #[inline]
-fn check_mtu(mtu_bytes: u16, outer: Option<&Outer>, ip: &IpPacket) -> Result<(), Refused> {
+fn check_mtu(mtu_bytes: u16, outer: Option<&Outer>, ip: &IpPacket) -> Result<Option<u16>, Refused> {
     let overhead = outer.map_or(0, Outer::len);
     let fits = usize::from(mtu_bytes).saturating_sub(overhead);
     if usize::from(ip.total_len) <= fits {
-        return Ok(());
+        return Ok(None);
     }
     let mtu = u16::try_from(fits).unwrap_or(u16::MAX);
-    let error = ip.dont_fragment.then_some(IcmpErrorKind::PacketTooBig { mtu });
-    Err(Refused { reason: DropReason::PacketTooBig, error })
+    match ip.dont_fragment {
+        true => {
+            let error = Some(IcmpErrorKind::PacketTooBig { mtu });
+            Err(Refused { reason: DropReason::PacketTooBig, error })
+        }
+        false => Ok(Some(mtu)),
+    }
 }
 
 /// Cuts everything off that is not the user's IP packet: outer headers, link header, padding.

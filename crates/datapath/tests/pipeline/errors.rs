@@ -97,14 +97,6 @@ fn downlink_beyond_the_tunnel_mtu_is_reported_with_what_fits() {
 }
 
 #[test]
-fn downlink_too_big_that_may_be_fragmented_is_dropped_silently() {
-    let mut scene = Scene::new();
-    let big = from_gateway().ipv4(SERVER, UE).udp(1, 2).payload(&[1; 1440]).build();
-    scene.assert_drops(N6, &big, DropReason::PacketTooBig);
-    assert!(scene.sent(N6).is_empty());
-}
-
-#[test]
 fn errors_about_errors_and_later_fragments_are_not_sent() {
     let mut scene = Scene::new();
     let error = tunneled().ipv4(UE, SERVER).ttl(1).protocol(1).payload(&[3, 1, 0, 0, 0, 0, 0, 0]);

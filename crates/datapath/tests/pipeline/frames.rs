@@ -92,8 +92,6 @@ fn packet_to_ourselves_that_nobody_serves_is_dropped() {
     scene.assert_drops(N3, &to_n3().udp(1, 53).build(), DropReason::UdpPortUnknown);
     let short = to_n3().udp(2152, 2152).overwrite(4, &[0, 7]).payload(&[0; 20]).build();
     scene.assert_drops(N3, &short, DropReason::UdpMalformed);
-    let fragment = to_n3().fragment(1, 0, true).udp(2152, 2152).payload(&[0; 20]).build();
-    scene.assert_drops(N3, &fragment, DropReason::OuterFragment);
     let on_n6 = from_gateway().ipv4("10.6.0.9", N6_ADDR).gtpu(TEID).ipv4(UE, SERVER).udp(1, 2);
     scene.assert_drops(N6, &on_n6.build(), DropReason::GtpuNotOnN3);
 }

@@ -11,6 +11,7 @@ mod duplicating;
 mod end_markers;
 mod errors;
 mod floods;
+mod fragments;
 mod frames;
 mod hostile;
 mod local;

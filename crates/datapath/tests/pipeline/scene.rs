@@ -233,6 +233,17 @@ impl Scene {
         scene
     }
 
+    /// The same with another MTU towards the data network.
+    pub fn with_n6_mtu(mtu_bytes: u16, rules: SessionRules) -> Self {
+        let mut tables = config();
+        tables.interfaces[usize::from(IF_N6.0)].mtu_bytes = mtu_bytes;
+        let mut scene = Self::built(tables, rules);
+        scene.resolve(IF_N3, GNB, GNB_MAC);
+        scene.resolve(IF_N6, "10.6.0.254", GATEWAY_MAC);
+        scene.resolve(IF_N6, "2001:db8:6::254", GATEWAY_MAC);
+        scene
+    }
+
     /// The same without any neighbor.
     pub fn unresolved(rules: SessionRules) -> Self {
         Self::built(config(), rules)

@@ -240,8 +240,6 @@ fn downlink_without_the_header_to_remove_is_dropped() {
     scene.assert_drops(N6, &v6, DropReason::OuterHeaderMismatch);
     let no_ip = to_ue().udp(5000, 5000).payload(b"text").build();
     scene.assert_drops(N6, &no_ip, DropReason::InnerMalformed);
-    let fragment = to_ue().fragment(1, 0, true).udp(5000, 5000).build();
-    scene.assert_drops(N6, &fragment, DropReason::OuterFragment);
     let wrong = to_ue().udp(5000, 5000).overwrite(6, &[1, 2]).build();
     scene.assert_drops(N6, &wrong, DropReason::UdpChecksumWrong);
 }

@@ -52,6 +52,8 @@ pub struct Counters {
     pub punted_pkts: u64,
     /// Of those, held now.
     pub buffered_pkts: u64,
+    /// Packets that fragmentation added to the received ones.
+    pub fragments_added_pkts: u64,
     /// Packets that adit made itself and transmitted.
     pub originated_pkts: u64,
     /// User packets transmitted towards the data network, and their octets on the wire.
@@ -93,6 +95,7 @@ impl Counters {
             dropped_pkts: drops.values().sum(),
             punted_pkts: punts.values().sum(),
             buffered_pkts: number("buffered_pkts")?,
+            fragments_added_pkts: number("fragments_added_pkts")?,
             originated_pkts: number("originated_pkts")?,
             uplink_pkts: number("transmitted_uplink_pkts")?,
             uplink_bytes: number("transmitted_uplink_bytes")?,
@@ -105,12 +108,12 @@ impl Counters {
     }
 
     /// The packet identity, added up here and not taken from adit's verdict:
-    /// received = transmitted + Σ drops + Σ punts + buffered.
+    /// received + fragments added = transmitted + Σ drops + Σ punts + buffered.
     #[must_use]
     pub fn identity(&self) -> Check {
         let outcomes =
             self.transmitted_pkts + self.dropped_pkts + self.punted_pkts + self.buffered_pkts;
-        let adds_up = outcomes == self.received_pkts;
+        let adds_up = outcomes == self.received_pkts + self.fragments_added_pkts;
         let verdict = match (adds_up, self.identity_holds) {
             (true, true) => "",
             (true, false) => " (adit says that it does not hold)",
@@ -207,6 +210,7 @@ mod tests {
     fn document() -> Value {
         json!({
             "received_pkts": 10, "transmitted_pkts": 6, "buffered_pkts": 0, "originated_pkts": 2,
+            "fragments_added_pkts": 0,
             "transmitted_uplink_pkts": 3, "transmitted_uplink_bytes": 300,
             "transmitted_downlink_pkts": 3, "transmitted_downlink_bytes": 450,
             "drops": {"gate_closed": 1, "no_route": 0}, "punts": {"arp": 3},

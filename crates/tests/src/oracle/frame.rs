@@ -60,6 +60,52 @@ pub(super) fn next_hop_packet(packet: &[u8]) -> Vec<u8> {
     packet
 }
 
+/// The IPv4 packet in parts of at most `mtu` octets. Options whose first bit is not set stay with the
+/// first part. Spec: RFC 791 §3.1, §3.2.
+pub(super) fn divide(packet: &[u8], mtu: usize) -> Vec<Vec<u8>> {
+    let (header, mut data) = packet.split_at(usize::from(packet[0] & 15) * 4);
+    let mut copied = Vec::new();
+    let mut options = &header[20..];
+    while let [kind, rest @ ..] = options {
+        let len = match (kind, rest) {
+            (0, _) => break,
+            (1, _) => 1,
+            (_, [len, ..]) if *len >= 2 && usize::from(*len) <= options.len() => usize::from(*len),
+            _ => break,
+        };
+        if kind & 0x80 != 0 {
+            copied.extend_from_slice(&options[..len]);
+        }
+        options = &options[len..];
+    }
+    while copied.len() % 4 != 0 {
+        copied.push(0);
+    }
+    let (mut place, more) = (u16_at(packet, 6) & 0x1fff, u16_at(packet, 6) & 0x2000);
+    let mut parts: Vec<Vec<u8>> = Vec::new();
+    while !data.is_empty() {
+        let mut part = header[..20].to_vec();
+        part.extend_from_slice(if parts.is_empty() { &header[20..] } else { &copied });
+        let is_last = part.len() + data.len() <= mtu;
+        let len = if is_last { data.len() } else { (mtu - part.len()) / 8 * 8 };
+        let (here, behind) = data.split_at(len);
+        let flags = if behind.is_empty() { more } else { 0x2000 };
+        part[0] = 0x40 | (part.len() / 4) as u8;
+        let header_len = part.len();
+        part.extend_from_slice(here);
+        let total = part.len() as u16;
+        part[2..4].copy_from_slice(&total.to_be_bytes());
+        part[6..8].copy_from_slice(&(flags | place).to_be_bytes());
+        part[10..12].fill(0);
+        let sum = checksum(&part[..header_len]);
+        part[10..12].copy_from_slice(&sum.to_be_bytes());
+        parts.push(part);
+        place += (here.len() / 8) as u16;
+        data = behind;
+    }
+    parts
+}
+
 /// Writes a differentiated services code point. Spec: RFC 2474 §3.
 pub(super) fn mark(packet: &mut [u8], dscp: u8) {
     if packet[0] >> 4 == 6 {

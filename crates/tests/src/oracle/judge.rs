@@ -11,7 +11,7 @@ use adit_session::{FTeidSpec, Far, Forwarding, PdrSpec, Qer, SdfSpec, Urr};
 use adit_types::{IpPrefix, Seid, UrrId};
 
 use super::frame::{
-    Outer, checksum, end_marker, link, mark, next_hop_packet, redirect, tunnel, udp_sum,
+    Outer, checksum, divide, end_marker, link, mark, next_hop_packet, redirect, tunnel, udp_sum,
 };
 use super::packet::{BadIp, Container, Gtpu, Ip, gtpu, ip, is_forwardable, u16_at};
 use super::packet_rate;
@@ -85,8 +85,8 @@ pub enum Outcome {
     Forward {
         /// Through this port.
         port: u16,
-        /// With these octets.
-        frame: Vec<u8>,
+        /// With these octets, in fragments if it is longer than the link allows.
+        frames: Vec<Vec<u8>>,
         /// The way it took through us.
         lane: Lane,
     },
@@ -96,8 +96,8 @@ pub enum Outcome {
         interface: usize,
         /// The station.
         station: IpAddr,
-        /// The frame, to no address yet.
-        frame: Vec<u8>,
+        /// The frames, to no address yet.
+        frames: Vec<Vec<u8>>,
         /// The way it took through us.
         lane: Lane,
     },
@@ -110,6 +110,8 @@ pub enum Outcome {
         /// The way it took through us.
         lane: Lane,
     },
+    /// Part of a tunnel packet: it waits for the rest, which never comes in these tests.
+    Reassemble,
     /// Dropped.
     Drop(DropReason),
     /// Consumed by the slow path.
@@ -247,7 +249,10 @@ impl Oracle {
         notes: &mut Notes,
     ) -> Result<Result<Arrival<'a>, Outcome>, DropReason> {
         if ip.is_fragment {
-            return Err(DropReason::OuterFragment);
+            return match self.interfaces[at].is_n3 && ip.protocol == 17 {
+                true => Ok(Err(wait_for_rest(ip)?)),
+                false => Err(DropReason::OuterFragment),
+            };
         }
         let datagram = &packet[ip.upper..ip.len];
         match (ip.protocol, ip.dst) {
@@ -334,7 +339,7 @@ impl Oracle {
         let (at, station) =
             self.route(true, network_instance, next.addr).ok_or(DropReason::RouteUnknown)?;
         let packet = end_marker(&self.interfaces[at], next, tos);
-        Ok(self.leave(at, station, &packet, Lane::EndMarker))
+        Ok(self.leave(at, station, &[packet], Lane::EndMarker))
     }
 
     /// GTP-U messages other than G-PDUs and End Markers. Spec: TS 29.281 §7.
@@ -461,6 +466,7 @@ impl Oracle {
         let drops_whole = arrival.tunnel.is_some() && far.action.contains(ApplyAction::DROP);
         let arrival = &match unwrap(arrival, pdr.outer_header_removal) {
             Err(_) if drops_whole => arrival.clone(),
+            Err(DropReason::OuterFragment) if waited_for.is_none() => return wait_for_rest(ip),
             unwrapped => unwrapped?,
         };
         let ip = &arrival.ip;
@@ -656,7 +662,11 @@ impl Oracle {
         }
         .ok_or(DropReason::RouteUnknown)?;
         let interface = &self.interfaces[at];
-        if ip.len + outer.map_or(0, |outer| outer.len()) > interface.mtu_bytes {
+        let fits = interface.mtu_bytes - outer.map_or(0, |outer| outer.len());
+        let is_beyond = ip.len > fits;
+        // A fragment that ends beyond the longest datagram is divided no further.
+        let ends_at = || usize::from(u16_at(packet, 6) & 0x1fff) * 8 + ip.len - ip.upper;
+        if is_beyond && (ip.dont_fragment || ends_at() > 65_535) {
             return Err(DropReason::PacketTooBig);
         }
         let mut inner = match is_of_cp {
@@ -669,7 +679,12 @@ impl Oracle {
         if let Some(dscp) = dscp.filter(|_| outer.is_none()) {
             mark(&mut inner, dscp);
         }
-        let leaving = outer.map_or(inner.clone(), |outer| tunnel(interface, &outer, &inner));
+        let parts = if is_beyond { divide(&inner, fits) } else { vec![inner] };
+        let wrap = |part: Vec<u8>| match &outer {
+            Some(outer) => tunnel(interface, outer, &part),
+            None => part,
+        };
+        let leaving: Vec<Vec<u8>> = parts.into_iter().map(wrap).collect();
         Ok(self.leave(at, station, &leaving, lane(arrival)))
     }
 
@@ -733,19 +748,25 @@ impl Oracle {
         })
     }
 
-    fn leave(&self, at: usize, station: IpAddr, packet: &[u8], lane: Lane) -> Outcome {
+    fn leave(&self, at: usize, station: IpAddr, packets: &[Vec<u8>], lane: Lane) -> Outcome {
         let interface: &Interface = &self.interfaces[at];
-        match self.neighbours.get(&(at, station)) {
-            Some(mac) => {
-                let frame = link(interface, *mac, packet);
-                Outcome::Forward { port: interface.port, frame, lane }
-            }
-            None => {
-                let frame = link(interface, [0; 6], packet);
-                Outcome::Hold { interface: at, station, frame, lane }
-            }
+        let mac = self.neighbours.get(&(at, station));
+        let framed = |packet: &Vec<u8>| link(interface, mac.copied().unwrap_or_default(), packet);
+        let frames = packets.iter().map(framed).collect();
+        match mac {
+            Some(_) => Outcome::Forward { port: interface.port, frames, lane },
+            None => Outcome::Hold { interface: at, station, frames, lane },
         }
     }
+}
+
+/// What becomes of a part of a tunnel packet. Spec: RFC 791 §3.2; RFC 8200 §4.5.
+fn wait_for_rest(ip: &Ip) -> Exit {
+    let len = ip.len - ip.fragment_data;
+    if len == 0 || ip.is_more && len % 8 != 0 {
+        return Err(DropReason::ReassemblyMalformed);
+    }
+    Ok(Outcome::Reassemble)
 }
 
 fn lane(arrival: &Arrival<'_>) -> Lane {

@@ -29,6 +29,10 @@ pub struct Ip {
     pub is_fragment: bool,
     /// A part without the upper-layer header.
     pub is_later_fragment: bool,
+    /// Further parts follow.
+    pub is_more: bool,
+    /// Where the data of a part begins.
+    pub fragment_data: usize,
     /// The sender forbids fragmentation.
     pub dont_fragment: bool,
 }
@@ -82,6 +86,8 @@ fn ipv4(bytes: &[u8]) -> Result<Ip, BadIp> {
         flow_label: 0,
         is_fragment: flags & 0x3fff != 0,
         is_later_fragment: flags & 0x1fff != 0,
+        is_more: flags & 0x2000 != 0,
+        fragment_data: header,
         dont_fragment: flags & 0x4000 != 0,
     })
 }
@@ -113,6 +119,8 @@ fn ipv6(bytes: &[u8]) -> Result<Ip, BadIp> {
         flow_label: first & 0xf_ffff,
         is_fragment: false,
         is_later_fragment: false,
+        is_more: false,
+        fragment_data: 40,
         dont_fragment: true,
     };
     for _ in 0..8 {
@@ -130,7 +138,9 @@ fn ipv6(bytes: &[u8]) -> Result<Ip, BadIp> {
         }
         if is_fragment_header {
             ip.is_later_fragment = u16_at(rest, 2) >> 3 != 0;
-            ip.is_fragment = ip.is_later_fragment || rest[3] & 1 != 0;
+            ip.is_more = rest[3] & 1 != 0;
+            ip.is_fragment = ip.is_later_fragment || ip.is_more;
+            ip.fragment_data = ip.upper + 8;
         }
         ip.protocol = rest[0];
         ip.upper += size;

@@ -50,11 +50,11 @@ impl Expected {
     pub fn copy(&mut self, verdict: &Verdict) -> bool {
         for copy in &verdict.copies {
             match copy {
-                Ok(Outcome::Forward { port, frame, .. }) => {
-                    self.copies.push((*port, frame.clone()));
+                Ok(Outcome::Forward { port, frames, .. }) => {
+                    self.copies.extend(frames.iter().map(|frame| (*port, frame.clone())));
                 }
-                Ok(Outcome::Hold { interface, station, .. }) => {
-                    self.copies_lost += 1;
+                Ok(Outcome::Hold { interface, station, frames, .. }) => {
+                    self.copies_lost += frames.len() as u64;
                     self.wanted.push((*interface, *station));
                 }
                 _ => self.copies_lost += 1,

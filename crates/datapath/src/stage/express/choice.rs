@@ -65,9 +65,10 @@ fn usual_flow(packet: &[u8], is_v6: bool) -> Option<UsualFlow> {
         false => {
             let (header, upper) = packet.split_first_chunk::<20>()?;
             let (words, _) = header.as_chunks::<4>();
-            // Behind the first fragment there are no ports.
-            let is_later = u16::from_be_bytes([header[6], header[7]]) & 0x1fff != 0;
-            let upper = if is_later { &[][..] } else { upper };
+            // The stages know what the first fragment of a packet said of ports.
+            if u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0 {
+                return None;
+            }
             let address = |at: usize| [word(&words[at]), 0, 0, 0];
             (address(3), address(4), header[9], header[1], upper)
         }
