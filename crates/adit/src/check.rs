@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use adit_types::InterfaceRole;
 use serde_json::{Value, json};
 
 use crate::config::{self, Config, Poll};
@@ -35,10 +34,7 @@ fn derived(config: &Config) -> Value {
         Err(error) => format!("cannot start now: {error}"),
     };
     let interfaces = config.interfaces.iter().map(|interface| {
-        let role = match interface.role {
-            InterfaceRole::N3 => "N3",
-            InterfaceRole::N6 => "N6",
-        };
+        let role = interface.role.name();
         let port = &config.ports[usize::from(interface.port.0)];
         format!("{} is {role} on {} ({})", interface.name, port.name, port.device)
     });

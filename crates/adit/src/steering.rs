@@ -119,7 +119,7 @@ fn keys(config: &Config, interface: &Interface, slot_bits: u32) -> Vec<(String, 
         }
     };
     match interface.role {
-        InterfaceRole::N3 => {
+        InterfaceRole::N3 | InterfaceRole::N9 | InterfaceRole::N4u => {
             let v4 = interface.v4.map(|_| {
                 let key = teid(|teid| FlowKey::TeidOverIpv4 { teid, mask: GROUP_MASK });
                 ("TEID over IPv4".to_owned(), key)

@@ -30,16 +30,7 @@ pub fn eal(config: &Config) -> EalConfig {
 
 /// What the session store is made with.
 fn store(config: &Config, seed: u64) -> StoreConfig {
-    let (_, n3) = config.n3();
-    StoreConfig {
-        sessions_max: config.sessions_max,
-        n3_addresses: LocalAddresses {
-            v4: n3.v4.map(|(addr, _)| addr),
-            v6: n3.v6.map(|(addr, _)| addr),
-        },
-        provisioning: provisioning(config),
-        seed,
-    }
+    StoreConfig { sessions_max: config.sessions_max, provisioning: provisioning(config), seed }
 }
 
 /// What rules may refer to by name.
@@ -47,6 +38,10 @@ fn provisioning(config: &Config) -> Provisioning {
     let interface = |interface: &crate::config::Interface| LocalInterface {
         role: interface.role,
         network_instance: interface.network_instance.as_deref().map(Box::from),
+        addresses: LocalAddresses {
+            v4: interface.v4.map(|(addr, _)| addr),
+            v6: interface.v6.map(|(addr, _)| addr),
+        },
     };
     let application = |application: &crate::config::Application| Application {
         id: application.id.as_str().into(),

@@ -1,7 +1,7 @@
 //! Logical interfaces as the packet path needs them: (port, VLAN) → link, interface → way out.
 //!
 //! Built once from the tables' interfaces and never changed. A link is what shares one port and one
-//! VLAN: usually one interface, two when N3 and N6 share it.
+//! VLAN: usually one interface, more when N6 and a GTP-U interface share it.
 
 use core::net::{IpAddr, Ipv4Addr};
 
@@ -78,7 +78,7 @@ impl<'a> PortLinks<'a> {
 /// What the usual packet on a port is compared with: the port carries one link, without a VLAN.
 #[derive(Debug)]
 pub(crate) struct UsualLink {
-    /// The first interface towards the RAN with an IPv4 address.
+    /// The first GTP-U interface with an IPv4 address.
     pub n3: Option<UsualN3>,
     /// The interface towards the data network.
     pub n6: Option<(InterfaceId, IpPattern)>,
@@ -201,9 +201,9 @@ impl Interfaces {
         self.doors.get(usize::from(id.0))?.as_ref()
     }
 
-    /// The interface that owns `addr`.
-    pub fn owner(&self, addr: IpAddr) -> Option<&Interface> {
-        self.by_id.iter().find(|interface| interface.owns(addr))
+    /// The GTP-U interface that owns `addr`. No two of them share an address.
+    pub fn gtpu_owner(&self, addr: IpAddr) -> Option<&Interface> {
+        self.by_id.iter().find(|interface| interface.role.is_gtpu() && interface.owns(addr))
     }
 
     /// The address, of the family of `ue`, that errors to a UE come from: the first towards a data
@@ -216,8 +216,8 @@ impl Interfaces {
 
 fn usual_link(links: &[Link]) -> Option<UsualLink> {
     let [link] = links else { return None };
-    let n3 = link.interfaces.iter().find(|interface| interface.role == InterfaceRole::N3);
-    let n3 = n3.and_then(|interface| {
+    let mut gtpu = link.interfaces.iter().filter(|interface| interface.role.is_gtpu());
+    let n3 = gtpu.find_map(|interface| {
         let (addr, _) = interface.v4?;
         Some(UsualN3 { id: interface.id, addr, pattern: GPduPattern::new(link.mac, addr) })
     });

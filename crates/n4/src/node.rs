@@ -12,7 +12,7 @@ use adit_pfcp::{Cause, Datagram, Header, MessageBody, MessageType, RawMessage};
 use adit_rules::{DeltaId, GtpuTunnel, RuleDelta, WorkerCommand};
 use adit_session::{QerPacketRate, SessionStore, StoreConfig, UsageReport};
 use adit_types::limits::{PENDING_MAX, TIMERS_PER_TURN_MAX};
-use adit_types::{Nanos, Seid, SessionIndex};
+use adit_types::{InterfaceSet, Nanos, Seid, SessionIndex};
 
 use crate::admission::{Admission, PeerPolicy};
 use crate::association::{NodeEvent, NodeId, Peer};
@@ -438,7 +438,11 @@ impl Node {
     /// The next command, for any one worker.
     pub fn poll_command(&mut self) -> Option<WorkerCommand> {
         let own = self.commands.pop_front().or_else(|| self.paths.poll_command());
-        own.or_else(|| self.path_qos.poll_command())
+        let mut command = own.or_else(|| self.path_qos.poll_command())?;
+        if let WorkerCommand::SendEchoRequest { peer, interfaces, .. } = &mut command {
+            *interfaces = self.store.peer_interfaces(*peer);
+        }
+        Some(command)
     }
 
     /// The next command that every worker must have before the change `id` is published.
@@ -633,10 +637,14 @@ impl Node {
 
     /// Closes `tunnels` with End Markers when workers see the change `id`.
     /// Spec: TS 29.244 §5.2.3.3; TS 23.501 §5.8.2.9.
-    pub(crate) fn send_end_markers_with(&mut self, id: DeltaId, tunnels: Vec<GtpuTunnel>) {
+    pub(crate) fn send_end_markers_with(
+        &mut self,
+        id: DeltaId,
+        tunnels: Vec<(GtpuTunnel, InterfaceSet)>,
+    ) {
         let Some(session) = self.pending.get(&id).map(|pending| pending.session) else { return };
-        for tunnel in tunnels {
-            let command = WorkerCommand::SendEndMarker { tunnel, session, change: id };
+        for (tunnel, interfaces) in tunnels {
+            let command = WorkerCommand::SendEndMarker { tunnel, interfaces, session, change: id };
             self.end_markers.push_back((id, command));
         }
     }

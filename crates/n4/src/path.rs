@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::DefaultHasher;
 
 use adit_rules::WorkerCommand;
-use adit_types::Nanos;
 use adit_types::limits::COMMAND_RING_LEN;
+use adit_types::{InterfaceSet, Nanos};
 
 use crate::association::NodeEvent;
 use crate::node::Node;
@@ -200,7 +200,9 @@ impl Paths {
                 // Beyond the bound the request counts as sent and lost.
                 if self.commands.len() < COMMAND_RING_LEN {
                     let sequence = path.sequence;
-                    let command = WorkerCommand::SendEchoRequest { peer, sequence, tos: 0 };
+                    let (interfaces, tos) = (InterfaceSet::ALL, 0);
+                    let command =
+                        WorkerCommand::SendEchoRequest { peer, interfaces, sequence, tos };
                     self.commands.push_back(command);
                 }
                 continue;

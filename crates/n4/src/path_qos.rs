@@ -14,8 +14,8 @@ use adit_pfcp::ie::{GtpuPathInterfaceType, QosReportTrigger, TransportLevelMarki
 use adit_pfcp::{Cause, IeType};
 use adit_rules::WorkerCommand;
 use adit_session::{FarSide, OwnerId};
-use adit_types::Nanos;
 use adit_types::limits::{COMMAND_RING_LEN, PATH_PROBES_MAX, PATH_TRAFFIC_CLASSES_MAX};
+use adit_types::{InterfaceSet, Nanos};
 
 use crate::association::as_count;
 use crate::node::Node;
@@ -377,7 +377,9 @@ impl PathQos {
             // Beyond the bound the request counts as lost.
             if self.commands.len() < COMMAND_RING_LEN {
                 let (peer, tos) = key;
-                self.commands.push_back(WorkerCommand::SendEchoRequest { peer, sequence, tos });
+                let interfaces = InterfaceSet::ALL;
+                let command = WorkerCommand::SendEchoRequest { peer, interfaces, sequence, tos };
+                self.commands.push_back(command);
             }
         }
     }

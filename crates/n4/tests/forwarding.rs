@@ -21,7 +21,6 @@ use adit_pfcp::ie::{
 use adit_pfcp::message::SessionEstablishmentRequest;
 use adit_pfcp::{Cause, IeType, Message};
 use adit_rules::{Redirect, SessionRules, Steering};
-use adit_session::Provisioning;
 use adit_types::{FarId, Teid};
 
 use smf::*;
@@ -34,7 +33,7 @@ fn config_with_policy() -> adit_n4::NodeConfig {
         dscp: None,
     };
     let mut config = config();
-    config.store.provisioning = Provisioning { policies: vec![policy], ..Provisioning::default() };
+    config.store.provisioning.policies = vec![policy];
     config
 }
 

@@ -35,7 +35,7 @@ fn with_pools() -> Bench {
         pool(Some("p4"), AddrMatch::V4("10.60.0.0/29".parse().unwrap())),
         pool(Some("p6"), AddrMatch::V6("2001:db8:60::/62".parse().unwrap())),
     ];
-    let provisioning = Provisioning { ue_pools, ..Provisioning::default() };
+    let provisioning = Provisioning { ue_pools, ..config().store.provisioning };
     let store = StoreConfig { provisioning, ..config().store };
     Bench::with(NodeConfig { store, ..config() })
 }

@@ -195,7 +195,8 @@ fn load_follows_the_busiest_worker_and_the_fullest_pool() {
     let prefix = adit_rules::sdf::AddrMatch::V4("10.60.0.0/30".parse().unwrap());
     let pool =
         adit_session::UePool { network_instance: None, identity: None, s_nssai: None, prefix };
-    let provisioning = adit_session::Provisioning { ue_pools: vec![pool], ..Default::default() };
+    let provisioning =
+        adit_session::Provisioning { ue_pools: vec![pool], ..config().store.provisioning };
     let store = adit_session::StoreConfig { provisioning, ..config().store };
     let mut bench = Bench::with(NodeConfig { store, ..config() });
     associate_with(&mut bench, CpFunctionFeatures::LOAD | CpFunctionFeatures::OVRL);

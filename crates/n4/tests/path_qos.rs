@@ -76,7 +76,7 @@ impl Bench {
         self.node.handle_timeout(self.now);
         let commands = core::iter::from_fn(|| self.node.poll_command());
         let asked = commands.map(|command| match command {
-            WorkerCommand::SendEchoRequest { peer, sequence, tos } => (peer, sequence, tos),
+            WorkerCommand::SendEchoRequest { peer, sequence, tos, .. } => (peer, sequence, tos),
             other => panic!("{other:?}"),
         });
         asked.collect()

@@ -52,7 +52,11 @@ impl Bench {
 #[track_caller]
 fn asked(commands: &[WorkerCommand]) -> u16 {
     match commands {
-        [WorkerCommand::SendEchoRequest { peer: PEER, sequence, tos: 0 }] => *sequence,
+        [WorkerCommand::SendEchoRequest { peer: PEER, sequence, tos: 0, interfaces }]
+            if *interfaces == adit_types::InterfaceSet(1) =>
+        {
+            *sequence
+        }
         other => panic!("{other:?}"),
     }
 }

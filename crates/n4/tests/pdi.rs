@@ -36,14 +36,17 @@ fn associated_with(provisioning: Provisioning) -> Bench {
 }
 
 fn two_networks() -> Provisioning {
-    let interface =
-        |role, name: Option<&str>| LocalInterface { role, network_instance: name.map(Box::from) };
+    let interface = |role, name: Option<&str>| LocalInterface {
+        role,
+        network_instance: name.map(Box::from),
+        addresses: adit_session::LocalAddresses { v4: Some(N3), v6: None },
+    };
     let interfaces = vec![
         interface(InterfaceRole::N3, None),
         interface(InterfaceRole::N6, Some("internet")),
         interface(InterfaceRole::N6, Some("ims")),
     ];
-    Provisioning { interfaces, ..Provisioning::default() }
+    Provisioning { interfaces, ..config().store.provisioning }
 }
 
 /// An establishment whose downlink PDR names the network instance.
@@ -81,7 +84,7 @@ fn network_instance_unknown_is_refused_with_rule_and_ie() {
 fn one_pool() -> Provisioning {
     let prefix = AddrMatch::V4("10.60.0.0/30".parse().unwrap());
     let ue_pools = vec![UePool { network_instance: None, identity: None, s_nssai: None, prefix }];
-    Provisioning { ue_pools, ..Provisioning::default() }
+    Provisioning { ue_pools, ..config().store.provisioning }
 }
 
 /// TS 29.244 §7.5.3.2: Created PDR carries the chosen address beside the F-TEID.
@@ -121,7 +124,7 @@ fn refusal(edit: impl FnOnce(&mut Pdi<'static>)) -> (Cause, Option<OffendingIe>)
         edit(&mut pdrs[1].pdi);
         body.create_pdrs = Vec::leak(pdrs)[..].into();
     });
-    let mut bench = associated_with(Provisioning::default());
+    let mut bench = associated_with(config().store.provisioning);
     let bytes = bench.answer(smf(10), &request);
     let body = established(&bytes);
     if !body.cause.is_accepted() {
@@ -178,7 +181,7 @@ fn several_ue_addresses_and_delegated_prefixes_all_lead_to_the_session() {
         pdrs[1].pdi.ue_ip_addresses = list(ues).into();
         body.create_pdrs = Vec::leak(pdrs)[..].into();
     });
-    let mut bench = associated_with(Provisioning::default());
+    let mut bench = associated_with(config().store.provisioning);
     bench.node.handle_datagram(bench.now, smf(10), &request);
     let (_, delta) = bench.node.poll_delta().unwrap();
     let added = |key| delta.keys.contains(&KeyChange::Add(key));
@@ -212,9 +215,9 @@ fn features_tell_of_pools_and_traffic_endpoints() {
         body.up_function_features.unwrap()
     };
     assert!(features(one_pool()).contains(UpFunctionFeatures::UEIP | UpFunctionFeatures::PDIU));
-    assert!(!features(Provisioning::default()).contains(UpFunctionFeatures::UEIP));
+    assert!(!features(config().store.provisioning).contains(UpFunctionFeatures::UEIP));
     let always = UpFunctionFeatures::FRRT | UpFunctionFeatures::DPDRA | UpFunctionFeatures::MTE;
-    assert!(features(Provisioning::default()).contains(always));
+    assert!(features(config().store.provisioning).contains(always));
 }
 
 /// An establishment whose uplink PDR names traffic endpoint 7 with a tunnel of our choice.
@@ -237,7 +240,7 @@ fn with_endpoint(edit: impl FnOnce(&mut Pdi<'static>)) -> Vec<u8> {
 /// TS 29.244 §7.5.3.5: the F-TEID of a traffic endpoint is returned with it, not with the PDR.
 #[test]
 fn traffic_endpoint_is_created_and_answered() {
-    let mut bench = associated_with(Provisioning::default());
+    let mut bench = associated_with(config().store.provisioning);
     let bytes = bench.answer(smf(10), &with_endpoint(|_| {}));
     let body = established(&bytes);
     assert_eq!(body.cause, Cause::RequestAccepted);
@@ -256,7 +259,7 @@ fn traffic_endpoint_unknown_or_beside_an_f_teid_is_refused() {
         |pdi| pdi.local_f_teid = Some(FTeid::Choose { v4: true, v6: false, choose_id: None }),
     ];
     for edit in edits {
-        let mut bench = associated_with(Provisioning::default());
+        let mut bench = associated_with(config().store.provisioning);
         let bytes = bench.answer(smf(10), &with_endpoint(edit));
         let body = established(&bytes);
         assert_eq!(body.cause, Cause::RuleCreationModificationFailure);
@@ -274,7 +277,7 @@ fn application_unknown_is_cause_81() {
         pdrs[1].pdi.application_id = Some(ApplicationId(b"app"));
         body.create_pdrs = Vec::leak(pdrs)[..].into();
     });
-    let mut bench = associated_with(Provisioning::default());
+    let mut bench = associated_with(config().store.provisioning);
     let bytes = bench.answer(smf(10), &request);
     let body = established(&bytes);
     assert_eq!(body.cause, Cause::UnknownApplicationId);

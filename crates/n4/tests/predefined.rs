@@ -45,7 +45,7 @@ fn bench() -> Bench {
             rule("web", "permit out 6 from any 443 to any", PredefinedAction::Forward),
         ],
         applications: vec![Application { id: "video".into(), filters: filters.into() }],
-        ..Provisioning::default()
+        ..config().store.provisioning
     };
     let store = StoreConfig { provisioning, ..config().store };
     let mut bench = Bench::with(NodeConfig { store, ..config() });

@@ -4,7 +4,9 @@ use core::net::IpAddr;
 
 use crate::delta::DeltaId;
 use crate::rule::GtpuTunnel;
-use adit_types::{InterfaceId, MacAddr, Nanos, PdrId, Qfi, Seid, SessionIndex, Teid, UsageSlot};
+use adit_types::{
+    InterfaceId, InterfaceSet, MacAddr, Nanos, PdrId, Qfi, Seid, SessionIndex, Teid, UsageSlot,
+};
 
 /// Worker → control thread, over a bounded ring; overflow is counted, never waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,6 +150,8 @@ pub enum WorkerCommand {
     SendEndMarker {
         /// The tunnel.
         tunnel: GtpuTunnel,
+        /// The interfaces that may lead there.
+        interfaces: InterfaceSet,
         /// The session that leaves it.
         session: SessionIndex,
         /// The change by which it does.
@@ -157,6 +161,8 @@ pub enum WorkerCommand {
     SendEchoRequest {
         /// The peer.
         peer: IpAddr,
+        /// The interfaces that may lead there.
+        interfaces: InterfaceSet,
         /// Sequence number, repeated in the response.
         sequence: u16,
         /// ToS or Traffic Class of the packet.

@@ -8,9 +8,9 @@ use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet};
 
 use adit_rules::{ApplyAction, DestinationInterface, GtpuTunnel};
-use adit_types::{SessionIndex, Teid};
+use adit_types::{InterfaceSet, SessionIndex, Teid};
 
-use crate::record::Records;
+use crate::record::{Forwarding, Records};
 
 /// Where a GTP-U tunnel leads to, seen from this UPF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,6 +27,8 @@ struct Peer {
     number: PeerNumber,
     access: usize,
     core: usize,
+    /// All that FARs named since there is the peer.
+    interfaces: InterfaceSet,
 }
 
 impl Peer {
@@ -57,14 +59,26 @@ pub(crate) struct FarEnds {
 }
 
 impl FarEnds {
-    /// The session `index` changed its rules.
-    pub fn change(&mut self, index: SessionIndex, before: &Records, after: &Records) {
-        let (before, after) = (tunnels(before), tunnels(after));
-        for (tunnel, side) in before.iter().filter(|tunnel| !after.contains(tunnel)) {
+    /// The session `index` changed its rules. `interfaces` returns those that forwarding may use.
+    pub fn change(
+        &mut self,
+        index: SessionIndex,
+        before: &Records,
+        after: &Records,
+        interfaces: impl Fn(&Forwarding) -> InterfaceSet,
+    ) {
+        let of = |records| sorted(tunnels(records).map(|(tunnel, side, _)| (tunnel, side)));
+        let (had, has) = (of(before), of(after));
+        for (tunnel, side) in had.iter().filter(|tunnel| !has.contains(tunnel)) {
             self.remove(*tunnel, index, *side);
         }
-        for (tunnel, side) in after.iter().filter(|tunnel| !before.contains(tunnel)) {
+        for (tunnel, side) in has.iter().filter(|tunnel| !had.contains(tunnel)) {
             self.add(*tunnel, index, *side);
+        }
+        for (tunnel, _, parts) in tunnels(after) {
+            if let Some(peer) = self.peers.get_mut(&tunnel.addr) {
+                peer.interfaces = peer.interfaces.union(interfaces(parts));
+            }
         }
     }
 
@@ -84,7 +98,8 @@ impl FarEnds {
         let taken = self.peers.len() + self.free.len();
         let peer = self.peers.entry(tunnel.addr).or_insert_with(|| {
             let fresh = PeerNumber(u32::try_from(taken).unwrap_or(u32::MAX));
-            Peer { number: self.free.pop().unwrap_or(fresh), access: 0, core: 0 }
+            let number = self.free.pop().unwrap_or(fresh);
+            Peer { number, access: 0, core: 0, interfaces: InterfaceSet::NONE }
         });
         if self.users.insert((peer.number, tunnel.teid, index, side)) {
             let count = peer.count(side);
@@ -137,6 +152,11 @@ impl FarEnds {
         self.peers.iter().flat_map(move |(&peer, count)| sides(count).map(move |side| (peer, side)))
     }
 
+    /// The interfaces that FARs named for a peer; all of an address that is none.
+    pub fn interfaces(&self, addr: IpAddr) -> InterfaceSet {
+        self.peers.get(&addr).map_or(InterfaceSet::ALL, |peer| peer.interfaces)
+    }
+
     /// True for an address that some FAR sends to.
     pub fn is_peer(&self, addr: IpAddr) -> bool {
         self.peers.contains_key(&addr)
@@ -148,19 +168,23 @@ impl FarEnds {
     }
 }
 
-/// The tunnels that the FARs of a session may send into, each once and side.
-fn tunnels(records: &Records) -> Vec<(GtpuTunnel, FarSide)> {
+/// The tunnels that the FARs of a session may send into, with their sides and parameters.
+fn tunnels(records: &Records) -> impl Iterator<Item = (GtpuTunnel, FarSide, &Forwarding)> {
     let used = records.fars.iter().filter(|far| !far.action.contains(ApplyAction::DROP));
     let copied = records.fars.iter().filter(|far| far.action.contains(ApplyAction::DUPL));
     let forwarding = used.filter_map(|far| far.forwarding.as_ref());
     let forwarding = forwarding.chain(copied.flat_map(|far| &far.duplicating));
-    let tunnels = forwarding.filter_map(|parts| {
+    forwarding.filter_map(|parts| {
         let side = match parts.destination {
             DestinationInterface::Access => FarSide::Access,
             _ => FarSide::Core,
         };
-        Some((parts.outer_header_creation?.tunnel()?, side))
-    });
+        Some((parts.outer_header_creation?.tunnel()?, side, parts))
+    })
+}
+
+/// Each tunnel once per side.
+fn sorted(tunnels: impl Iterator<Item = (GtpuTunnel, FarSide)>) -> Vec<(GtpuTunnel, FarSide)> {
     let mut tunnels: Vec<_> = tunnels.collect();
     tunnels.sort_unstable();
     tunnels.dedup();

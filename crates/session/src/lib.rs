@@ -17,6 +17,7 @@ mod fill;
 mod framed_route;
 mod guaranteed;
 mod keys;
+mod local;
 mod pack;
 mod packet_rates;
 mod pfd;
@@ -41,12 +42,12 @@ pub use far_ends::FarSide;
 pub use framed_route::{
     FramedRouteError, parse_ipv4 as parse_framed_route, parse_ipv6 as parse_framed_ipv6_route,
 };
+pub use local::{LocalAddresses, LocalInterface};
 pub use packet_rates::QerPacketRate;
 pub use pfd::{ChangedApplications, PfdApplication, PfdProvision, PfdRefusal, ProvidedApplication};
 pub use provisioning::{
-    Application, Enforcement, ForwardingPolicy, LocalInterface, PredefinedAction,
-    PredefinedDetection, PredefinedRule, Provisioning, QosPolicy, SNssai, Slice, Tolerances,
-    UePool,
+    Application, Enforcement, ForwardingPolicy, PredefinedAction, PredefinedDetection,
+    PredefinedRule, Provisioning, QosPolicy, SNssai, Slice, Tolerances, UePool,
 };
 pub use record::{
     Aggregated, Bar, ChosenFTeid, DroppedThreshold, Exempted, FTeid, Far, Forwarding, GateStatus,
@@ -60,7 +61,7 @@ pub use sdf_text::{PORT_RANGES_MAX, SdfTextError, parse as parse_flow_descriptio
 pub use session::{CpFSeid, OwnerId, Session};
 pub use session_usage::{TrafficStart, UsageOutcome, UsageSoFar};
 pub use store::{
-    CreatedPdr, CreatedTrafficEndpoint, CreatedUe, Established, LocalAddresses, Modified, Reserved,
-    SessionStore, StoreConfig,
+    CreatedPdr, CreatedTrafficEndpoint, CreatedUe, Established, Modified, Reserved, SessionStore,
+    StoreConfig,
 };
 pub use usage::{UsagePart, UsageReport, UsageVolume};

@@ -4,10 +4,9 @@ use core::fmt;
 
 use adit_rules::sdf::AddrMatch;
 use adit_rules::{DestinationInterface, Excess, Guaranteed, QerMeter, RateLimit, SdfSet, Steering};
-use adit_types::{
-    BitRate, InterfaceId, InterfaceRole, InterfaceSet, Nanos, Precedence, Qfi, SliceId,
-};
+use adit_types::{BitRate, Nanos, Precedence, Qfi, SliceId};
 
+use crate::local::LocalInterface;
 use crate::pfd::Pfds;
 use crate::record::{Qer, Rates, Records};
 
@@ -315,24 +314,6 @@ impl fmt::Display for SNssai {
     }
 }
 
-/// A logical interface as rules see it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LocalInterface {
-    /// The reference point that it serves.
-    pub role: InterfaceRole,
-    /// The network instance that it belongs to; without one it serves all of them.
-    pub network_instance: Option<Box<str>>,
-}
-
-impl LocalInterface {
-    /// True when this interface serves `network_instance`. Letters compare without case, as in
-    /// the data network names that network instances usually are. Spec: TS 23.003 §9A.
-    fn serves(&self, network_instance: &str) -> bool {
-        let own = self.network_instance.as_deref();
-        own.is_none_or(|own| own.eq_ignore_ascii_case(network_instance))
-    }
-}
-
 /// What rules may name: what the operator configured, and applications of control planes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Known<'a> {
@@ -358,17 +339,6 @@ impl<'a> Known<'a> {
 }
 
 impl Provisioning {
-    /// The interfaces of a network instance, all of them without a name.
-    /// Spec: TS 29.244 §8.2.4.
-    pub(crate) fn interfaces_of(&self, network_instance: Option<&str>) -> InterfaceSet {
-        let Some(name) = network_instance.filter(|_| !self.interfaces.is_empty()) else {
-            return InterfaceSet::ALL;
-        };
-        let serving = (0..).map(InterfaceId).zip(&self.interfaces);
-        let serving = serving.filter(|(_, interface)| interface.serves(name));
-        serving.fold(InterfaceSet::NONE, |set, (id, _)| set.with(id))
-    }
-
     /// The filters of an application, if it is known.
     fn application(&self, id: &str) -> Option<&SdfSet> {
         let found = self.applications.iter().find(|known| &*known.id == id);
@@ -378,52 +348,5 @@ impl Provisioning {
     /// The forwarding policy of an identifier.
     pub(crate) fn policy(&self, id: &str) -> Option<&ForwardingPolicy> {
         self.policies.iter().find(|known| &*known.id == id)
-    }
-
-    /// True when an interface of `role` serves the network instance.
-    pub(crate) fn knows(&self, network_instance: &str, role: InterfaceRole) -> bool {
-        let fits = |known: &LocalInterface| known.role == role && known.serves(network_instance);
-        self.interfaces.is_empty() || self.interfaces.iter().any(fits)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn provisioning() -> Provisioning {
-        let interface = |role, name: Option<&str>| LocalInterface {
-            role,
-            network_instance: name.map(Box::from),
-        };
-        Provisioning {
-            ue_pools: Vec::new(),
-            applications: Vec::new(),
-            policies: Vec::new(),
-            predefined_rules: Vec::new(),
-            tolerances: Tolerances::default(),
-            interfaces: vec![
-                interface(InterfaceRole::N3, None),
-                interface(InterfaceRole::N6, Some("internet")),
-                interface(InterfaceRole::N6, Some("ims")),
-            ],
-            qos: QosPolicy::default(),
-        }
-    }
-
-    #[test]
-    fn network_instance_selects_its_interfaces_and_the_unnamed_ones() {
-        let known = provisioning();
-        assert_eq!(known.interfaces_of(Some("Internet")), InterfaceSet(0b011));
-        assert_eq!(known.interfaces_of(Some("ims")), InterfaceSet(0b101));
-        assert_eq!(known.interfaces_of(None), InterfaceSet::ALL);
-        assert_eq!(Provisioning::default().interfaces_of(Some("x")), InterfaceSet::ALL);
-    }
-
-    #[test]
-    fn network_instance_is_known_per_role() {
-        let known = provisioning();
-        assert!(known.knows("ims", InterfaceRole::N6) && !known.knows("x", InterfaceRole::N6));
-        assert!(known.knows("x", InterfaceRole::N3), "the unnamed interface serves any");
     }
 }

@@ -1,12 +1,12 @@
 //! The session store: all sessions, who holds which key, and the doors that change them.
 
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{ApplyAction, GtpuTunnel, RuleDelta, SessionKey, SharedRateId, UeAddresses};
 use adit_types::limits::{shared_rates_max, usage_slots_max};
-use adit_types::{FarId, IpPrefix, PdrId, Seid, SessionIndex, UsageSlot};
+use adit_types::{FarId, InterfaceSet, IpPrefix, PdrId, Seid, SessionIndex, UsageSlot};
 
 use crate::alloc::{
     SeidAllocator, SessionIndexAllocator, TeidAllocator, UeIpAllocator, UsageSlotAllocator,
@@ -34,22 +34,11 @@ pub struct StoreConfig {
     /// Sessions at most, those that wait for their reclaim included; capped to
     /// `limits::SESSIONS_MAX`.
     pub sessions_max: usize,
-    /// Our GTP-U addresses on N3.
-    pub n3_addresses: LocalAddresses,
     /// What rules may name.
     pub provisioning: Provisioning,
     /// Start of the random SEIDs and TEID tags. From the operating system's random source in
     /// operation: whoever knows it can guess TEIDs.
     pub seed: u64,
-}
-
-/// Our own GTP-U addresses, one per family at most.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct LocalAddresses {
-    /// The IPv4 address.
-    pub v4: Option<Ipv4Addr>,
-    /// The IPv6 address.
-    pub v6: Option<Ipv6Addr>,
 }
 
 /// What an accepted establishment yields.
@@ -81,7 +70,8 @@ pub struct Modified {
     /// PDRs, created or updated, whose F-TEID was chosen here, in the order of the change.
     pub created: Vec<CreatedPdr>,
     /// Tunnels that the change leaves and that an End Marker closes, once all workers run it.
-    pub end_markers: Vec<GtpuTunnel>,
+    /// With each the interfaces that lead there.
+    pub end_markers: Vec<(GtpuTunnel, InterfaceSet)>,
     /// PDRs whose UE address was chosen here.
     pub created_ues: Vec<CreatedUe>,
     /// Traffic endpoints for which something was chosen here.
@@ -138,7 +128,6 @@ pub struct CreatedPdr {
 /// deltas are applied in order, so a key leads to its old or its new session and never to both.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionStore {
-    pub(crate) local: LocalAddresses,
     pub(crate) provisioning: Provisioning,
     pub(crate) pfds: Pfds,
     /// Keys of one kind in all sessions together: what the lookup tables are sized for.
@@ -194,7 +183,6 @@ impl SessionStore {
     pub fn new(config: StoreConfig) -> Self {
         let sessions_max = config.sessions_max.min(adit_types::limits::SESSIONS_MAX);
         Self {
-            local: config.n3_addresses,
             ue_pools: UeIpAllocator::new(&config.provisioning.ue_pools),
             guaranteed: Guaranteed::new(&config.provisioning.qos),
             packet_rates: PacketRates::default(),
@@ -267,7 +255,7 @@ impl SessionStore {
         let known = self.session(up_seid).ok_or(Refusal::UnknownSession { up_seid })?;
         let mut session = known.open();
         let cp = change.cp_f_seid;
-        let leaving = tunnels_to_close(&session, &change);
+        let leaving = tunnels_to_close(&self.provisioning, &session, &change);
         let queried = change.query_packet_rates.clone();
         let new: Vec<PdrId> = change.create_pdrs.iter().map(|pdr| pdr.id).collect();
         let resolved = update::prepare(self, &session, change)?;
@@ -425,6 +413,12 @@ impl SessionStore {
         self.far_ends.sides()
     }
 
+    /// The interfaces of the FARs that send to a GTP-U peer.
+    #[must_use]
+    pub fn peer_interfaces(&self, addr: IpAddr) -> InterfaceSet {
+        self.far_ends.interfaces(addr)
+    }
+
     /// True for a GTP-U peer that some FAR sends to.
     #[must_use]
     pub fn is_peer(&self, addr: IpAddr) -> bool {
@@ -523,8 +517,12 @@ impl SessionStore {
     }
 }
 
-/// The tunnels of FARs whose update asks for an End Marker.
-fn tunnels_to_close(session: &OpenSession, change: &Change) -> Vec<(FarId, GtpuTunnel)> {
+/// The tunnels of FARs whose update asks for an End Marker, and the interfaces that lead there.
+fn tunnels_to_close(
+    provisioning: &Provisioning,
+    session: &OpenSession,
+    change: &Change,
+) -> Vec<(FarId, GtpuTunnel, InterfaceSet)> {
     let asks = |update: &&FarUpdate| {
         update.forwarding.as_ref().is_some_and(|forwarding| forwarding.send_end_marker)
     };
@@ -534,18 +532,22 @@ fn tunnels_to_close(session: &OpenSession, change: &Change) -> Vec<(FarId, GtpuT
             let mut fars = session.records.fars.iter();
             let far =
                 fars.find(|far| far.id == update.id && far.action.contains(ApplyAction::FORW))?;
-            Some((far.id, far.tunnel()?))
+            let parts = far.forwarding.as_ref()?;
+            Some((far.id, far.tunnel()?, provisioning.forwarding_interfaces(parts)))
         })
         .collect()
 }
 
 /// Those of `leaving` that their FARs do not have any more, each once.
-fn closed(leaving: Vec<(FarId, GtpuTunnel)>, fars: &[Far]) -> Vec<GtpuTunnel> {
+fn closed(
+    leaving: Vec<(FarId, GtpuTunnel, InterfaceSet)>,
+    fars: &[Far],
+) -> Vec<(GtpuTunnel, InterfaceSet)> {
     let mut closed = Vec::new();
-    for (id, tunnel) in leaving {
+    for (id, tunnel, within) in leaving {
         let far = fars.iter().find(|far| far.id == id);
-        if far.and_then(Far::tunnel) != Some(tunnel) && !closed.contains(&tunnel) {
-            closed.push(tunnel);
+        if far.and_then(Far::tunnel) != Some(tunnel) && !closed.contains(&(tunnel, within)) {
+            closed.push((tunnel, within));
         }
     }
     closed

@@ -127,8 +127,8 @@ pub(crate) fn reserved_v4(prefix: Ipv4Prefix) -> [Option<Ipv4Addr>; 2] {
 
 /// Packets to `prefix` leave through `interface` towards `next_hop`.
 ///
-/// Routes of different [`InterfaceRole`]s form different tables; of two interfaces with a route to
-/// the same prefix, a lookup takes the first among those that it may use.
+/// Routes of GTP-U interfaces and those of N6 interfaces form different tables; of two interfaces with
+/// a route to the same prefix, a lookup takes the first among those that it may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
     /// The interface that packets leave through.

@@ -47,7 +47,7 @@ pub struct PublisherCounters {
     pub keys_refused: u64,
     /// Deltas for a session beyond `sessions_max`; nothing of them was applied.
     pub sessions_out_of_range: u64,
-    /// FARs whose GTP-U peer no N3 route leads to.
+    /// FARs whose GTP-U peer no route of a GTP-U interface leads to.
     pub peers_without_route: u64,
     /// Next hops that found no room.
     pub next_hops_refused: u64,

@@ -247,8 +247,8 @@ impl<'a> View<'a> {
         self.rules.prefetch(session.0 as usize);
     }
 
-    /// The way to `addr` among the routes and connected prefixes of the interfaces of `role` that
-    /// are `within` the set.
+    /// The way to `addr` among the routes and connected prefixes of the interfaces `within` the set:
+    /// GTP-U interfaces if `role` is one of theirs, else N6 interfaces.
     /// `None` without a route, and for our own, network and broadcast addresses.
     #[inline]
     #[must_use]

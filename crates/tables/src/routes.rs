@@ -1,8 +1,9 @@
 //! Longest-prefix match over connected prefixes and configured routes. Immutable once built.
 //!
-//! N3 and N6 have tables of their own: the RAN's and the data network's addresses may overlap, and
-//! a default route of one must not catch the other's packets. For the same reason one prefix may
-//! have a route per interface; a lookup names the interfaces whose routes count.
+//! GTP-U interfaces (N3, N9, N4-u) and N6 interfaces have tables of their own: transport networks and
+//! data networks may use the same addresses, and a default route of one must not catch the other's
+//! packets. For the same reason one prefix may have a route per interface; a lookup names the
+//! interfaces whose routes count.
 
 use core::net::IpAddr;
 use core::ops::BitAnd;
@@ -233,7 +234,7 @@ impl<K: Copy + Ord + BitAnd<Output = K>> Lpm<K> {
     }
 }
 
-/// Both families of one role.
+/// The routes of one kind of interface, both families.
 #[derive(Debug)]
 struct RoleRoutes {
     gateways: Gateways,
@@ -274,10 +275,11 @@ impl RoleRoutes {
     }
 }
 
-/// The routes of both roles.
+/// The routes of all interfaces.
 #[derive(Debug)]
 pub(crate) struct Routes {
-    n3: RoleRoutes,
+    /// Through GTP-U interfaces.
+    gtpu: RoleRoutes,
     n6: RoleRoutes,
 }
 
@@ -290,7 +292,7 @@ impl Routes {
         routes: &[Route],
         mut gateway: impl FnMut(InterfaceId, IpAddr) -> Option<NextHopIndex>,
     ) -> Result<Self, TablesError> {
-        let mut built = Self { n3: RoleRoutes::new(), n6: RoleRoutes::new() };
+        let mut built = Self { gtpu: RoleRoutes::new(), n6: RoleRoutes::new() };
         let of_interfaces = interfaces.iter().flat_map(Interface::addrs);
         of_interfaces.chain(own_addrs.iter().copied()).for_each(|addr| built.insert_own(addr));
         for interface in interfaces {
@@ -304,7 +306,7 @@ impl Routes {
                 gateway(interface.id, route.next_hop).ok_or(TablesError::TooManyGateways)?;
             built.insert(interface, route.prefix, RouteTarget::Gateway(interface.id, index))?;
         }
-        built.n3.number();
+        built.gtpu.number();
         built.n6.number();
         Ok(built)
     }
@@ -315,11 +317,11 @@ impl Routes {
         prefix: IpPrefix,
         target: RouteTarget,
     ) -> Result<(), TablesError> {
-        let role = match interface.role {
-            InterfaceRole::N3 => &mut self.n3,
-            InterfaceRole::N6 => &mut self.n6,
+        let routes = match interface.role.is_gtpu() {
+            true => &mut self.gtpu,
+            false => &mut self.n6,
         };
-        role.insert(prefix, target).then_some(()).ok_or(TablesError::DuplicateRoute(prefix))
+        routes.insert(prefix, target).then_some(()).ok_or(TablesError::DuplicateRoute(prefix))
     }
 
     /// Keeps packets of UEs from an address of ours. Nothing leads to it, so no gateway leads to the
@@ -378,8 +380,9 @@ impl Routes {
         self.n6.gateways.find(within, block).map(|(_, index)| index)
     }
 
-    /// The target of the longest prefix that contains `addr` among the routes of `role` through
-    /// `within`, or `None` without any. Of several the one of the first interface.
+    /// The target of the longest prefix that contains `addr` among the routes through `within`, of
+    /// GTP-U interfaces if `role` is one of theirs and else of N6; `None` without any. Of several the
+    /// one of the first interface.
     #[inline]
     pub(crate) fn lookup(
         &self,
@@ -387,10 +390,7 @@ impl Routes {
         within: InterfaceSet,
         addr: IpAddr,
     ) -> Option<RouteTarget> {
-        let routes = match role {
-            InterfaceRole::N3 => &self.n3,
-            InterfaceRole::N6 => &self.n6,
-        };
+        let routes = if role.is_gtpu() { &self.gtpu } else { &self.n6 };
         let block = match addr {
             IpAddr::V4(addr) => routes.v4_blocks.number(addr.to_bits()),
             IpAddr::V6(addr) => routes.v6_spans.number(upper_half(addr.to_bits())),

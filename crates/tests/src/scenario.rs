@@ -23,7 +23,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 
 use crate::oracle::predefined::RULES;
-use crate::oracle::{Interface, Route, Session};
+use crate::oracle::{Interface, Role, Route, Session};
 use crate::world::{APPLICATIONS, Layout, World};
 
 /// GTP-U peers that FARs name: two on the link (the second unresolved at first), one behind the
@@ -47,7 +47,7 @@ pub const HOSTS: [&str; 11] = [
 ];
 
 /// Stations that are resolved from the beginning.
-const STATIONS: [&str; 9] = [
+const STATIONS: [&str; 11] = [
     "10.0.3.1",
     "10.0.3.254",
     "2001:db8:3::1",
@@ -57,6 +57,8 @@ const STATIONS: [&str; 9] = [
     "10.0.6.77",
     "2001:db8:6::77",
     "10.0.7.1",
+    "10.0.4.1",
+    "10.0.9.254",
 ];
 
 fn addr(text: &str) -> IpAddr {
@@ -68,30 +70,38 @@ pub fn one_in(rng: &mut StdRng, n: u32) -> bool {
     rng.random_ratio(1, n)
 }
 
-fn interface(is_n3: bool, port: u16, vlan: u16, net: u16, mtu_bytes: usize) -> Interface {
+fn interface(role: Role, port: u16, vlan: u16, net: u16, mtu_bytes: usize) -> Interface {
     let v4 = Ipv4Addr::new(10, 0, u8::try_from(net).unwrap(), 2);
     let v6 = Ipv6Addr::new(0x2001, 0xdb8, net, 0, 0, 0, 0, 2);
     let mac = [2, 0, 0, 0, 0x10, u8::try_from(port).unwrap()];
     let network_instance = match net {
         6 => Some("internet"),
-        7 => Some("ims"),
+        4 | 7 => Some("ims"),
         _ => None,
     };
-    Interface { is_n3, port, vlan, mac, mtu_bytes, v4: (v4, 24), v6: (v6, 64), network_instance }
+    Interface { role, port, vlan, mac, mtu_bytes, v4: (v4, 24), v6: (v6, 64), network_instance }
 }
 
 /// One of the ways in which N3 and N6 share ports.
 pub fn layout(rng: &mut StdRng, seed: u64) -> Layout {
+    use Role::{N3, N6, N9};
     let mtu = if one_in(rng, 3) { 1400 } else { 1500 };
-    let interfaces = match rng.random_range(0..4) {
-        0 => vec![interface(true, 0, 0, 3, mtu), interface(false, 1, 0, 6, 1500)],
-        1 => vec![interface(true, 0, 10, 3, mtu), interface(false, 0, 20, 6, mtu)],
+    let interfaces = match rng.random_range(0..5) {
+        0 => vec![interface(N3, 0, 0, 3, mtu), interface(N6, 1, 0, 6, 1500)],
+        1 => vec![interface(N3, 0, 10, 3, mtu), interface(N6, 0, 20, 6, mtu)],
         2 => vec![
-            interface(false, 1, 0, 6, 1500),
-            interface(true, 0, 30, 3, mtu),
-            interface(false, 1, 7, 7, 1500),
+            interface(N6, 1, 0, 6, 1500),
+            interface(N3, 0, 30, 3, mtu),
+            interface(N6, 1, 7, 7, 1500),
         ],
-        _ => vec![interface(true, 0, 0, 3, mtu), interface(false, 0, 0, 6, mtu)],
+        3 => vec![
+            interface(N3, 0, 0, 3, mtu),
+            interface(N9, 2, 0, 9, 1500),
+            interface(N6, 1, 0, 6, 1500),
+            interface(N3, 0, 40, 4, mtu),
+            interface(N6, 1, 7, 7, 1500),
+        ],
+        _ => vec![interface(N3, 0, 0, 3, mtu), interface(N6, 0, 0, 6, mtu)],
     };
     let at = |net: u8| interfaces.iter().position(|i| i.v4.0.octets()[2] == net);
     let mut routes = Vec::new();
@@ -102,6 +112,8 @@ pub fn layout(rng: &mut StdRng, seed: u64) -> Layout {
     };
     route(at(3), "10.99.0.0", 16, "10.0.3.254");
     route(at(3), "2001:db8:99::", 48, "2001:db8:3::fe");
+    route(at(4), "0.0.0.0", 0, "10.0.4.1");
+    route(at(9), "10.99.0.0", 16, "10.0.9.254");
     if one_in(rng, 5) {
         route(at(6), "8.0.0.0", 8, "10.0.6.1");
         route(at(6), "2001:db8:8::", 48, "2001:db8:6::1");
@@ -126,7 +138,10 @@ pub fn plain_layout(n3_vlan: u16) -> Layout {
         gateway: addr(gateway),
     };
     Layout {
-        interfaces: vec![interface(true, 0, n3_vlan, 3, 1500), interface(false, 1, 0, 6, 1500)],
+        interfaces: vec![
+            interface(Role::N3, 0, n3_vlan, 3, 1500),
+            interface(Role::N6, 1, 0, 6, 1500),
+        ],
         routes: vec![route("0.0.0.0", "10.0.6.1"), route("::", "2001:db8:6::1")],
         workers: 1,
         sessions_max: 64,

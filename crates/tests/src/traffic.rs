@@ -11,7 +11,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 
-use crate::oracle::{Interface, N4_ADDR, Oracle, Session, checksum};
+use crate::oracle::{Interface, N4_ADDR, Oracle, Role, Session, checksum};
 use crate::scenario::{HOSTS, one_in};
 
 const GNB_MAC: MacAddr = MacAddr([2, 0xaa, 0, 0, 0, 1]);
@@ -68,9 +68,9 @@ fn link(rng: &mut StdRng, interface: &Interface) -> PacketBuilder {
     }
 }
 
-fn side(rng: &mut StdRng, oracle: &Oracle, is_n3: bool) -> Interface {
+fn side(rng: &mut StdRng, oracle: &Oracle, is_tunneled: bool) -> Interface {
     let interfaces: Vec<&Interface> =
-        oracle.interfaces.iter().filter(|interface| interface.is_n3 == is_n3).collect();
+        oracle.interfaces.iter().filter(|known| (known.role != Role::N6) == is_tunneled).collect();
     **interfaces.choose(rng).unwrap()
 }
 

@@ -758,10 +758,8 @@ impl World {
 /// Store, publisher and readers of a layout.
 #[must_use]
 pub fn control(layout: &Layout) -> (SessionStore, Publisher, Vec<Reader>) {
-    let n3 = layout.interfaces.iter().find(|interface| interface.is_n3).unwrap();
     let mut store = SessionStore::new(StoreConfig {
         sessions_max: layout.sessions_max,
-        n3_addresses: LocalAddresses { v4: Some(n3.v4.0), v6: Some(n3.v6.0) },
         provisioning: provisioning(layout),
         seed: layout.seed,
     });
@@ -787,6 +785,7 @@ fn provisioning(layout: &Layout) -> Provisioning {
     let interface = |interface: &oracle::Interface| LocalInterface {
         role: role(interface),
         network_instance: interface.network_instance.map(Box::from),
+        addresses: LocalAddresses { v4: Some(interface.v4.0), v6: Some(interface.v6.0) },
     };
     let interfaces = layout.interfaces.iter().map(interface).collect();
     let pool = |prefix: &str| UePool {
@@ -832,7 +831,11 @@ fn predefined_rule(rule: &oracle::predefined::Rule) -> PredefinedRule {
 }
 
 fn role(interface: &oracle::Interface) -> InterfaceRole {
-    if interface.is_n3 { InterfaceRole::N3 } else { InterfaceRole::N6 }
+    match interface.role {
+        oracle::Role::N3 => InterfaceRole::N3,
+        oracle::Role::N9 => InterfaceRole::N9,
+        oracle::Role::N6 => InterfaceRole::N6,
+    }
 }
 
 fn describe(outcome: &Outcome) -> String {

@@ -43,7 +43,7 @@ const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 0, 6, 1);
 
 fn layout(workers: usize) -> Layout {
     let interface = |port: u16, own: Ipv4Addr, net: u16| Interface {
-        is_n3: port == 0,
+        role: if port == 0 { adit_tests::oracle::Role::N3 } else { adit_tests::oracle::Role::N6 },
         port,
         vlan: 0,
         mac: MACS[usize::from(port)].0,

@@ -219,8 +219,12 @@ fn end_marker_is_sent_by_the_owner_alone() {
     let mut fleet = Fleet::new(3, 64);
     for known in fleet.sessions.clone() {
         let tunnel = GtpuTunnel { teid: Teid(0x77), addr: "10.0.3.1".parse().unwrap() };
-        let command =
-            WorkerCommand::SendEndMarker { session: known.index, tunnel, change: DeltaId(0) };
+        let command = WorkerCommand::SendEndMarker {
+            session: known.index,
+            interfaces: adit_types::InterfaceSet::ALL,
+            tunnel,
+            change: DeltaId(0),
+        };
         for ring in &mut fleet.commands {
             ring.push(command).unwrap();
         }

@@ -254,10 +254,14 @@ fn tshark_reads_gtpu_signalling_without_a_mark() {
     let (v4, v6) = ("10.0.3.1".parse().unwrap(), "2001:db8:3::1".parse().unwrap());
     let end_marker = |addr| WorkerCommand::SendEndMarker {
         tunnel: GtpuTunnel { teid: Teid(0x101), addr },
+        interfaces: adit_types::InterfaceSet::ALL,
         session: SessionIndex::NONE,
         change: DeltaId(0),
     };
-    let echo = |peer| WorkerCommand::SendEchoRequest { peer, sequence: 0x1234, tos: 0xb8 };
+    let echo = |peer| {
+        let interfaces = adit_types::InterfaceSet::ALL;
+        WorkerCommand::SendEchoRequest { peer, interfaces, sequence: 0x1234, tos: 0xb8 }
+    };
     for (name, command, fields) in [
         (
             "End Marker",

@@ -33,6 +33,27 @@ impl InterfaceSet {
         Self(self.0 | Self::only(id).0)
     }
 
+    /// What both sets have in common.
+    #[inline]
+    #[must_use]
+    pub const fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// What is in either set.
+    #[inline]
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// True without any interface.
+    #[inline]
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
     /// True when `id` is among them.
     #[inline]
     #[must_use]

@@ -63,13 +63,37 @@ impl VlanId {
 #[repr(transparent)]
 pub struct InterfaceId(pub u8);
 
-/// The reference point that a logical interface serves. Spec: TS 23.501 §4.2.
+/// The reference point that a logical interface serves. Spec: TS 23.501 §4.2.7.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum InterfaceRole {
     /// Towards the RAN: GTP-U.
     N3,
-    /// Towards the data network: IP.
+    /// Towards other UPFs: GTP-U.
+    N9,
+    /// Towards the user plane of the control plane function, N4-u: GTP-U.
+    N4u,
+    /// Towards a data network: IP.
     N6,
+}
+
+impl InterfaceRole {
+    /// True when packets arrive and leave in GTP-U tunnels.
+    #[inline]
+    #[must_use]
+    pub const fn is_gtpu(self) -> bool {
+        !matches!(self, Self::N6)
+    }
+
+    /// The reference point's name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::N3 => "N3",
+            Self::N9 => "N9",
+            Self::N4u => "N4-u",
+            Self::N6 => "N6",
+        }
+    }
 }
 
 /// First octets of IPv4 addresses that a router forwards to: zero is all, one is none, two is most.

@@ -9,8 +9,9 @@ use adit_rules::{
 };
 use adit_session::{
     Change, CpFSeid, Enforcement, FTeidSpec, Far, Forwarding, GateStatus, LocalAddresses,
-    MeasurementMethod, OwnerId, PdiSpec, PdrSpec, PdrTimes, Provisioning, Qer, QosPolicy, SdfSpec,
-    SessionStore, StoreConfig, UeMatch, UeSide, Urr, UrrSettings, UsageTriggers, Volumes,
+    LocalInterface, MeasurementMethod, OwnerId, PdiSpec, PdrSpec, PdrTimes, Provisioning, Qer,
+    QosPolicy, SdfSpec, SessionStore, StoreConfig, UeMatch, UeSide, Urr, UrrSettings,
+    UsageTriggers, Volumes,
 };
 use adit_tables::{Interface, IpPrefix, Publisher, Reader, Route, TablesConfig};
 use adit_types::{
@@ -107,9 +108,13 @@ fn route(prefix: &str, next_hop: IpAddr) -> anyhow::Result<Route> {
 }
 
 fn store(sessions_max: usize, rates: Rates) -> StoreConfig {
-    let provisioning = Provisioning { qos: rates.policy(), ..Provisioning::default() };
-    let n3_addresses = LocalAddresses { v4: Some(N3_ADDR), v6: None };
-    StoreConfig { sessions_max, n3_addresses, provisioning, seed: 1 }
+    let n3 = LocalAddresses { v4: Some(N3_ADDR), v6: None };
+    let interfaces = vec![
+        LocalInterface::of_role(InterfaceRole::N3, n3),
+        LocalInterface::of_role(InterfaceRole::N6, LocalAddresses::default()),
+    ];
+    let provisioning = Provisioning { interfaces, qos: rates.policy(), ..Provisioning::default() };
+    StoreConfig { sessions_max, provisioning, seed: 1 }
 }
 
 /// A PFCP node, the publisher that carries out its changes, and a reader for each worker.

@@ -34,7 +34,7 @@ pub struct Config {
     pub dpdk: Dpdk,
     /// Ports, by `PortId`.
     pub ports: Vec<Port>,
-    /// Logical interfaces, by `InterfaceId`: exactly one N3, at least one N6.
+    /// Logical interfaces, by `InterfaceId`: at least one N3, at least one N6.
     pub interfaces: Vec<Interface>,
     pub routes: Vec<Route>,
     pub ue_pools: Vec<UePool>,
@@ -256,13 +256,14 @@ impl Config {
         self.buffer_pkts_max / self.datapath.workers.len().max(1)
     }
 
-    /// The only N3 interface and its position.
+    /// The first N3 interface and its position.
+    #[cfg(test)]
     #[must_use]
     pub fn n3(&self) -> (usize, &Interface) {
         self.interfaces
             .iter()
             .enumerate()
             .find(|(_, interface)| interface.role == InterfaceRole::N3)
-            .unwrap_or_else(|| unreachable!("a checked configuration has one N3 interface"))
+            .unwrap_or_else(|| unreachable!("a checked configuration has an N3 interface"))
     }
 }

@@ -323,7 +323,12 @@ fn read_interfaces(root: &mut Section<'_, '_>, ports: &[String]) -> Vec<Interfac
     let mut interfaces: Vec<Interface> = Vec::new();
     for (index, mut section) in sections.into_iter().enumerate() {
         let name = read_name(&mut section, &mut names, index);
-        let roles = [("n3", InterfaceRole::N3), ("n6", InterfaceRole::N6)];
+        let roles = [
+            ("n3", InterfaceRole::N3),
+            ("n9", InterfaceRole::N9),
+            ("n4u", InterfaceRole::N4u),
+            ("n6", InterfaceRole::N6),
+        ];
         let role = section.choice("role", &roles, None).unwrap_or(InterfaceRole::N6);
         let port = read_port_name(&mut section, ports);
         let vlan = section.integer("vlan", 0..=4094u16, Some(0));
@@ -335,13 +340,14 @@ fn read_interfaces(root: &mut Section<'_, '_>, ports: &[String]) -> Vec<Interfac
         }
         let vlan = VlanId::new(vlan).unwrap_or(VlanId::UNTAGGED);
         let (v4, v6) = read_addresses(&mut section);
+        check_tunnel_addresses(&section, role, (v4, v6), &interfaces);
         let network_instance = read_network_instance(&mut section);
         section.finish();
         interfaces.push(Interface { name, role, port, vlan, v4, v6, network_instance });
     }
     let count = |role| interfaces.iter().filter(|interface| interface.role == role).count();
-    if count(InterfaceRole::N3) != 1 {
-        root.problem("interface", "write exactly one interface with role = \"n3\"");
+    if count(InterfaceRole::N3) == 0 {
+        root.problem("interface", "write at least one interface with role = \"n3\"");
     }
     if count(InterfaceRole::N6) == 0 {
         root.problem("interface", "write at least one interface with role = \"n6\"");
@@ -352,6 +358,28 @@ fn read_interfaces(root: &mut Section<'_, '_>, ports: &[String]) -> Vec<Interfac
         }
     }
     interfaces
+}
+
+/// An address of a GTP-U interface is part of F-TEIDs, which must not name two interfaces.
+fn check_tunnel_addresses(
+    section: &Section<'_, '_>,
+    role: InterfaceRole,
+    (v4, v6): Addresses,
+    before: &[Interface],
+) {
+    let is_same = |known: &&Interface| {
+        let addr = |net: Option<(Ipv4Addr, u8)>| net.map(|(addr, _)| addr);
+        let addr_v6 = |net: Option<(std::net::Ipv6Addr, u8)>| net.map(|(addr, _)| addr);
+        known.role.is_gtpu()
+            && (v4.is_some() && addr(known.v4) == addr(v4)
+                || v6.is_some() && addr_v6(known.v6) == addr_v6(v6))
+    };
+    if role.is_gtpu()
+        && let Some(known) = before.iter().find(is_same)
+    {
+        let what = format!("interface \"{}\" has this address, and its F-TEIDs do", known.name);
+        section.problem("addresses", what);
+    }
 }
 
 /// The section's `network_instance`, if it has one.

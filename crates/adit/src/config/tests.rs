@@ -53,8 +53,9 @@ fn out_of_range_and_wrong_type_say_what_to_write() {
     assert_eq!(problems[0].what, "takes a whole number from 1 to 64");
     let problems = changed("burst_pkts = 32", "burst_pkts = \"32\"");
     assert_eq!(problems[0].what, "takes a whole number from 1 to 64");
-    let problems = changed("role = \"n3\"", "role = \"n9\"");
-    assert!(problems.iter().any(|p| p.what == "takes \"n3\" or \"n6\""), "{problems:?}");
+    let problems = changed("role = \"n3\"", "role = \"n2\"");
+    let what = "takes \"n3\" or \"n9\" or \"n4u\" or \"n6\"";
+    assert!(problems.iter().any(|p| p.what == what), "{problems:?}");
 }
 
 #[test]
@@ -380,4 +381,34 @@ fn queues_that_do_not_fit_the_workers_say_what_to_write() {
     assert_eq!(Config::parse(&memif).unwrap().ports[1].rx_queues, Some(1));
     let more = memif.replacen("\nrx_queues = 1", "\nrx_queues = 3", 1);
     assert_eq!(paths(&Config::parse(&more).unwrap_err()), ["port[1].rx_queues"]);
+}
+
+/// The example with a second N3, an N9 and an N4-u interface.
+fn with_gtpu_interfaces(addresses: [&str; 3]) -> String {
+    let interface = |name: &str, role: &str, vlan: u16, address: &str| {
+        format!(
+            "[[interface]]\nname = \"{name}\"\nrole = \"{role}\"\nport = \"access\"\n\
+             vlan = {vlan}\naddresses = [\"{address}\"]\n\n"
+        )
+    };
+    let [n3, n9, n4u] = addresses;
+    let further = interface("n3b", "n3", 31, n3)
+        + &interface("n9", "n9", 9, n9)
+        + &interface("n4u", "n4u", 4, n4u);
+    EXAMPLE.replacen("# Routes beyond", &(further + "# Routes beyond"), 1)
+}
+
+#[test]
+fn several_interfaces_of_each_role_are_read() {
+    let text = with_gtpu_interfaces(["10.0.31.2/24", "10.0.9.2/24", "10.0.44.2/24"]);
+    let config = Config::parse(&text).unwrap();
+    let roles: Vec<_> = config.interfaces.iter().map(|known| known.role.name()).collect();
+    assert_eq!(roles, ["N3", "N6", "N3", "N9", "N4-u"]);
+}
+
+#[test]
+fn address_of_two_gtpu_interfaces_is_refused() {
+    let text = with_gtpu_interfaces(["10.0.31.2/24", "10.0.3.2/16", "10.0.31.2/24"]);
+    let problems = Config::parse(&text).unwrap_err();
+    assert_eq!(paths(&problems), ["interface[3].addresses", "interface[4].addresses"]);
 }

@@ -75,14 +75,14 @@ fn execute<Io: PacketIo>(
 ) {
     let interfaces = env.interfaces;
     match *command {
-        WorkerCommand::SendEndMarker { session, tunnel, .. } => {
+        WorkerCommand::SendEndMarker { session, tunnel, interfaces, .. } => {
             if out.handoff.is_ours(session) {
                 shaping::release_session(env, io, out, session);
-                end_marker::send(env, io, out, tunnel);
+                end_marker::send(env, io, out, (tunnel, interfaces));
             }
         }
-        WorkerCommand::SendEchoRequest { peer, sequence, tos } => {
-            gtpu_echo::request(env, io, out, gtpu_echo::Ask { peer, sequence, tos });
+        WorkerCommand::SendEchoRequest { peer, interfaces, sequence, tos } => {
+            gtpu_echo::request(env, io, out, gtpu_echo::Ask { peer, interfaces, sequence, tos });
         }
         WorkerCommand::Solicit { interface, addr, unicast } => {
             let Some(interface) = interfaces.get(interface) else {

@@ -26,14 +26,15 @@ use crate::slow::gtpu_signalling::report;
 use crate::slow::{Limits, settle};
 use crate::stage::egress::{Env, Way, way_by_route, way_to_hop};
 
-/// Sends one End Marker through `tunnel`; one that cannot be sent is counted as lost.
+/// Sends one End Marker through `tunnel`, by one of `interfaces`; one that cannot be sent is counted
+/// as lost.
 pub(super) fn send<Io: PacketIo>(
     env: &Env<'_>,
     io: &mut Io,
     out: &mut Outbound<Io::Buf>,
-    tunnel: GtpuTunnel,
+    (tunnel, interfaces): (GtpuTunnel, InterfaceSet),
 ) {
-    let way = way_by_route(env, InterfaceRole::N3, InterfaceSet::ALL, tunnel.addr);
+    let way = way_by_route(env, InterfaceRole::N3, interfaces, tunnel.addr);
     let sent = way.and_then(|way| {
         let mut buf = io.alloc()?;
         write(&mut buf, &way, tunnel, 0).then_some((buf, way))

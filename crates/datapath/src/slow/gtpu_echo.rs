@@ -31,6 +31,8 @@ pub(super) struct Echo {
 pub(super) struct Ask {
     /// The GTP-U peer.
     pub peer: IpAddr,
+    /// The interfaces that may lead there.
+    pub interfaces: InterfaceSet,
     /// Sequence number, repeated in the response.
     pub sequence: u16,
     /// ToS or Traffic Class of the packet.
@@ -75,11 +77,11 @@ pub(super) fn request<Io: PacketIo>(
     out: &mut Outbound<Io::Buf>,
     ask: Ask,
 ) {
-    let Ask { peer, sequence, tos } = ask;
+    let Ask { peer, interfaces, sequence, tos } = ask;
     let mut octets = [0; ECHO_REQUEST_LEN_MAX];
     let len = emit_echo_request(&mut octets, sequence, env.recovery_time_stamp);
     let sent = len.ok().and_then(|len| {
-        let way = way_by_route(env, InterfaceRole::N3, InterfaceSet::ALL, peer)?;
+        let way = way_by_route(env, InterfaceRole::N3, interfaces, peer)?;
         let src = source_addr(way.interface, peer)?;
         let mut buf = io.alloc()?;
         let message = Message { src, dst: peer, dst_port: UDP_PORT, tos, octets: &octets[..len] };

@@ -98,7 +98,7 @@ fn answer<Io: PacketIo>(
     error: GtpuError,
 ) -> Option<()> {
     let (src, dst) = (sender.addrs.dst(), sender.addrs.src());
-    let interface = env.interfaces.owner(src)?;
+    let interface = env.interfaces.gtpu_owner(src)?;
     let mut octets = [0; MESSAGE_MAX];
     let len = match error {
         GtpuError::TeidUnknown(teid) => {

@@ -1,6 +1,6 @@
 //! First stage: what is this packet, and which way does it take?
 //!
-//! G-PDUs to our N3 addresses go to the tunneled lane, plain IP on a link towards the data network to
+//! G-PDUs to our addresses on GTP-U interfaces go to the tunneled lane, plain IP on a link towards the data network to
 //! a downlink lane, packets that need an answer to the slow queue; the rest is dropped by name.
 
 use core::net::IpAddr;
@@ -9,7 +9,7 @@ use adit_pktio::{Burst, PacketBuf, RxChecksum};
 use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{DropReason, PuntReason};
 use adit_tables::Interface;
-use adit_types::{InterfaceRole, InterfaceSet, MacAddr, Teid};
+use adit_types::{InterfaceSet, MacAddr, Teid};
 use adit_wire::gtpu::{MessageType, UDP_PORT};
 use adit_wire::udp::{self, UdpHeader};
 use adit_wire::{EtherType, Frame, IpAddrs, IpPacket, parse_frame, parse_gtpu, parse_ip, protocol};
@@ -206,8 +206,8 @@ fn parse_local(
 /// Part of a packet to one of our own addresses: only those of tunnels are put together.
 #[cold]
 fn parse_local_fragment(frame: &Frame, interface: &Interface, ip: &IpPacket) -> Parsed {
-    match (interface.role, ip.protocol) {
-        (InterfaceRole::N3, protocol::UDP) => {
+    match (interface.role.is_gtpu(), ip.protocol) {
+        (true, protocol::UDP) => {
             Parsed::Fragment(InterfaceSet::only(interface.id), frame.l3_offset, *ip)
         }
         _ => Parsed::Drop(DropReason::OuterFragment),
@@ -235,7 +235,7 @@ fn parse_udp(
     if udp.dst_port() != UDP_PORT {
         return Parsed::Drop(DropReason::UdpPortUnknown);
     }
-    if interface.role != InterfaceRole::N3 {
+    if !interface.role.is_gtpu() {
         return Parsed::Drop(DropReason::GtpuNotOnN3);
     }
     if !ip.is_ipv4()

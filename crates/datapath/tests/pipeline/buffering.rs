@@ -280,7 +280,12 @@ fn end_marker_leaves_through_the_tunnel_that_was_named() {
 }
 
 fn end_marker(tunnel: GtpuTunnel, change: u64) -> WorkerCommand {
-    WorkerCommand::SendEndMarker { tunnel, session: SESSION, change: DeltaId(change) }
+    WorkerCommand::SendEndMarker {
+        tunnel,
+        interfaces: adit_types::InterfaceSet::ALL,
+        session: SESSION,
+        change: DeltaId(change),
+    }
 }
 
 /// The tunnel that the downlink packets of [`rules`] take.

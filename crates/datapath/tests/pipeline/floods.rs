@@ -48,7 +48,12 @@ fn survive(flood: impl Fn(u32) -> Vec<u8>) -> Vec<WorkerEvent> {
         let asks = step % 100 == 0;
         let sequence = u16::try_from(step / 100 * 7).unwrap();
         if asks {
-            let command = WorkerCommand::SendEchoRequest { peer: ip(GNB), sequence, tos: 0 };
+            let command = WorkerCommand::SendEchoRequest {
+                peer: ip(GNB),
+                interfaces: adit_types::InterfaceSet::ALL,
+                sequence,
+                tos: 0,
+            };
             scene.commands.push(command).unwrap();
             scene.io.inject(N3, &echo(GNB, MessageType::ECHO_REQUEST, sequence).build());
         }

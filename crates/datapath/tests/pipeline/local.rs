@@ -478,7 +478,12 @@ fn extension_header_that_must_be_understood_is_answered_with_those_that_are() {
 fn echo_request_is_sent_on_command_and_its_response_reported() {
     for (peer, is_ipv4) in [(GNB, true), (GNB_V6, false)] {
         let mut scene = Scene::new();
-        let command = WorkerCommand::SendEchoRequest { peer: ip(peer), sequence: 7, tos: 0xb8 };
+        let command = WorkerCommand::SendEchoRequest {
+            peer: ip(peer),
+            interfaces: adit_types::InterfaceSet::ALL,
+            sequence: 7,
+            tos: 0xb8,
+        };
         let at = scene.now;
         scene.commands.push(command).unwrap();
         scene.step();

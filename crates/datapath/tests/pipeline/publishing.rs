@@ -40,8 +40,12 @@ impl PacketIo for Moving {
             let change = 2;
             let tunnel = GtpuTunnel { teid: Teid(GNB_TEID), addr: ip(GNB) };
             let change_id = DeltaId(change);
-            let command =
-                WorkerCommand::SendEndMarker { tunnel, session: SESSION, change: change_id };
+            let command = WorkerCommand::SendEndMarker {
+                tunnel,
+                interfaces: adit_types::InterfaceSet::ALL,
+                session: SESSION,
+                change: change_id,
+            };
             self.commands.push(command).unwrap();
             publish(&mut self.publisher, change, moved());
         }

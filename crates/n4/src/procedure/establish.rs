@@ -65,7 +65,7 @@ impl Node {
         now: Nanos,
         message: &SessionEstablishmentRequest<'_>,
     ) -> Result<Change, Rejected> {
-        let local = self.config.store.n3_addresses;
+        let own = self.store.provisioning();
         let mut change = Change { at: now, ..Change::default() };
         let when = When { now, wall: self.wall };
         for group in message.create_pdrs {
@@ -75,7 +75,7 @@ impl Node {
             change.create_traffic_endpoints.push(endpoint_decode::create(&group)?);
         }
         for group in message.create_fars {
-            change.create_fars.push(rule_decode::create_far(&group, local)?);
+            change.create_fars.push(rule_decode::create_far(&group, own)?);
         }
         change.create_bars =
             message.create_bars.iter().map(|group| rule_decode::create_bar(&group)).collect();

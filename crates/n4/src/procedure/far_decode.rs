@@ -7,7 +7,7 @@ use adit_pfcp::IeType;
 use adit_pfcp::grouped::{DuplicatingParameters, UpdateDuplicatingParameters};
 use adit_pfcp::ie::{ForwardingPolicy, Nullable, RedirectAddressType, RedirectInformation};
 use adit_rules::Redirect;
-use adit_session::{Forwarding, ForwardingUpdate, LocalAddresses};
+use adit_session::{Forwarding, ForwardingUpdate, Provisioning};
 
 use crate::procedure::name;
 use crate::procedure::rule_decode::{creation, destination, marking, unusable};
@@ -15,25 +15,29 @@ use crate::refusal::Rejected;
 
 pub(super) fn duplicating(
     group: &DuplicatingParameters<'_>,
-    local: LocalAddresses,
+    own: &Provisioning,
 ) -> Result<Forwarding, Rejected> {
     let header = group.outer_header_creation;
+    let destination = destination(group.destination_interface)?;
+    let local = own.tunnel_addresses(Some(destination), None, None);
     Ok(Forwarding {
         outer_header_creation: header.map(|ie| creation(ie, local)).transpose()?,
         transport_level_marking: group.transport_level_marking.map(marking),
         policy: group.forwarding_policy.map(policy),
-        ..Forwarding::new(destination(group.destination_interface)?)
+        ..Forwarding::new(destination)
     })
 }
 
 pub(super) fn duplicating_update(
     group: &UpdateDuplicatingParameters<'_>,
-    local: LocalAddresses,
+    own: &Provisioning,
 ) -> Result<ForwardingUpdate, Rejected> {
     let header = group.outer_header_creation;
     let created = header.and_then(|ie| ie.value());
+    let destination = group.destination_interface.map(destination).transpose()?;
+    let local = own.tunnel_addresses(destination, None, None);
     Ok(ForwardingUpdate {
-        destination: group.destination_interface.map(destination).transpose()?,
+        destination,
         outer_header_creation: created.map(|ie| creation(ie, local)).transpose()?,
         withdraw_outer_header: header == Some(Nullable::Null),
         transport_level_marking: group

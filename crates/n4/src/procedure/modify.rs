@@ -86,7 +86,7 @@ impl Node {
         now: Nanos,
         message: &SessionModificationRequest<'_>,
     ) -> Result<Change, Rejected> {
-        let local = self.config.store.n3_addresses;
+        let own = self.store.provisioning();
         let mut change = Change { at: now, ..Change::default() };
         if let Some(cp) = message.cp_f_seid {
             if cp.seid == Seid(0) {
@@ -112,7 +112,7 @@ impl Node {
             change.update_traffic_endpoints.push(endpoint_decode::update(&group)?);
         }
         for group in message.create_fars {
-            change.create_fars.push(rule_decode::create_far(&group, local)?);
+            change.create_fars.push(rule_decode::create_far(&group, own)?);
         }
         for group in message.create_qers {
             change.create_qers.push(rule_decode::create_qer(&group, when)?);
@@ -123,7 +123,7 @@ impl Node {
         }
         for group in message.update_fars {
             change.withdrawals.extend(withdraw_decode::of_far(&group));
-            change.update_fars.push(rule_decode::update_far(&group, local)?);
+            change.update_fars.push(rule_decode::update_far(&group, own)?);
         }
         change.remove_bars = message.remove_bars.iter().map(|group| group.bar_id).collect();
         change.create_bars =

@@ -19,8 +19,8 @@ use adit_rules::{
 };
 use adit_session::{
     Bar, BarUpdate, FTeidSpec, Far, FarUpdate, Forwarding, ForwardingUpdate, GateStatus,
-    InterfaceType, LocalAddresses, PdiSpec, PdrSpec, PdrTimes, PdrUpdate, Qer, QerUpdate, Rates,
-    RuleId, SdfSpec, TrafficEndpointId,
+    InterfaceType, LocalAddresses, PdiSpec, PdrSpec, PdrTimes, PdrUpdate, Provisioning, Qer,
+    QerUpdate, Rates, RuleId, SdfSpec, TrafficEndpointId,
 };
 
 use crate::procedure::urr_decode::When;
@@ -188,30 +188,27 @@ fn deletes_container(ie: ie::OuterHeaderRemoval) -> bool {
     ie.extension_header_deletion.is_some_and(|bits| bits & 1 == 1)
 }
 
-pub(super) fn create_far(group: &CreateFar<'_>, local: LocalAddresses) -> Result<Far, Rejected> {
+pub(super) fn create_far(group: &CreateFar<'_>, own: &Provisioning) -> Result<Far, Rejected> {
     let id = group.far_id;
     let parameters = group.forwarding_parameters.as_ref();
-    let forwarding = parameters.map(|parameters| forwarding(parameters, local)).transpose();
+    let forwarding = parameters.map(|parameters| forwarding(parameters, own)).transpose();
     let forwarding = forwarding.map_err(|rejected| rejected.in_rule(RuleId::Far(id)))?;
     let duplicating = group.duplicating_parameters.iter();
-    let duplicating = duplicating.map(|parameters| far_decode::duplicating(&parameters, local));
+    let duplicating = duplicating.map(|parameters| far_decode::duplicating(&parameters, own));
     let duplicating: Result<_, Rejected> = duplicating.collect();
     let duplicating = duplicating.map_err(|rejected| rejected.in_rule(RuleId::Far(id)))?;
     let action = action(group.apply_action);
     Ok(Far { id, action, bar: group.bar_id, forwarding, duplicating })
 }
 
-pub(super) fn update_far(
-    group: &UpdateFar<'_>,
-    local: LocalAddresses,
-) -> Result<FarUpdate, Rejected> {
+pub(super) fn update_far(group: &UpdateFar<'_>, own: &Provisioning) -> Result<FarUpdate, Rejected> {
     let id = group.far_id;
     let parameters = group.update_forwarding_parameters.as_ref();
-    let forwarding = parameters.map(|parameters| forwarding_update(parameters, local)).transpose();
+    let forwarding = parameters.map(|parameters| forwarding_update(parameters, own)).transpose();
     let forwarding = forwarding.map_err(|rejected| rejected.in_rule(RuleId::Far(id)))?;
     let duplicating = group.update_duplicating_parameters.iter();
     let duplicating =
-        duplicating.map(|parameters| far_decode::duplicating_update(&parameters, local));
+        duplicating.map(|parameters| far_decode::duplicating_update(&parameters, own));
     let duplicating: Result<_, Rejected> = duplicating.collect();
     let duplicating = duplicating.map_err(|rejected| rejected.in_rule(RuleId::Far(id)))?;
     let action = group.apply_action.map(action);
@@ -225,21 +222,24 @@ fn action(ie: ie::ApplyAction) -> ApplyAction {
 
 fn forwarding(
     group: &ForwardingParameters<'_>,
-    local: LocalAddresses,
+    own: &Provisioning,
 ) -> Result<Forwarding, Rejected> {
     let linked = group.linked_traffic_endpoint_id;
+    let destination = destination(group.destination_interface)?;
+    let network_instance =
+        group.network_instance.map(name::network_instance).filter(|name| !name.is_empty());
+    let interface_type = group.destination_interface_type.map(interface_type);
+    let local =
+        own.tunnel_addresses(Some(destination), interface_type, network_instance.as_deref());
     Ok(Forwarding {
-        destination: destination(group.destination_interface)?,
-        network_instance: group
-            .network_instance
-            .map(name::network_instance)
-            .filter(|name| !name.is_empty()),
+        destination,
+        network_instance,
         outer_header_creation: group
             .outer_header_creation
             .map(|ie| creation(ie, local))
             .transpose()?,
         transport_level_marking: group.transport_level_marking.map(marking),
-        interface_type: group.destination_interface_type.map(interface_type),
+        interface_type,
         linked_endpoint: linked.map(|id| TrafficEndpointId(id.0)),
         redirect: group.redirect_information.map(far_decode::redirect).transpose()?,
         policy: group.forwarding_policy.map(far_decode::policy),
@@ -248,16 +248,20 @@ fn forwarding(
 
 fn forwarding_update(
     group: &UpdateForwardingParameters<'_>,
-    local: LocalAddresses,
+    own: &Provisioning,
 ) -> Result<ForwardingUpdate, Rejected> {
     let linked = group.linked_traffic_endpoint_id;
     let flags = group.pfcp_sm_req_flags.unwrap_or_default();
     let header = group.outer_header_creation;
+    let destination = group.destination_interface.map(destination).transpose()?;
+    let network_instance = group.network_instance.map(name::network_instance);
+    let interface_type = group.destination_interface_type.map(interface_type);
+    let local = own.tunnel_addresses(destination, interface_type, network_instance.as_deref());
     let outer_header_creation =
         header.and_then(|ie| ie.value()).map(|ie| creation(ie, local)).transpose()?;
     Ok(ForwardingUpdate {
-        destination: group.destination_interface.map(destination).transpose()?,
-        network_instance: group.network_instance.map(name::network_instance),
+        destination,
+        network_instance,
         outer_header_creation,
         withdraw_outer_header: header == Some(Nullable::Null),
         send_end_marker: flags.contains(ie::PfcpSmReqFlags::SNDEM),
@@ -265,7 +269,7 @@ fn forwarding_update(
         transport_level_marking: group
             .transport_level_marking
             .map(|ie| ie.value().map_or(0, marking)),
-        interface_type: group.destination_interface_type.map(interface_type),
+        interface_type,
         linked_endpoint: linked.map(|ie| ie.value().map(|id| TrafficEndpointId(id.0))),
         redirect: group
             .redirect_information
@@ -291,7 +295,7 @@ pub(super) fn destination(
 }
 
 /// One kind of header is created: GTP-U, UDP or IP. VLAN tags and multicast transport are not.
-/// Where both families are offered, IPv4 is taken if we have it on N3.
+/// Where both families are offered, IPv4 is taken if `local` has it.
 /// Spec: TS 29.244 §8.2.56.
 pub(super) fn creation(
     ie: ie::OuterHeaderCreation,

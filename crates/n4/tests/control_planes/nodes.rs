@@ -169,7 +169,7 @@ fn with_all_features() -> NodeConfig {
             action: adit_session::PredefinedAction::Forward,
             qfi: None,
         }],
-        ..Provisioning::default()
+        ..config().store.provisioning
     };
     let store = StoreConfig { provisioning, ..config().store };
     NodeConfig { store, ..config() }

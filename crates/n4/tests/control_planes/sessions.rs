@@ -3,8 +3,8 @@
 use adit_pfcp::ie::{FTeid, FTeidAddress};
 use adit_pfcp::{Cause, IeType as T};
 use adit_rules::{ApplyAction, WorkerCommand};
-use adit_session::{LocalAddresses, Provisioning, StoreConfig, Tolerances};
-use adit_types::{PdrId, Seid, Teid};
+use adit_session::{LocalAddresses, LocalInterface, Provisioning, StoreConfig, Tolerances};
+use adit_types::{InterfaceRole, PdrId, Seid, Teid};
 
 use crate::octets::*;
 use crate::planes::*;
@@ -113,7 +113,7 @@ fn f_teids_of_the_control_plane_are_taken_although_ftup_is_announced() {
 fn choose_without_a_family_gets_ipv4_and_by_option_one_f_teid_for_the_session() {
     for one_f_teid_per_session in [false, true] {
         let tolerances = Tolerances { one_f_teid_per_session };
-        let provisioning = Provisioning { tolerances, ..Provisioning::default() };
+        let provisioning = Provisioning { tolerances, ..config().store.provisioning };
         let store = StoreConfig { provisioning, ..config().store };
         let mut bench = Bench::with(adit_n4::NodeConfig { store, ..config() });
         bench.associate(10);
@@ -153,7 +153,10 @@ fn both_families_are_asked_for_and_offered_where_one_is_usable() {
         LocalAddresses { v4: None, v6 },
         LocalAddresses { v4: Some(N3), v6 },
     ] {
-        let store = StoreConfig { n3_addresses, ..config().store };
+        let n3 = LocalInterface::of_role(InterfaceRole::N3, n3_addresses);
+        let interfaces = vec![n3, interfaces().remove(1)];
+        let provisioning = Provisioning { interfaces, ..Provisioning::default() };
+        let store = StoreConfig { provisioning, ..config().store };
         let mut bench = Bench::with(adit_n4::NodeConfig { store, ..config() });
         bench.associate(10);
         let session = open5gs(&mut bench);

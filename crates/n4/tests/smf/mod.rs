@@ -18,8 +18,8 @@ use adit_pfcp::message::{
     SessionDeletionRequest, SessionEstablishmentRequest, SessionModificationRequest,
 };
 use adit_pfcp::{Datagram, Message, MessageBody, RawMessage};
-use adit_session::{LocalAddresses, Provisioning, StoreConfig};
-use adit_types::{FarId, Nanos, PdrId, Precedence, QerId, Qfi, Seid, Teid};
+use adit_session::{LocalAddresses, LocalInterface, Provisioning, StoreConfig};
+use adit_types::{FarId, InterfaceRole, Nanos, PdrId, Precedence, QerId, Qfi, Seid, Teid};
 
 pub const UPF: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 pub const N3: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
@@ -48,11 +48,18 @@ pub fn config() -> NodeConfig {
         paths: adit_n4::PathConfig::OFF,
         store: StoreConfig {
             sessions_max: 1000,
-            n3_addresses: LocalAddresses { v4: Some(N3), v6: None },
-            provisioning: Provisioning::default(),
+            provisioning: Provisioning { interfaces: interfaces(), ..Provisioning::default() },
             seed: 7,
         },
     }
+}
+
+/// One N3 and one N6 interface that serve any network instance.
+pub fn interfaces() -> Vec<LocalInterface> {
+    vec![
+        LocalInterface::of_role(InterfaceRole::N3, LocalAddresses { v4: Some(N3), v6: None }),
+        LocalInterface::of_role(InterfaceRole::N6, LocalAddresses::default()),
+    ]
 }
 
 pub fn encode<'a, M: MessageBody<'a>>(seid: Option<Seid>, sequence: u32, body: &M) -> Vec<u8> {

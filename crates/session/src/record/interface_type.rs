@@ -1,6 +1,7 @@
 //! The reference point of an interface, and the sides that it can be on.
 
 use adit_rules::{DestinationInterface, SourceInterface};
+use adit_types::InterfaceRole;
 
 /// 3GPP Interface Type: the code point. Spec: TS 29.244 §8.2.118.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,6 +43,16 @@ impl InterfaceType {
             // Sxa-U, Sxb-U, Sxc-U, N4-U.
             24..=27 => Sides::Cp,
             _ => Sides::None,
+        }
+    }
+
+    /// The role of our interface at this reference point; none of one that has no tunnels.
+    pub(crate) const fn role(self) -> Option<InterfaceRole> {
+        match self.sides() {
+            Sides::Access => Some(InterfaceRole::N3),
+            Sides::Between | Sides::Core => Some(InterfaceRole::N9),
+            Sides::Cp => Some(InterfaceRole::N4u),
+            Sides::Network | Sides::None => None,
         }
     }
 

@@ -12,14 +12,15 @@ use adit_types::limits::{
 use adit_types::{FarId, IpPrefix, Ipv6Prefix, PdrId};
 
 use crate::direction;
+use crate::provisioning::Provisioning;
 use crate::record::{
-    FTeid, Far, MeasurementMethod, Pdi, Pdr, Records, UeMatch, UeSide, Urr, UsageTriggers,
+    FTeid, Far, Forwarding, MeasurementMethod, Pdi, Pdr, Records, UeMatch, UeSide, Urr,
+    UsageTriggers,
 };
 use crate::refusal::{Refusal, RuleId};
-use crate::store::LocalAddresses;
 
 /// Checks what a PDR says by itself. Spec: TS 29.244 §7.5.2.2.
-pub(super) fn pdr(local: &LocalAddresses, records: &Records, pdr: &Pdr) -> Result<(), Refusal> {
+pub(super) fn pdr(own: &Provisioning, records: &Records, pdr: &Pdr) -> Result<(), Refusal> {
     let id = pdr.id;
     if pdr.qers.len() > QERS_PER_PDR_MAX {
         return Err(Refusal::TooManyQers { pdr: id });
@@ -31,34 +32,32 @@ pub(super) fn pdr(local: &LocalAddresses, records: &Records, pdr: &Pdr) -> Resul
         return Err(Refusal::TooManySdfFilters { pdr: id });
     }
     let is_of_ue = direction::is_of_ue(records, pdr);
-    pdr.pdi.each().try_for_each(|alternative| pdi(local, (pdr, is_of_ue), alternative))
+    pdr.pdi.each().try_for_each(|alternative| pdi(own, (pdr, is_of_ue), alternative))
 }
 
 /// Checks one of the alternatives that packets of a PDR match.
-fn pdi(local: &LocalAddresses, (pdr, is_of_ue): (&Pdr, bool), pdi: &Pdi) -> Result<(), Refusal> {
+fn pdi(own: &Provisioning, (pdr, is_of_ue): (&Pdr, bool), pdi: &Pdi) -> Result<(), Refusal> {
     let id = pdr.id;
     if let Some(removal) = pdr.outer_header_removal {
         outer_header_removal(pdr, pdi, removal)?;
     }
     if let Some(given) = &pdi.f_teid {
-        f_teid(local, id, given)?;
+        f_teid(own, id, given, pdi.network_instance.as_deref())?;
     }
     if let Some(ue) = &pdi.ue {
-        ue_match(local, id, is_of_ue, ue)?;
+        ue_match(own, id, is_of_ue, ue)?;
     }
-    ue_networks(local, id, pdi)
+    ue_networks(own, id, pdi)
 }
 
 /// Networks of the UE and behind it hold hosts, none of which is ours.
-fn ue_networks(local: &LocalAddresses, pdr: PdrId, pdi: &Pdi) -> Result<(), Refusal> {
+fn ue_networks(own: &Provisioning, pdr: PdrId, pdi: &Pdi) -> Result<(), Refusal> {
     if pdi.ue_networks().count() > UE_NETWORKS_PER_PDI_MAX {
         return Err(Refusal::TooManyUeNetworks { pdr });
     }
     let is_network = |prefix: &IpPrefix| match *prefix {
-        IpPrefix::V4(prefix) => {
-            is_host(prefix.addr()) && !local.v4.is_some_and(|own| prefix.contains(own))
-        }
-        IpPrefix::V6(prefix) => is_ue_prefix(local, prefix),
+        IpPrefix::V4(v4) => is_host(v4.addr()) && !own.has_address_in(*prefix),
+        IpPrefix::V6(prefix) => is_ue_prefix(own, prefix),
     };
     if let Some(&prefix) = pdi.framed_routes.iter().find(|prefix| !is_network(prefix)) {
         return Err(Refusal::FramedRouteInvalid { pdr, prefix });
@@ -90,33 +89,32 @@ fn outer_header_removal(pdr: &Pdr, pdi: &Pdi, removal: OuterHeaderRemoval) -> Re
     }
 }
 
-fn f_teid(local: &LocalAddresses, pdr: PdrId, f_teid: &FTeid) -> Result<(), Refusal> {
+fn f_teid(
+    own: &Provisioning,
+    pdr: PdrId,
+    f_teid: &FTeid,
+    network_instance: Option<&str>,
+) -> Result<(), Refusal> {
     if f_teid.teid.0 == 0 {
         return Err(Refusal::FTeidZero { pdr });
     }
     if f_teid.v4.is_none() && f_teid.v6.is_none() {
         return Err(Refusal::FTeidWithoutAddress { pdr });
     }
-    if let Some(addr) = f_teid.v4.filter(|&addr| local.v4 != Some(addr)) {
-        return Err(Refusal::ForeignAddress { pdr, addr: IpAddr::V4(addr) });
+    let mut addrs = f_teid.v4.map(IpAddr::V4).into_iter().chain(f_teid.v6.map(IpAddr::V6));
+    match addrs.find(|&addr| !own.is_tunnel_end(addr, network_instance)) {
+        Some(addr) => Err(Refusal::ForeignAddress { pdr, addr }),
+        None => Ok(()),
     }
-    if let Some(addr) = f_teid.v6.filter(|&addr| local.v6 != Some(addr)) {
-        return Err(Refusal::ForeignAddress { pdr, addr: IpAddr::V6(addr) });
-    }
-    Ok(())
 }
 
-/// True for an F-TEID that the control plane may give: not zero, and an address of ours.
-pub(super) fn is_local(local: &LocalAddresses, given: &FTeid) -> bool {
-    f_teid(local, PdrId(0), given).is_ok()
+/// True for an F-TEID that the control plane may give: not zero, and an address of ours on an
+/// interface of the network instance.
+pub(super) fn is_local(own: &Provisioning, given: &FTeid, network_instance: Option<&str>) -> bool {
+    f_teid(own, PdrId(0), given, network_instance).is_ok()
 }
 
-fn ue_match(
-    local: &LocalAddresses,
-    pdr: PdrId,
-    is_of_ue: bool,
-    ue: &UeMatch,
-) -> Result<(), Refusal> {
+fn ue_match(own: &Provisioning, pdr: PdrId, is_of_ue: bool, ue: &UeMatch) -> Result<(), Refusal> {
     if ue.addresses.is_empty() {
         return Err(Refusal::UeAddressMissing { pdr });
     }
@@ -126,8 +124,8 @@ fn ue_match(
     if let Some(prefix) = ue.addresses.v6.filter(|p| p.len() < adit_rules::rule::UE_IPV6_KEY_BITS) {
         return Err(Refusal::UePrefixTooShort { pdr, prefix });
     }
-    let v4_fits = ue.addresses.v4.is_none_or(|addr| is_host(addr) && local.v4 != Some(addr));
-    let v6_fits = ue.addresses.v6.is_none_or(|prefix| is_ue_prefix(local, prefix));
+    let v4_fits = ue.addresses.v4.is_none_or(|addr| is_host(addr) && !own.owns(addr.into()));
+    let v6_fits = ue.addresses.v6.is_none_or(|prefix| is_ue_prefix(own, prefix));
     if !v4_fits || !v6_fits {
         return Err(Refusal::UeAddressInvalid { pdr, ue: ue.addresses });
     }
@@ -139,12 +137,12 @@ const fn is_host(addr: Ipv4Addr) -> bool {
 }
 
 /// Neither special (the first /64 holds the unspecified and the loopback address) nor ours.
-fn is_ue_prefix(local: &LocalAddresses, prefix: Ipv6Prefix) -> bool {
+fn is_ue_prefix(own: &Provisioning, prefix: Ipv6Prefix) -> bool {
     let addr = prefix.addr();
     let is_special = adit_rules::rule::ue_ipv6_key(addr) == 0
         || addr.is_multicast()
         || addr.is_unicast_link_local();
-    !is_special && !local.v6.is_some_and(|own| prefix.contains(own))
+    !is_special && !own.has_address_in(IpPrefix::V6(prefix))
 }
 
 /// Checks what a URR says by itself: whoever asks for a report must say when it is due.
@@ -180,11 +178,11 @@ pub(super) fn urr(urr: &Urr) -> Result<(), Refusal> {
 }
 
 /// Checks what a FAR says by itself. Spec: TS 29.244 §7.5.2.3, §8.2.26.
-pub(super) fn far(local: &LocalAddresses, far: &Far) -> Result<(), Refusal> {
+pub(super) fn far(own: &Provisioning, far: &Far) -> Result<(), Refusal> {
     let Far { id, action, .. } = *far;
     apply_action(id, action)?;
     let forwards = action.contains(ApplyAction::FORW);
-    duplicating(local, far)?;
+    duplicating(own, far)?;
     let Some(forwarding) = &far.forwarding else {
         return match forwards {
             true => Err(Refusal::FarWithoutForwardingParameters { far: id }),
@@ -196,12 +194,12 @@ pub(super) fn far(local: &LocalAddresses, far: &Far) -> Result<(), Refusal> {
         return Err(Refusal::UnsupportedInterface { rule: RuleId::Far(id) });
     }
     if let Some(redirect) = &forwarding.redirect {
-        redirection(local, id, redirect)?;
+        redirection(own, id, redirect)?;
     }
     match &forwarding.outer_header_creation {
         // INTEROP: pfcpsim 1.2.0, like SMFs of its family, gives a FAR that drops a tunnel of zeros.
         _ if !forwards => Ok(()),
-        Some(outer) => outer_header_creation(local, id, forwarding.destination, outer),
+        Some(outer) => outer_header_creation(own, id, forwarding, outer),
         None if forwarding.destination == CpFunction => {
             Err(Refusal::FarWithoutOuterHeader { far: id })
         }
@@ -212,7 +210,7 @@ pub(super) fn far(local: &LocalAddresses, far: &Far) -> Result<(), Refusal> {
 
 /// Checks where copies go: to a tunnel, or to a data network. While the action does not duplicate,
 /// the parameters are only kept.
-fn duplicating(local: &LocalAddresses, far: &Far) -> Result<(), Refusal> {
+fn duplicating(own: &Provisioning, far: &Far) -> Result<(), Refusal> {
     let id = far.id;
     if far.duplicating.len() > DUPLICATES_PER_FAR_MAX {
         return Err(Refusal::TooManyDuplicates { far: id });
@@ -226,7 +224,7 @@ fn duplicating(local: &LocalAddresses, far: &Far) -> Result<(), Refusal> {
     for copy in &far.duplicating {
         use DestinationInterface::{Access, CpFunction, LiFunction};
         match (copy.destination, &copy.outer_header_creation) {
-            (destination, Some(outer)) => outer_header_creation(local, id, destination, outer)?,
+            (_, Some(outer)) => outer_header_creation(own, id, copy, outer)?,
             (Access | CpFunction | LiFunction, None) => {
                 return Err(Refusal::FarWithoutOuterHeader { far: id });
             }
@@ -237,11 +235,11 @@ fn duplicating(local: &LocalAddresses, far: &Far) -> Result<(), Refusal> {
 }
 
 /// A redirect server must be a host, and not we; a URL must fit a header field of HTTP.
-fn redirection(local: &LocalAddresses, far: FarId, redirect: &Redirect) -> Result<(), Refusal> {
+fn redirection(own: &Provisioning, far: FarId, redirect: &Redirect) -> Result<(), Refusal> {
     let is_usable = match redirect {
         Redirect::Address { v4, v6, port } => {
-            v4.is_none_or(|addr| is_host(addr) && local.v4 != Some(addr))
-                && v6.is_none_or(|addr| is_host_v6(addr) && local.v6 != Some(addr))
+            v4.is_none_or(|addr| is_host(addr) && !own.owns(addr.into()))
+                && v6.is_none_or(|addr| is_host_v6(addr) && !own.owns(addr.into()))
                 && *port != Some(0)
                 && (v4.is_some() || v6.is_some() || port.is_some())
         }
@@ -276,30 +274,34 @@ fn apply_action(far: FarId, action: ApplyAction) -> Result<(), Refusal> {
     }
 }
 
-/// GTP-U leads to any side from our N3 address. UDP and IP tunnels lead to data networks alone, from
-/// an N6 address that routing decides.
+/// GTP-U leads to any side from our address on an interface of that side. UDP and IP tunnels lead to
+/// data networks alone, from an N6 address that routing decides.
 fn outer_header_creation(
-    local: &LocalAddresses,
+    own: &Provisioning,
     far: FarId,
-    destination: DestinationInterface,
+    parts: &Forwarding,
     outer: &OuterHeaderCreation,
 ) -> Result<(), Refusal> {
-    let (is_host, has_family) = match outer.addr() {
-        IpAddr::V4(addr) => (is_host(addr), local.v4.is_some()),
-        IpAddr::V6(addr) => (is_host_v6(addr), local.v6.is_some()),
+    let is_host = match outer.addr() {
+        IpAddr::V4(addr) => is_host(addr),
+        IpAddr::V6(addr) => is_host_v6(addr),
     };
     use DestinationInterface::{Access, CpFunction};
-    let is_udp_or_ip_usable = !matches!(destination, Access | CpFunction);
-    let (is_valid, has_source) = match *outer {
-        OuterHeaderCreation::Gtpu(tunnel) => (tunnel.teid.0 != 0, has_family),
-        OuterHeaderCreation::Udp { port, .. } => (port != 0 && is_udp_or_ip_usable, true),
-        OuterHeaderCreation::Ip { .. } => (is_udp_or_ip_usable, true),
+    let is_udp_or_ip_usable = !matches!(parts.destination, Access | CpFunction);
+    let is_valid = match *outer {
+        OuterHeaderCreation::Gtpu(tunnel) => tunnel.teid.0 != 0,
+        OuterHeaderCreation::Udp { port, .. } => port != 0 && is_udp_or_ip_usable,
+        OuterHeaderCreation::Ip { .. } => is_udp_or_ip_usable,
     };
     if !is_valid || !is_host {
         return Err(Refusal::TunnelInvalid { far });
     }
-    if !has_source {
-        return Err(Refusal::TunnelFamilyUnavailable { far });
+    if let OuterHeaderCreation::Gtpu(tunnel) = outer {
+        let within = own.forwarding_interfaces(parts);
+        // A network instance without interfaces is refused by its name.
+        if !within.is_empty() && !own.addresses_on(within).has_family_of(tunnel.addr) {
+            return Err(Refusal::TunnelFamilyUnavailable { far });
+        }
     }
     Ok(())
 }

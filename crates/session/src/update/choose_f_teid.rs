@@ -12,9 +12,10 @@ use adit_types::{SessionIndex, Teid};
 use super::s1_provide::{Target, Wanted};
 use super::s2_resolve::has_teid;
 use crate::alloc::TeidPlan;
+use crate::local::{GtpuSide, LocalAddresses};
 use crate::record::{ChosenFTeid, FTeid, Pdi, Records};
 use crate::refusal::Refusal;
-use crate::store::{LocalAddresses, SessionStore};
+use crate::store::SessionStore;
 
 /// What shares one F-TEID.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +38,9 @@ pub(super) fn choose(
     let mut groups: Vec<(Group, Option<FTeid>)> = Vec::new();
     let mut members = Vec::with_capacity(wanted.len());
     for wanted in wanted {
-        let (v4, v6) = addresses(&store.local, wanted)?;
+        let within = store.provisioning.tunnel_interfaces(side_of(records, wanted.target));
+        let local = store.provisioning.addresses_on(within);
+        let (v4, v6) = addresses(&local, wanted)?;
         let group = group_of(store, records, wanted);
         let known = groups.iter().position(|(other, _)| *other == group);
         let at = known.unwrap_or_else(|| {
@@ -149,9 +152,24 @@ fn set(records: &mut Records, target: Target, f_teid: FTeid) {
     }
 }
 
+/// The side that tunnels to `target` come from; a traffic endpoint that no PDR names is taken for one
+/// towards the RAN.
+fn side_of(records: &Records, target: Target) -> GtpuSide<'_> {
+    let is_it = |id| matches!(target, Target::TrafficEndpoint(wanted) if wanted == id);
+    let mut pdis = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each());
+    let named = pdis.find(|pdi| pdi.traffic_endpoints.first().is_some_and(|id| is_it(*id)));
+    if let Some(pdi) = pdi_of(records, target).or(named) {
+        return GtpuSide::of_pdi(pdi);
+    }
+    let endpoint = records.traffic_endpoints.iter().find(|known| is_it(known.id));
+    let name = endpoint.and_then(|known| known.network_instance.as_deref());
+    let reference = endpoint.and_then(|known| known.interface_type);
+    GtpuSide::of_source(SourceInterface::Access, reference, name)
+}
+
 type Addresses = (Option<Ipv4Addr>, Option<Ipv6Addr>);
 
-/// Our addresses of the wanted families; one of two wanted families is enough. INTEROP: where no
+/// Those of our addresses `local` that are of the wanted families; one of two wanted families is enough. INTEROP: where no
 /// family is asked for, it is one that we have, IPv4 first.
 fn addresses(local: &LocalAddresses, wanted: &Wanted) -> Result<Addresses, Refusal> {
     let chosen = match (wanted.v4, wanted.v6) {

@@ -1,14 +1,14 @@
 //! Checks of what rules name and the operator configured.
 
 use adit_rules::OuterHeaderCreation;
-use adit_types::InterfaceRole;
 
+use crate::local::GtpuSide;
 use crate::provisioning::{Known, Provisioning};
-use crate::record::{Far, Pdi, Pdr, Records};
+use crate::record::{Far, Forwarding, Pdi, Pdr, Records};
 use crate::refusal::{Refusal, RuleId};
 
-/// A PDR's application must be known, and its packets must be able to arrive: tunneled ones on N3,
-/// plain ones on N6. `before` are the session's rules before the change.
+/// A PDR's application must be known, and its packets must be able to arrive: tunneled ones on
+/// a GTP-U interface, plain ones on N6. `before` are the session's rules before the change.
 /// Spec: TS 29.244 §8.2.4.
 pub(super) fn pdi(
     known: Known<'_>,
@@ -19,9 +19,9 @@ pub(super) fn pdi(
     if let Some(id) = pdr.pdi.application.as_deref() {
         application(known, before, pdr, id)?;
     }
-    let role = if tunneled { InterfaceRole::N3 } else { InterfaceRole::N6 };
-    let name = pdi.network_instance.as_deref();
-    network_instance(known.configured, name, role, RuleId::Pdr(pdr.id))
+    let configured = known.configured;
+    let side = tunneled.then(|| GtpuSide::of_pdi(pdi));
+    network_instance(configured, pdi.network_instance.as_deref(), side, RuleId::Pdr(pdr.id))
 }
 
 /// Detection is by the application or by filters of the PDI's own. An application that the PDR
@@ -38,8 +38,8 @@ fn application(known: Known<'_>, before: &Records, pdr: &Pdr, id: &str) -> Resul
     Ok(())
 }
 
-/// A FAR's policies must be known, and its packets must be able to leave: in GTP-U on N3, others on
-/// N6.
+/// A FAR's policies must be known, and its packets must be able to leave: in GTP-U on an
+/// interface for it, others on N6.
 pub(super) fn far(known: &Provisioning, far: &Far) -> Result<(), Refusal> {
     for parts in far.forwarding.iter().chain(&far.duplicating) {
         if parts.policy.as_deref().is_some_and(|id| known.policy(id).is_none()) {
@@ -47,21 +47,27 @@ pub(super) fn far(known: &Provisioning, far: &Far) -> Result<(), Refusal> {
         }
     }
     let Some(forwarding) = &far.forwarding else { return Ok(()) };
-    let role = match forwarding.outer_header_creation {
-        Some(OuterHeaderCreation::Gtpu(_)) => InterfaceRole::N3,
-        Some(_) | None => InterfaceRole::N6,
+    let Forwarding { destination, interface_type, .. } = *forwarding;
+    let name = forwarding.network_instance.as_deref();
+    let side = match forwarding.outer_header_creation {
+        Some(OuterHeaderCreation::Gtpu(_)) => {
+            Some(GtpuSide::of_destination(destination, interface_type, name))
+        }
+        Some(_) | None => None,
     };
-    network_instance(known, forwarding.network_instance.as_deref(), role, RuleId::Far(far.id))
+    network_instance(known, name, side, RuleId::Far(far.id))
 }
 
 fn network_instance(
     known: &Provisioning,
     name: Option<&str>,
-    role: InterfaceRole,
+    tunnel: Option<GtpuSide<'_>>,
     rule: RuleId,
 ) -> Result<(), Refusal> {
-    match name {
-        Some(name) if !known.knows(name, role) => Err(Refusal::UnknownNetworkInstance { rule }),
-        _ => Ok(()),
-    }
+    let is_known = match (name, tunnel) {
+        (None, _) => true,
+        (Some(_), Some(side)) => !known.tunnel_interfaces(side).is_empty(),
+        (Some(name), None) => known.knows(name),
+    };
+    if is_known { Ok(()) } else { Err(Refusal::UnknownNetworkInstance { rule }) }
 }

@@ -57,14 +57,14 @@ pub(super) fn resolve(
     let slice = store.provisioning.qos.slice_of(&records);
     store.guaranteed.check(index, slice, &records.qers)?;
     for far in &records.fars {
-        check::far(&store.local, far)?;
+        check::far(&store.provisioning, far)?;
         provisioned::far(&store.provisioning, far)?;
         check_bar(&records, far)?;
         check_linked_endpoint(&records, far)?;
     }
     check_urrs(store, before, &records, &usage)?;
     for pdr in &records.pdrs {
-        check::pdr(&store.local, &records, pdr)?;
+        check::pdr(&store.provisioning, &records, pdr)?;
         for pdi in pdr.pdi.each() {
             let tunneled = is_tunneled(pdr, pdi, &wanted);
             provisioned::pdi(store.known(), before, (pdr, pdi), tunneled)?;
@@ -279,7 +279,9 @@ fn check_endpoint(
     endpoint: &TrafficEndpoint,
 ) -> Result<(), Refusal> {
     let id = endpoint.id;
-    let is_usable = endpoint.f_teid.is_none_or(|given| check::is_local(&store.local, &given));
+    let name = endpoint.network_instance.as_deref();
+    let is_usable =
+        endpoint.f_teid.is_none_or(|given| check::is_local(&store.provisioning, &given, name));
     if !is_usable || keys::of_endpoint(endpoint).any(|key| is_others(store, index, key)) {
         return Err(Refusal::TrafficEndpointUnusable { id });
     }
@@ -354,7 +356,7 @@ fn link_sdf_filters(pdrs: &mut [Pdr]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Interface types change nothing for packets: one that is not of its interface's side is left out.
+/// An interface type that is not of its interface's side is left out.
 /// INTEROP: some control planes write the type of another interface. Spec: TS 29.244 §8.2.118.
 fn ignore_contradicting_types(records: &mut Records) {
     for pdi in records.pdrs.iter_mut().map(|pdr| &mut pdr.pdi) {

@@ -5,7 +5,7 @@ use adit_rules::{
     SdfSet, SessionRules, Steering, TunnelSide, UeAddresses, UrrEntry,
 };
 use adit_types::limits::{BUFFER_PKTS_DEFAULT, BUFFER_PKTS_PER_SESSION_MAX, URRS_PER_PDR_MAX};
-use adit_types::{Direction, FarId, IpPrefix, NextHopIndex, QerId, Teid};
+use adit_types::{Direction, FarId, InterfaceSet, IpPrefix, NextHopIndex, QerId, Teid};
 use arrayvec::ArrayVec;
 
 use super::predefined::{self, Brought};
@@ -138,7 +138,7 @@ fn pdr(
         id: pdr.id,
         precedence: pdr.precedence,
         source: pdi.source,
-        interfaces: known.configured.interfaces_of(pdi.network_instance.as_deref()),
+        interfaces: known.configured.arrival_interfaces(pdi),
         teid: pdi.f_teid.map(|f_teid| f_teid.teid),
         qfis: pdi.qfis.clone(),
         ue: pdi.ue_addresses(),
@@ -215,9 +215,6 @@ fn forwarding(
 ) -> FarEntry {
     let policy =
         parts.and_then(|parts| parts.policy.as_deref()).and_then(|id| known.configured.policy(id));
-    let network_instance = policy
-        .and_then(|policy| policy.network_instance.as_deref())
-        .or(parts.and_then(|parts| parts.network_instance.as_deref()));
     let forwards = parts.filter(|_| action.contains(ApplyAction::FORW));
     let lacks_tunnel = forwards.is_some_and(Forwarding::lacks_tunnel);
     let action = if lacks_tunnel { action.union(ApplyAction::DROP) } else { action };
@@ -227,7 +224,8 @@ fn forwarding(
         id,
         action,
         destination: parts.map_or(DestinationInterface::Core, |parts| parts.destination),
-        interfaces: known.configured.interfaces_of(network_instance),
+        interfaces: parts
+            .map_or(InterfaceSet::ALL, |parts| known.configured.forwarding_interfaces(parts)),
         outer_header_creation: forwards.and_then(|parts| parts.outer_header_creation),
         transport_level_marking: parts
             .and_then(|parts| parts.transport_level_marking)

@@ -149,7 +149,10 @@ pub(crate) fn commit(
     store.deadlines.set(index, usage.deadline);
     store.teids.commit(resolved.teids, index);
     session.buffer_epoch = epoch_after(&session, resolved.drop_buffered);
-    store.far_ends.change(index, &before, &session.records);
+    let SessionStore { far_ends, provisioning, .. } = store;
+    far_ends.change(index, &before, &session.records, |parts| {
+        provisioning.forwarding_interfaces(parts)
+    });
     let slice = store.provisioning.qos.slice_of(&session.records);
     store.packet_rates.set(index, packet_rates);
     store.guaranteed.set(index, slice, &session.records.qers);

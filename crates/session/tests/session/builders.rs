@@ -7,11 +7,11 @@ use adit_rules::{
     RuleDelta, SourceInterface, UeAddresses,
 };
 use adit_session::{
-    Change, ChangedApplications, CpFSeid, FTeidSpec, Far, Forwarding, LocalAddresses, OwnerId,
-    PdiSpec, PdrSpec, PdrTimes, Provisioning, Qer, SdfSpec, SessionStore, StoreConfig, UeMatch,
-    UeSide,
+    Change, ChangedApplications, CpFSeid, FTeidSpec, Far, Forwarding, LocalAddresses,
+    LocalInterface, OwnerId, PdiSpec, PdrSpec, PdrTimes, Provisioning, Qer, SdfSpec, SessionStore,
+    StoreConfig, UeMatch, UeSide,
 };
-use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, Seid, Teid};
+use adit_types::{FarId, InterfaceRole, PdrId, Precedence, QerId, Qfi, Seid, Teid};
 
 pub const N3: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 pub const GNB: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
@@ -23,9 +23,19 @@ pub fn store(sessions_max: usize) -> SessionStore {
     store_with(sessions_max, Provisioning::default())
 }
 
-pub fn store_with(sessions_max: usize, provisioning: Provisioning) -> SessionStore {
-    let n3_addresses = LocalAddresses { v4: Some(N3), v6: None };
-    SessionStore::new(StoreConfig { sessions_max, n3_addresses, provisioning, seed: 1 })
+/// With one N3 and one N6 interface that serve any network instance, unless there are others.
+pub fn store_with(sessions_max: usize, mut provisioning: Provisioning) -> SessionStore {
+    if provisioning.interfaces.is_empty() {
+        provisioning.interfaces = interfaces();
+    }
+    SessionStore::new(StoreConfig { sessions_max, provisioning, seed: 1 })
+}
+
+pub fn interfaces() -> Vec<LocalInterface> {
+    vec![
+        LocalInterface::of_role(InterfaceRole::N3, LocalAddresses { v4: Some(N3), v6: None }),
+        LocalInterface::of_role(InterfaceRole::N6, LocalAddresses::default()),
+    ]
 }
 
 pub fn ue(last: u8) -> Ipv4Addr {

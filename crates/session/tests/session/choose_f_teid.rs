@@ -2,10 +2,10 @@
 
 use adit_rules::SourceInterface;
 use adit_session::{
-    Change, CreatedPdr, FTeidSpec, LocalAddresses, PdiSpec, PdrSpec, Provisioning, SessionStore,
-    StoreConfig, Tolerances, UeSide,
+    Change, CreatedPdr, FTeidSpec, LocalAddresses, LocalInterface, PdiSpec, PdrSpec, Provisioning,
+    SessionStore, Tolerances, UeSide,
 };
-use adit_types::{FarId, PdrId, QerId, Seid, Teid};
+use adit_types::{FarId, InterfaceRole, PdrId, QerId, Seid, Teid};
 
 use crate::builders::*;
 
@@ -87,12 +87,9 @@ fn choose_id_of_one_session_means_nothing_to_another() {
 
 fn with_ipv6_alone() -> SessionStore {
     let v6 = "2001:db8:3::2".parse().ok();
-    SessionStore::new(StoreConfig {
-        sessions_max: 4,
-        n3_addresses: LocalAddresses { v4: None, v6 },
-        provisioning: Provisioning::default(),
-        seed: 1,
-    })
+    let n3 = LocalInterface::of_role(InterfaceRole::N3, LocalAddresses { v4: None, v6 });
+    let interfaces = vec![n3, interfaces().remove(1)];
+    store_with(4, Provisioning { interfaces, ..Provisioning::default() })
 }
 
 /// SD-Core asks for an F-TEID without a family.

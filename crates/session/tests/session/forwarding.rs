@@ -118,8 +118,11 @@ fn duplicating_parameters_are_updated_in_their_order_and_added_behind() {
 }
 
 fn policies() -> Provisioning {
-    let interface =
-        |role, name: Option<&str>| LocalInterface { role, network_instance: name.map(Box::from) };
+    let interface = |role, name: Option<&str>| LocalInterface {
+        role,
+        network_instance: name.map(Box::from),
+        addresses: adit_session::LocalAddresses { v4: Some(N3), v6: None },
+    };
     Provisioning {
         interfaces: vec![
             interface(InterfaceRole::N3, None),

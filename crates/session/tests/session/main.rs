@@ -10,6 +10,7 @@ mod endpoints;
 mod forwarding;
 mod framed;
 mod interface_type;
+mod interfaces;
 mod model;
 mod pfd;
 mod predefined;

@@ -15,8 +15,11 @@ use crate::builders::*;
 
 /// N3 for any network instance, N6 for "internet" and another N6 for "ims".
 fn two_networks() -> Provisioning {
-    let interface =
-        |role, name: Option<&str>| LocalInterface { role, network_instance: name.map(Box::from) };
+    let interface = |role, name: Option<&str>| LocalInterface {
+        role,
+        network_instance: name.map(Box::from),
+        addresses: adit_session::LocalAddresses { v4: Some(N3), v6: None },
+    };
     Provisioning {
         ue_pools: Vec::new(),
         applications: Vec::new(),
@@ -48,7 +51,7 @@ fn network_instance_becomes_a_set_of_interfaces() {
     assert_eq!(rules.uplink[0].interfaces, InterfaceSet(0b001));
     assert_eq!(rules.downlink[0].interfaces, InterfaceSet(0b101));
     assert_eq!(rules.fars[0].interfaces, InterfaceSet(0b101));
-    assert_eq!(rules.fars[1].interfaces, InterfaceSet::ALL, "the FAR names none");
+    assert_eq!(rules.fars[1].interfaces, InterfaceSet(0b001), "the tunnel leaves on N3");
 }
 
 #[test]

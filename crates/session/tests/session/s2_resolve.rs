@@ -13,7 +13,7 @@ use adit_session::{
 use adit_types::limits::{
     BUFFER_PKTS_PER_SESSION_MAX, QERS_PER_PDR_MAX, RULES_PER_SESSION_MAX, SDF_FILTERS_PER_PDR_MAX,
 };
-use adit_types::{BarId, FarId, PdrId, QerId, Teid};
+use adit_types::{BarId, FarId, InterfaceSet, PdrId, QerId, Teid};
 
 use crate::builders::*;
 
@@ -324,7 +324,8 @@ fn end_marker_closes_the_tunnel_that_a_far_leaves_once() {
     assert_eq!(store.modify(up_seid, same).unwrap().end_markers, []);
     let moved =
         Change { update_fars: vec![to(2, tunnel(9)), to(3, tunnel(9))], ..Change::default() };
-    assert_eq!(store.modify(up_seid, moved).unwrap().end_markers, [old]);
+    let n3 = InterfaceSet(1);
+    assert_eq!(store.modify(up_seid, moved).unwrap().end_markers, [(old, n3)]);
 }
 
 #[test]

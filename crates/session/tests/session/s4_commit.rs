@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use adit_rules::{Excess, KeyChange, RateLimit, SessionKey};
 use adit_session::{
-    Change, LocalAddresses, OwnerId, PdrUpdate, Provisioning, QerUpdate, Rates, Refusal, Reserved,
-    SessionStore, StoreConfig,
+    Change, OwnerId, PdrUpdate, Provisioning, QerUpdate, Rates, Refusal, Reserved, SessionStore,
+    StoreConfig,
 };
 use adit_types::{BitRate, Nanos, PdrId, QerId, Seid, SessionIndex};
 
@@ -122,13 +122,8 @@ fn sessions_of_one_owner_are_deleted_together() {
 #[test]
 fn seids_are_distinct_and_follow_the_seed() {
     let seids = |seed| -> BTreeSet<Seid> {
-        let n3_addresses = LocalAddresses { v4: Some(N3), v6: None };
-        let mut store = SessionStore::new(StoreConfig {
-            sessions_max: 32,
-            n3_addresses,
-            provisioning: Provisioning::default(),
-            seed,
-        });
+        let provisioning = Provisioning { interfaces: interfaces(), ..Provisioning::default() };
+        let mut store = SessionStore::new(StoreConfig { sessions_max: 32, provisioning, seed });
         (1..=32).map(|last| store.establish(OWNER, CP, session(last)).unwrap().up_seid).collect()
     };
     assert_eq!(seids(1).len(), 32);

@@ -28,11 +28,11 @@ use adit_pfcp::message::{
 use adit_pfcp::{Cause, Datagram, Message, MessageBody, MessageType, Repeated, encode};
 use adit_rules::{DataDelivery, DeltaId, SdfFilter, WorkerEvent};
 use adit_session::{
-    Application, LocalAddresses, PredefinedAction, PredefinedDetection, PredefinedRule,
-    Provisioning, StoreConfig,
+    Application, LocalAddresses, LocalInterface, PredefinedAction, PredefinedDetection,
+    PredefinedRule, Provisioning, StoreConfig,
 };
 use adit_types::limits::{PENDING_PER_PEER_MAX, RESPONSE_CACHE_PER_PEER_MAX};
-use adit_types::{FarId, Nanos, PdrId, Precedence, QerId, Qfi, Seid, Teid};
+use adit_types::{FarId, InterfaceRole, Nanos, PdrId, Precedence, QerId, Qfi, Seid, Teid};
 
 use super::input::Input;
 
@@ -56,12 +56,7 @@ fn config() -> NodeConfig {
         seed: 1,
         paths: adit_n4::PathConfig::OFF,
         policy: PeerPolicy::default(),
-        store: StoreConfig {
-            sessions_max: SESSIONS_MAX,
-            n3_addresses: LocalAddresses { v4: Some(Ipv4Addr::new(198, 51, 100, 1)), v6: None },
-            provisioning: provisioning(),
-            seed: 7,
-        },
+        store: StoreConfig { sessions_max: SESSIONS_MAX, provisioning: provisioning(), seed: 7 },
     }
 }
 
@@ -75,7 +70,12 @@ fn provisioning() -> Provisioning {
         action: PredefinedAction::Drop,
         qfi: None,
     };
+    let n3 = LocalAddresses { v4: Some(Ipv4Addr::new(198, 51, 100, 1)), v6: None };
     Provisioning {
+        interfaces: vec![
+            LocalInterface::of_role(InterfaceRole::N3, n3),
+            LocalInterface::of_role(InterfaceRole::N6, LocalAddresses::default()),
+        ],
         applications: vec![Application {
             id: "known".into(),
             filters: vec![SdfFilter::ANY].into(),

@@ -18,7 +18,7 @@ use super::packet_rate;
 use super::predefined::{self, Rule};
 use super::rate::Bucket;
 use super::records::{Session, waits_for_tunnel};
-use super::{Interface, Oracle, POLICIES, in_prefix, rate, sdf, side};
+use super::{Interface, Oracle, POLICIES, Role, in_prefix, rate, sdf, side};
 
 /// Hardware addresses by interface position and station.
 pub type Neighbours = HashMap<(usize, IpAddr), [u8; 6]>;
@@ -197,7 +197,7 @@ impl Oracle {
                         Err(outcome) => return Ok(outcome),
                     },
                     None => {
-                        let n6 = here.iter().find(|at| !self.interfaces[**at].is_n3);
+                        let n6 = here.iter().find(|at| self.interfaces[**at].role == Role::N6);
                         if !is_forwardable(ip.src) || !is_forwardable(ip.dst) {
                             return Err(DropReason::IpAddressInvalid);
                         }
@@ -249,7 +249,7 @@ impl Oracle {
         notes: &mut Notes,
     ) -> Result<Result<Arrival<'a>, Outcome>, DropReason> {
         if ip.is_fragment {
-            return match self.interfaces[at].is_n3 && ip.protocol == 17 {
+            return match self.interfaces[at].role != Role::N6 && ip.protocol == 17 {
                 true => Ok(Err(wait_for_rest(ip)?)),
                 false => Err(DropReason::OuterFragment),
             };
@@ -273,7 +273,7 @@ impl Oracle {
         if u16_at(datagram, 2) != 2152 {
             return Err(DropReason::UdpPortUnknown);
         }
-        if !self.interfaces[at].is_n3 {
+        if self.interfaces[at].role == Role::N6 {
             return Err(DropReason::GtpuNotOnN3);
         }
         // Spec: RFC 8200 §8.1; RFC 6935 §5.
@@ -336,8 +336,8 @@ impl Oracle {
         let network_instance = named.or(forwarding.network_instance.as_deref());
         let dscp = policy.and_then(|policy| policy.dscp).map(|dscp| dscp * 4);
         let tos = forwarding.transport_level_marking.or(dscp).unwrap_or(0);
-        let (at, station) =
-            self.route(true, network_instance, next.addr).ok_or(DropReason::RouteUnknown)?;
+        let within = self.transport(forwarding.destination, network_instance);
+        let (at, station) = self.route(&within, next.addr).ok_or(DropReason::RouteUnknown)?;
         let packet = end_marker(&self.interfaces[at], next, tos);
         Ok(self.leave(at, station, &[packet], Lane::EndMarker))
     }
@@ -646,8 +646,11 @@ impl Oracle {
             .or(forwarding.network_instance.as_deref());
         let (at, station) = match outer {
             Some(outer) => {
-                let is_gtpu = outer.header.tunnel().is_some();
-                self.route(is_gtpu, network_instance, outer.header.addr())
+                let within = match outer.header.tunnel() {
+                    Some(_) => self.transport(forwarding.destination, network_instance),
+                    None => self.networks(network_instance),
+                };
+                self.route(&within, outer.header.addr())
             }
             None if to_data_network => {
                 let dst = redirected.map_or(ip.dst, |(dst, _)| if from_ue { dst } else { ip.dst });
@@ -656,7 +659,7 @@ impl Oracle {
                 }
                 let next_hop = policy.and_then(|policy| policy.next_hop);
                 let next_hop = next_hop.filter(|_| ip.dst.is_ipv4()).map(IpAddr::V4);
-                self.route(false, network_instance, next_hop.unwrap_or(dst))
+                self.route(&self.networks(network_instance), next_hop.unwrap_or(dst))
             }
             None => None,
         }
@@ -726,7 +729,7 @@ impl Oracle {
             None => pdr.pdi.source.is_network(),
         };
         is_of_side
-            && self.interfaces[arrival.at].serves(pdr.pdi.network_instance.as_deref())
+            && self.arrives_at(pdr, &self.interfaces[arrival.at])
             && local_teid(pdr).is_none_or(|local| teid == Some(local))
             && (pdr.pdi.qfis.is_empty()
                 || pdr.pdi.qfis.iter().any(|wanted| qfi == Some(wanted.value())))
@@ -736,6 +739,18 @@ impl Oracle {
                     .iter()
                     .any(|spec| sdf::matches(session.resolve(spec), from_ue, ip, arrival.packet)))
             && pdr.pdi.application.as_deref().is_none_or(|id| self.is_of(id, from_ue, arrival))
+    }
+
+    /// Packets of the PDR come in on the interface: the one with its tunnel's address, or one of its
+    /// network instance.
+    fn arrives_at(&self, pdr: &PdrSpec, interface: &Interface) -> bool {
+        match pdr.pdi.f_teid {
+            Some(FTeidSpec::Given { v4, v6, .. }) => {
+                v4.is_some_and(|addr| interface.owns(addr.into()))
+                    || v6.is_some_and(|addr| interface.owns(addr.into()))
+            }
+            _ => interface.serves(pdr.pdi.network_instance.as_deref()),
+        }
     }
 
     /// The packet belongs to an application. Spec: TS 29.244 §5.2.1A.2.

@@ -24,13 +24,25 @@ pub use records::{Chosen, Session, Sessions, Usage};
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use adit_rules::DestinationInterface;
 use adit_types::Nanos;
+
+/// What is behind an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The RAN, through tunnels.
+    N3,
+    /// Other UPFs, through tunnels.
+    N9,
+    /// A data network.
+    N6,
+}
 
 /// A logical interface as the operator configured it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interface {
-    /// Towards the RAN; else towards the data network.
-    pub is_n3: bool,
+    /// What is behind it.
+    pub role: Role,
     /// The port, counted from zero.
     pub port: u16,
     /// VLAN, zero for untagged.
@@ -162,19 +174,52 @@ impl Oracle {
         addr == IpAddr::V4(N4_ADDR) || self.interfaces.iter().any(of)
     }
 
-    /// The interface and station that `addr` is reached through, on our side `is_n3`, by the
-    /// interfaces of the network instance.
+    /// The interfaces of a data network.
     #[must_use]
-    pub fn route(
-        &self,
-        is_n3: bool,
-        network_instance: Option<&str>,
-        addr: IpAddr,
-    ) -> Option<(usize, IpAddr)> {
-        let side = |at: &usize| {
+    pub fn networks(&self, network_instance: Option<&str>) -> Vec<usize> {
+        let all = 0..self.interfaces.len();
+        all.filter(|at| {
             let interface = &self.interfaces[*at];
-            interface.is_n3 == is_n3 && interface.serves(network_instance)
+            interface.role == Role::N6 && interface.serves(network_instance)
+        })
+        .collect()
+    }
+
+    /// The interfaces that tunnels to `destination` leave through: those that have the very name are
+    /// better than those that serve every one, and among these those of the side's own role. The CP
+    /// function is behind all interfaces of N3.
+    #[must_use]
+    pub fn transport(
+        &self,
+        destination: DestinationInterface,
+        network_instance: Option<&str>,
+    ) -> Vec<usize> {
+        let is_cp = destination == DestinationInterface::CpFunction;
+        let own = match destination {
+            DestinationInterface::Access => Role::N3,
+            _ => Role::N9,
         };
+        let rank = |at: usize| {
+            let interface = &self.interfaces[at];
+            let is_named =
+                network_instance.is_some() && interface.network_instance == network_instance;
+            (!is_cp && is_named, !is_cp && interface.role == own)
+        };
+        let serving: Vec<usize> = (0..self.interfaces.len())
+            .filter(|at| {
+                let interface = &self.interfaces[*at];
+                interface.serves(network_instance)
+                    && (interface.role == Role::N3 || interface.role == Role::N9 && !is_cp)
+            })
+            .collect();
+        let best = serving.iter().map(|at| rank(*at)).max();
+        serving.into_iter().filter(|at| Some(rank(*at)) == best).collect()
+    }
+
+    /// The interface, one of `within`, and the station that `addr` is reached through.
+    #[must_use]
+    pub fn route(&self, within: &[usize], addr: IpAddr) -> Option<(usize, IpAddr)> {
+        let side = |at: &usize| within.contains(at);
         let mut best: Option<(u8, usize, Option<IpAddr>)> = None;
         let mut offer = |len: u8, at: usize, station: Option<IpAddr>| {
             if best.is_none_or(|(longest, ..)| len > longest) {

@@ -1,0 +1,336 @@
+//! Our own interfaces as rules see them: which of them a rule may use, and our addresses there.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use adit_rules::{DestinationInterface, SourceInterface};
+use adit_types::{InterfaceId, InterfaceRole, InterfaceSet, IpPrefix};
+
+use crate::provisioning::Provisioning;
+use crate::record::{FTeid, Forwarding, InterfaceType, Pdi};
+
+/// Our own addresses of an interface, one per family at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LocalAddresses {
+    /// The IPv4 address.
+    pub v4: Option<Ipv4Addr>,
+    /// The IPv6 address.
+    pub v6: Option<Ipv6Addr>,
+}
+
+impl LocalAddresses {
+    /// True with an address of the family of `addr`.
+    #[must_use]
+    pub const fn has_family_of(&self, addr: IpAddr) -> bool {
+        match addr {
+            IpAddr::V4(_) => self.v4.is_some(),
+            IpAddr::V6(_) => self.v6.is_some(),
+        }
+    }
+
+    fn contains(&self, addr: IpAddr) -> bool {
+        match addr {
+            IpAddr::V4(addr) => self.v4 == Some(addr),
+            IpAddr::V6(addr) => self.v6 == Some(addr),
+        }
+    }
+}
+
+/// A logical interface as rules see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LocalInterface {
+    /// The reference point that it serves.
+    pub role: InterfaceRole,
+    /// The network instance that it belongs to; without one it serves all of them.
+    pub network_instance: Option<Box<str>>,
+    /// Our addresses; of GTP-U interfaces those of F-TEIDs.
+    pub addresses: LocalAddresses,
+}
+
+impl LocalInterface {
+    /// One of `role` that serves every network instance.
+    #[must_use]
+    pub const fn of_role(role: InterfaceRole, addresses: LocalAddresses) -> Self {
+        Self { role, network_instance: None, addresses }
+    }
+
+    /// True when this interface serves `network_instance`. Letters compare without case, as in
+    /// the data network names that network instances usually are. Spec: TS 23.003 §9A.
+    pub(crate) fn serves(&self, network_instance: &str) -> bool {
+        self.network_instance.is_none() || self.is_named(network_instance)
+    }
+
+    fn is_named(&self, network_instance: &str) -> bool {
+        let own = self.network_instance.as_deref();
+        own.is_some_and(|own| own.eq_ignore_ascii_case(network_instance))
+    }
+}
+
+/// A GTP-U tunnel's side, type of reference point and network instance, as a rule states them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GtpuSide<'a> {
+    role: InterfaceRole,
+    reference: Option<InterfaceType>,
+    network_instance: Option<&'a str>,
+}
+
+impl<'a> GtpuSide<'a> {
+    /// The side that packets of `pdi` come from.
+    pub fn of_pdi(pdi: &'a Pdi) -> Self {
+        Self::of_source(pdi.source, pdi.interface_type, pdi.network_instance.as_deref())
+    }
+
+    /// The side that packets come from. Spec: TS 29.244 §8.2.2, §8.2.118.
+    pub const fn of_source(
+        source: SourceInterface,
+        reference: Option<InterfaceType>,
+        network_instance: Option<&'a str>,
+    ) -> Self {
+        let role = match source {
+            SourceInterface::Access => InterfaceRole::N3,
+            SourceInterface::CpFunction => InterfaceRole::N4u,
+            SourceInterface::Core | SourceInterface::SgiLanN6Lan => InterfaceRole::N9,
+        };
+        Self { role, reference, network_instance }
+    }
+
+    /// The side that packets leave to. Spec: TS 29.244 §8.2.24, §8.2.118.
+    pub const fn of_destination(
+        destination: DestinationInterface,
+        reference: Option<InterfaceType>,
+        network_instance: Option<&'a str>,
+    ) -> Self {
+        let role = match destination {
+            DestinationInterface::Access => InterfaceRole::N3,
+            DestinationInterface::CpFunction => InterfaceRole::N4u,
+            DestinationInterface::Core
+            | DestinationInterface::SgiLanN6Lan
+            | DestinationInterface::LiFunction => InterfaceRole::N9,
+        };
+        Self { role, reference, network_instance }
+    }
+}
+
+impl Provisioning {
+    /// The interfaces of a network instance, all of them without a name.
+    /// Spec: TS 29.244 §8.2.4.
+    pub(crate) fn interfaces_of(&self, network_instance: Option<&str>) -> InterfaceSet {
+        match network_instance.filter(|_| !self.interfaces.is_empty()) {
+            Some(name) => self.set_of(|interface| interface.serves(name)),
+            None => InterfaceSet::ALL,
+        }
+    }
+
+    /// True when an N6 interface serves the network instance.
+    pub(crate) fn knows(&self, network_instance: &str) -> bool {
+        let fits = |known: &LocalInterface| {
+            known.role == InterfaceRole::N6 && known.serves(network_instance)
+        };
+        self.interfaces.is_empty() || self.interfaces.iter().any(fits)
+    }
+
+    /// The GTP-U interfaces of one side's tunnels.
+    ///
+    /// Among those that serve the network instance these count, each as far as it leaves any: of the
+    /// role that the 3GPP Interface Type names; with the very name of the network instance; of the
+    /// role of the side, which is N3 of Access, N9 of Core, N4-u of the CP function. N4-u interfaces
+    /// are for the CP function alone, which takes N3 without one.
+    pub(crate) fn tunnel_interfaces(&self, side: GtpuSide<'_>) -> InterfaceSet {
+        let GtpuSide { role, reference, network_instance } = side;
+        let of_role = |wanted| self.set_of(|interface| interface.role == wanted);
+        let serving = self.set_of(|interface| {
+            interface.role.is_gtpu() && network_instance.is_none_or(|name| interface.serves(name))
+        });
+        let user = of_role(InterfaceRole::N3).union(of_role(InterfaceRole::N9));
+        let serving = match role {
+            InterfaceRole::N4u => {
+                let own = serving.intersection(of_role(InterfaceRole::N4u));
+                let shared = serving.intersection(of_role(InterfaceRole::N3));
+                return if own.is_empty() { shared } else { own };
+            }
+            _ => serving.intersection(user),
+        };
+        let named =
+            self.set_of(|interface| network_instance.is_some_and(|name| interface.is_named(name)));
+        let by_type = reference.and_then(InterfaceType::role).map_or(serving, of_role);
+        [by_type, named, of_role(role)].into_iter().fold(serving, |left, wanted| {
+            match left.intersection(wanted) {
+                none if none.is_empty() => left,
+                some => some,
+            }
+        })
+    }
+
+    /// The interfaces that forwarding with `parts` uses: of its forwarding policy's network instance
+    /// or else of its own, and for a tunnel those of its side.
+    pub(crate) fn forwarding_interfaces(&self, parts: &Forwarding) -> InterfaceSet {
+        let policy = parts.policy.as_deref().and_then(|id| self.policy(id));
+        let network_instance = policy
+            .and_then(|policy| policy.network_instance.as_deref())
+            .or(parts.network_instance.as_deref());
+        match parts.outer_header_creation.and_then(|outer| outer.tunnel()) {
+            Some(_) => self.tunnel_interfaces(GtpuSide::of_destination(
+                parts.destination,
+                parts.interface_type,
+                network_instance,
+            )),
+            None => self.interfaces_of(network_instance),
+        }
+    }
+
+    /// The interfaces that packets of `pdi` arrive on: those of its tunnel's own addresses, else
+    /// those of its network instance.
+    pub(crate) fn arrival_interfaces(&self, pdi: &Pdi) -> InterfaceSet {
+        match &pdi.f_teid {
+            Some(f_teid) => self.owners(f_teid),
+            None => self.interfaces_of(pdi.network_instance.as_deref()),
+        }
+    }
+
+    /// The first address of each family on one of `within`.
+    pub(crate) fn addresses_on(&self, within: InterfaceSet) -> LocalAddresses {
+        let mut found = LocalAddresses::default();
+        for (_, interface) in self.gtpu().filter(|(id, _)| within.contains(*id)) {
+            found.v4 = found.v4.or(interface.addresses.v4);
+            found.v6 = found.v6.or(interface.addresses.v6);
+        }
+        found
+    }
+
+    /// Our addresses, the first of each family, on the GTP-U interfaces of tunnels towards
+    /// `destination`; of an unknown one, on any.
+    #[must_use]
+    pub fn tunnel_addresses(
+        &self,
+        destination: Option<DestinationInterface>,
+        reference: Option<InterfaceType>,
+        network_instance: Option<&str>,
+    ) -> LocalAddresses {
+        let within = destination.map_or(InterfaceSet::ALL, |destination| {
+            self.tunnel_interfaces(GtpuSide::of_destination(
+                destination,
+                reference,
+                network_instance,
+            ))
+        });
+        self.addresses_on(within)
+    }
+
+    /// True when `addr` is ours on a GTP-U interface.
+    pub(crate) fn owns(&self, addr: IpAddr) -> bool {
+        self.gtpu().any(|(_, interface)| interface.addresses.contains(addr))
+    }
+
+    /// True when `prefix` holds an address of ours on a GTP-U interface.
+    pub(crate) fn has_address_in(&self, prefix: IpPrefix) -> bool {
+        self.gtpu().any(|(_, LocalInterface { addresses, .. })| match prefix {
+            IpPrefix::V4(prefix) => addresses.v4.is_some_and(|own| prefix.contains(own)),
+            IpPrefix::V6(prefix) => addresses.v6.is_some_and(|own| prefix.contains(own)),
+        })
+    }
+
+    /// True when `addr` is ours on a GTP-U interface, one of those that serve the network instance if
+    /// there are any.
+    pub(crate) fn is_tunnel_end(&self, addr: IpAddr, network_instance: Option<&str>) -> bool {
+        let serves =
+            |interface: &LocalInterface| network_instance.is_none_or(|name| interface.serves(name));
+        let is_served = self.gtpu().any(|(_, interface)| serves(interface));
+        self.gtpu().any(|(_, interface)| {
+            interface.addresses.contains(addr) && (serves(interface) || !is_served)
+        })
+    }
+
+    /// The GTP-U interfaces that have an address of the F-TEID.
+    fn owners(&self, f_teid: &FTeid) -> InterfaceSet {
+        let v4 = f_teid.v4.map(IpAddr::V4);
+        let v6 = f_teid.v6.map(IpAddr::V6);
+        self.set_of(|interface| {
+            let mut addrs = v4.into_iter().chain(v6);
+            interface.role.is_gtpu() && addrs.any(|addr| interface.addresses.contains(addr))
+        })
+    }
+
+    fn gtpu(&self) -> impl Iterator<Item = (InterfaceId, &LocalInterface)> {
+        let all = (0..).map(InterfaceId).zip(&self.interfaces);
+        all.filter(|(_, interface)| interface.role.is_gtpu())
+    }
+
+    fn set_of(&self, fits: impl Fn(&LocalInterface) -> bool) -> InterfaceSet {
+        let all = (0..).map(InterfaceId).zip(&self.interfaces);
+        let fitting = all.filter(|(_, interface)| fits(interface));
+        fitting.fold(InterfaceSet::NONE, |set, (id, _)| set.with(id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(role: InterfaceRole, name: Option<&str>, last: u8) -> LocalInterface {
+        let v4 = Some(Ipv4Addr::new(192, 0, 2, last));
+        let addresses = LocalAddresses { v4, v6: None };
+        LocalInterface { role, network_instance: name.map(Box::from), addresses }
+    }
+
+    fn provisioning(interfaces: Vec<LocalInterface>) -> Provisioning {
+        Provisioning { interfaces, ..Provisioning::default() }
+    }
+
+    #[test]
+    fn network_instance_selects_its_interfaces_and_the_unnamed_ones() {
+        let known = provisioning(vec![
+            interface(InterfaceRole::N3, None, 1),
+            interface(InterfaceRole::N6, Some("internet"), 2),
+            interface(InterfaceRole::N6, Some("ims"), 3),
+        ]);
+        assert_eq!(known.interfaces_of(Some("Internet")), InterfaceSet(0b011));
+        assert_eq!(known.interfaces_of(Some("ims")), InterfaceSet(0b101));
+        assert_eq!(known.interfaces_of(None), InterfaceSet::ALL);
+        assert_eq!(Provisioning::default().interfaces_of(Some("x")), InterfaceSet::ALL);
+        assert!(known.knows("ims") && !known.knows("x"));
+    }
+
+    #[test]
+    fn tunnels_of_each_side_have_the_interfaces_of_their_role_and_name() {
+        use InterfaceRole::{N3, N4u, N6, N9};
+        let known = provisioning(vec![
+            interface(N3, None, 1),
+            interface(N3, Some("slice2"), 2),
+            interface(N9, Some("backbone"), 3),
+            interface(N9, None, 4),
+            interface(N4u, None, 5),
+            interface(N6, Some("internet"), 6),
+        ]);
+        let of = |source, reference: Option<u8>, name| {
+            let side = GtpuSide::of_source(source, reference.map(InterfaceType), name);
+            known.tunnel_interfaces(side).0
+        };
+        use SourceInterface::{Access, Core, CpFunction};
+        let cases = [
+            (Access, None, None, 0b00_0011),
+            (Access, None, Some("Slice2"), 0b00_0010),
+            (Access, None, Some("other"), 0b00_0001),
+            (Access, None, Some("backbone"), 0b00_0100),
+            // N9 and N3 by their 3GPP Interface Type.
+            (Access, Some(15), None, 0b00_1100),
+            (Access, Some(11), Some("backbone"), 0b00_0001),
+            (Core, None, None, 0b00_1100),
+            (Core, None, Some("backbone"), 0b00_0100),
+            (Core, None, Some("other"), 0b00_1000),
+            (CpFunction, None, None, 0b01_0000),
+            (CpFunction, None, Some("internet"), 0b01_0000),
+        ];
+        for (source, reference, name, wanted) in cases {
+            assert_eq!(of(source, reference, name), wanted, "{source:?} {reference:?} {name:?}");
+        }
+    }
+
+    #[test]
+    fn without_interfaces_of_its_own_a_side_has_those_of_n3() {
+        let known = provisioning(vec![interface(InterfaceRole::N3, None, 1)]);
+        for source in [SourceInterface::Access, SourceInterface::Core, SourceInterface::CpFunction]
+        {
+            let side = GtpuSide::of_source(source, None, Some("x"));
+            assert_eq!(known.tunnel_interfaces(side), InterfaceSet(1), "{source:?}");
+        }
+    }
+}
