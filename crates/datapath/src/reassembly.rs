@@ -226,7 +226,7 @@ impl<B: PacketBuf> Reassembly<B> {
             known.is_some_and(|known| known.key == key)
         };
         if let Some(at) = ways.clone().find(is_it) {
-            if !self.since(at).is_some_and(|since| now.since(since) >= WAIT_MAX) {
+            if self.since(at).is_none_or(|since| now.since(since) < WAIT_MAX) {
                 return at;
             }
             self.discard(at, DropReason::ReassemblyTimeout, tally);
@@ -354,7 +354,7 @@ impl<B: PacketBuf> Datagram<B> {
 /// `ReassemblyTooLong` beyond what a length field holds.
 fn check<B: PacketBuf>(fragment: &Fragment<B>) -> Result<(), DropReason> {
     let FragmentPlace { is_more, data_len, .. } = fragment.place;
-    if data_len == 0 || is_more && data_len % 8 != 0 {
+    if data_len == 0 || is_more && !data_len.is_multiple_of(8) {
         return Err(DropReason::ReassemblyMalformed);
     }
     match fragment.end() <= usize::from(u16::MAX) {

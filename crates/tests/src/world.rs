@@ -359,19 +359,29 @@ impl World {
     /// Gives frames to the first worker alone, runs a step, and returns what left and through
     /// which port.
     pub fn transmit(&mut self, frames: &[(u16, Vec<u8>)]) -> Vec<(u16, Vec<u8>)> {
-        for (port, frame) in frames {
-            self.ios[0].inject(PortId(*port), frame);
+        let arrival = |(port, frame): &(u16, Vec<u8>)| Arrival {
+            worker: 0,
+            port: *port,
+            frame: frame.clone(),
+        };
+        self.transmit_from(&frames.iter().map(arrival).collect::<Vec<_>>())
+    }
+
+    /// Gives frames to the workers, runs a step of all, and returns what left and through which port.
+    pub fn transmit_from(&mut self, arrivals: &[Arrival]) -> Vec<(u16, Vec<u8>)> {
+        for Arrival { worker, port, frame } in arrivals {
+            self.ios[*worker].inject(PortId(*port), frame);
         }
         self.now += Nanos::from_millis(1);
         self.settle();
-        let io = &mut self.ios[0];
-        let ports = 0..u16::try_from(io.ports.len()).unwrap();
-        ports
-            .flat_map(|port| {
+        let mut left = Vec::new();
+        for io in &mut self.ios {
+            for port in 0..u16::try_from(io.ports.len()).unwrap() {
                 let sent = io.take_sent(PortId(port));
-                sent.into_iter().map(move |buf| (port, buf.data().to_vec()))
-            })
-            .collect()
+                left.extend(sent.into_iter().map(|buf| (port, buf.data().to_vec())));
+            }
+        }
+        left
     }
 
     /// Gives `arrivals` to both sides, runs one step of every worker and compares.

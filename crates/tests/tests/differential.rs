@@ -205,7 +205,9 @@ fn check(coverage: &Coverage) {
     // What these worlds cannot cause: buffers in parts, short headroom, full queues and rings, too
     // many requests to redirect; nothing waits for its rate (`shaping.rs` compares what does), and
     // sessions share none. No two parts of a datagram arrive (`fragments.rs` compares those that do).
+    // FARs towards the RAN have their tunnel from the beginning.
     let absent = [
+        DropReason::TunnelUnknown,
         DropReason::FragmentNoBuffer,
         DropReason::ReassemblyDuplicate,
         DropReason::ReassemblyOverlap,

@@ -79,7 +79,7 @@ proptest! {
             let place = FragmentPlace::read(part).unwrap();
             prop_assert_eq!((place.identification, place.offset), (0x1234, next));
             prop_assert_eq!(place.is_more, n + 1 < parts.len());
-            prop_assert!(!place.is_more || place.data_len % 8 == 0);
+            prop_assert!(!place.is_more || place.data_len.is_multiple_of(8));
             next += place.data_len;
         }
         prop_assert_eq!(usize::from(next), len);

@@ -35,7 +35,7 @@ pub(crate) fn s3_classify<'v, B: PacketBuf, S: Side>(
     for (((buf, arrival), ip), session) in
         bufs.iter().zip(arrivals.iter_mut()).zip(ips.iter_mut()).zip(&*sessions)
     {
-        if ip.is_fragment() {
+        if ip.is_fragment() && session.is_some() {
             let packet = buf.data().get(usize::from(arrival.ip_offset)..).unwrap_or_default();
             // One that waited knows already.
             arrival.upper = arrival.upper.or_else(|| uppers.see(now, *session, packet, ip));

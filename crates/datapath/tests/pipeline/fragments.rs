@@ -41,7 +41,7 @@ fn divided(frame: &[u8], identification: u16, sizes: &[usize]) -> Vec<Vec<u8>> {
                 let total = u16::try_from(20 + part.len()).unwrap();
                 header[2..4].copy_from_slice(&total.to_be_bytes());
                 header[4..6].copy_from_slice(&identification.to_be_bytes());
-                let flags = u16::from(is_more) << 13 | place / 8;
+                let flags = (u16::from(is_more) << 13) | (place / 8);
                 header[6..8].copy_from_slice(&flags.to_be_bytes());
                 header[10..12].fill(0);
                 let sum = adit_wire::checksum::checksum(&header);

@@ -78,7 +78,7 @@ pub(super) fn divide(packet: &[u8], mtu: usize) -> Vec<Vec<u8>> {
         }
         options = &options[len..];
     }
-    while copied.len() % 4 != 0 {
+    while !copied.len().is_multiple_of(4) {
         copied.push(0);
     }
     let (mut place, more) = (u16_at(packet, 6) & 0x1fff, u16_at(packet, 6) & 0x2000);

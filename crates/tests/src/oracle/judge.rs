@@ -654,8 +654,11 @@ impl Oracle {
             }
             None if to_data_network => {
                 let dst = redirected.map_or(ip.dst, |(dst, _)| if from_ue { dst } else { ip.dst });
-                if from_ue && self.is_own(dst) {
-                    return Err(DropReason::UeToOwnAddress);
+                if self.is_own(dst) {
+                    return Err(match from_ue {
+                        true => DropReason::UeToOwnAddress,
+                        false => DropReason::RouteUnknown,
+                    });
                 }
                 let next_hop = policy.and_then(|policy| policy.next_hop);
                 let next_hop = next_hop.filter(|_| ip.dst.is_ipv4()).map(IpAddr::V4);
@@ -778,7 +781,7 @@ impl Oracle {
 /// What becomes of a part of a tunnel packet. Spec: RFC 791 §3.2; RFC 8200 §4.5.
 fn wait_for_rest(ip: &Ip) -> Exit {
     let len = ip.len - ip.fragment_data;
-    if len == 0 || ip.is_more && len % 8 != 0 {
+    if len == 0 || ip.is_more && !len.is_multiple_of(8) {
         return Err(DropReason::ReassemblyMalformed);
     }
     Ok(Outcome::Reassemble)

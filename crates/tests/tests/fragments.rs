@@ -1,0 +1,127 @@
+//! Tunnel packets in fragments, against the oracle: what becomes of the whole becomes of its parts, at
+//! whichever workers they arrive and in whatever order.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+use adit_rules::PuntReason;
+use adit_tests::oracle::{Lane, Outcome, checksum};
+use adit_tests::world::Arrival;
+use adit_tests::{scenario, traffic};
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use rand::{Rng, SeedableRng};
+
+const SCENARIOS: u64 = 16;
+const PACKETS: usize = 300;
+
+/// The parts of an IPv4 or IPv6 packet without options, which begins at `l3` of `frame`, cut at
+/// `cuts`.
+fn parts(frame: &[u8], l3: usize, identification: u16, cuts: &[usize]) -> Option<Vec<Vec<u8>>> {
+    let (link, packet) = frame.split_at(l3);
+    let is_ipv4 = packet[0] == 0x45;
+    let (header_len, len) = match is_ipv4 {
+        true => (20, usize::from(u16::from_be_bytes([packet[2], packet[3]]))),
+        false if packet[6] == 17 => {
+            (40, 40 + usize::from(u16::from_be_bytes([packet[4], packet[5]])))
+        }
+        false => return None,
+    };
+    let (header, data) = packet[..len].split_at(header_len);
+    let mut start = 0;
+    let mut found = Vec::new();
+    for end in cuts.iter().copied().filter(|cut| *cut < data.len()).chain([data.len()]) {
+        let (part, is_more) = (&data[start..end], end < data.len());
+        let place = u16::try_from(start).unwrap();
+        let mut header = header.to_vec();
+        if is_ipv4 {
+            let total = u16::try_from(20 + part.len()).unwrap();
+            header[2..4].copy_from_slice(&total.to_be_bytes());
+            header[4..6].copy_from_slice(&identification.to_be_bytes());
+            header[6..8].copy_from_slice(&((u16::from(is_more) << 13) | (place / 8)).to_be_bytes());
+            header[10..12].fill(0);
+            let sum = checksum(&header);
+            header[10..12].copy_from_slice(&sum.to_be_bytes());
+        } else {
+            let total = u16::try_from(8 + part.len()).unwrap();
+            header[4..6].copy_from_slice(&total.to_be_bytes());
+            header[6] = 44;
+            header.extend_from_slice(&[17, 0]);
+            header.extend_from_slice(&(place | u16::from(is_more)).to_be_bytes());
+            header.extend_from_slice(&[0, 0]);
+            header.extend_from_slice(&identification.to_be_bytes());
+        }
+        found.push([link, &header, part].concat());
+        start = end;
+    }
+    Some(found)
+}
+
+#[test]
+fn tunnel_packets_in_fragments_leave_as_the_whole_would_from_any_workers() {
+    let (mut joined, mut several, mut handed_off) = (0, 0, 0);
+    for seed in 1..=SCENARIOS {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let layout = scenario::layout(&mut rng, seed);
+        let mut world = scenario::world(&layout);
+        for _ in 0..10 {
+            let _ = world.establish(&scenario::establishment(&mut rng));
+        }
+        for number in 0..u16::try_from(PACKETS).unwrap() {
+            let (port, mut frame) = match rng.random_ratio(1, 2) {
+                true => traffic::usual(&mut rng, &world.oracle),
+                false => traffic::packet(&mut rng, &world.oracle),
+            };
+            let l3 = if frame.get(12..14) == Some(&[0x81, 0]) { 18 } else { 14 };
+            // A wrong UDP checksum over IPv4 is found in what was put together alone.
+            if frame.get(l3) == Some(&0x45) && frame.len() >= l3 + 28 {
+                frame[l3 + 26..l3 + 28].fill(0);
+            }
+            let verdict = world.oracle.judge(port, &frame);
+            let Outcome::Forward { port: out, frames, lane: Lane::Tunneled } = verdict.outcome
+            else {
+                continue;
+            };
+            // What rates and usage allow depends on what passed before.
+            let depends = !verdict.due.is_empty()
+                || !verdict.windows.is_empty()
+                || !verdict.measured.is_empty();
+            if depends || !verdict.copies.is_empty() {
+                continue;
+            }
+            let first = rng.random_range(1..5) * 8;
+            let cuts = [first, first + 8 * rng.random_range(1..3)];
+            let Some(mut parts) = parts(&frame, l3, number, &cuts[..rng.random_range(1..3)]) else {
+                continue;
+            };
+            parts.shuffle(&mut rng);
+            let workers = world.ios.len();
+            let mut sent = Vec::new();
+            let before = world.publisher.snapshot();
+            for part in parts.iter() {
+                let worker = rng.random_range(0..workers);
+                assert!(sent.is_empty(), "seed {seed}: it left before its last part came");
+                let arrival = Arrival { worker, port, frame: part.clone() };
+                sent = world.transmit_from(&[arrival]);
+            }
+            // From the worker that received the last part over the one that joins to the owner.
+            if sent.is_empty() {
+                sent = world.transmit_from(&[]);
+            }
+            let expected: Vec<(u16, Vec<u8>)> =
+                frames.into_iter().map(|frame| (out, frame)).collect();
+            let after = world.publisher.snapshot();
+            let drops: Vec<_> =
+                after.drops().zip(before.drops).filter(|((_, a), b)| a > b).collect();
+            assert_eq!(sent, expected, "seed {seed} packet {number}: {frame:x?} {drops:?}");
+            assert!(after.identity_holds(), "seed {seed}");
+            assert_eq!(after.reassembly_pkts, 0, "seed {seed}");
+            let reassembled = PuntReason::Reassembled.index();
+            let punted = after.punts[reassembled] - before.punts[reassembled];
+            assert_eq!(punted, parts.len() as u64 - 1);
+            joined += 1;
+            several += usize::from(workers > 1);
+            handed_off += after.handed_off_pkts - before.handed_off_pkts;
+        }
+        world.drain();
+    }
+    assert!(joined > 50 && several > 20 && handed_off > 20, "{joined} {several} {handed_off}");
+}
