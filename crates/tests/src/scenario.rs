@@ -578,6 +578,8 @@ fn far(rng: &mut StdRng, id: u32, is_uplink: bool) -> Far {
             },
             network_instance: network_instance(rng),
             outer_header_creation: match (!is_uplink || to_n9, is_uplink && one_in(rng, 8)) {
+                // The tunnel to the RAN is not known yet.
+                (true, _) if !is_uplink && one_in(rng, 16) => None,
                 (true, _) => Some(tunnel(rng)),
                 (false, true) => Some(n6_tunnel(rng)),
                 (false, false) => None,

@@ -463,7 +463,7 @@ impl Oracle {
                 side::check_ue(session, side, ip)?;
             }
         }
-        let drops_whole = arrival.tunnel.is_some() && far.action.contains(ApplyAction::DROP);
+        let drops_whole = arrival.tunnel.is_some() && is_end(far);
         let arrival = &match unwrap(arrival, pdr.outer_header_removal) {
             Err(_) if drops_whole => arrival.clone(),
             Err(DropReason::OuterFragment) if waited_for.is_none() => return wait_for_rest(ip),
@@ -497,7 +497,7 @@ impl Oracle {
         let is_again = waited_for.is_some();
         let copy = |notes: &mut Notes, far: &Far| {
             // What waited and is dropped now leaves no copy.
-            let is_discarded = is_again && far.action.contains(ApplyAction::DROP);
+            let is_discarded = is_again && is_end(far);
             if far.action.contains(ApplyAction::DUPL) && !notes.is_copied && !is_discarded {
                 let copies = far.duplicating.iter();
                 notes.copies =
@@ -833,6 +833,12 @@ fn icmpv6_checksum(src: Ipv6Addr, dst: Ipv6Addr, message: &[u8]) -> u16 {
     pseudo.extend_from_slice(&[0, 0, 0, 58]);
     pseudo.extend_from_slice(message);
     checksum(&pseudo)
+}
+
+/// No packet gets beyond the FAR: it drops, or waits for its tunnel without buffering.
+fn is_end(far: &Far) -> bool {
+    far.action.contains(ApplyAction::DROP)
+        || far.action.contains(ApplyAction::FORW) && waits_for_tunnel(far)
 }
 
 /// The PDU Session Container that a QER asks for.
