@@ -31,6 +31,9 @@ use adit_types::{BarId, BitRate, FarId, PdrId, QerId, Qfi, Seid, Teid, UrrId};
 
 use smf::*;
 
+/// A member, and whether a record is without it.
+type Absent<R> = (IeType, fn(&R) -> bool);
+
 fn bench(edit: impl FnOnce(&mut SessionEstablishmentRequest<'static>)) -> (Bench, Seid) {
     let mut bench = Bench::associated();
     let request = establish_with(2, &SessionScript::new(0xc1, 1), edit);
@@ -77,7 +80,7 @@ fn pdr_loses_what_its_update_names_with_length_zero() {
         body.create_urrs =
             list([CreateUrr::new(UrrId(1), method, ReportingTriggers::empty())]).into();
     });
-    let is_absent: [(IeType, fn(&Pdr) -> bool); 5] = [
+    let is_absent: [Absent<Pdr>; 5] = [
         (IeType::URR_ID, |pdr| pdr.urrs.is_empty()),
         (IeType::QER_ID, |pdr| pdr.qers.is_empty()),
         (IeType::ACTIVATION_TIME, |pdr| pdr.times.activation.is_none()),
@@ -120,7 +123,7 @@ fn whole_qer() -> CreateQer<'static> {
 #[test]
 fn qer_loses_what_its_update_names_with_length_zero() {
     let (mut bench, up_seid) = bench(|body| body.create_qers = list([whole_qer()]).into());
-    let is_absent: [(IeType, fn(&Qer) -> bool); 9] = [
+    let is_absent: [Absent<Qer>; 9] = [
         (IeType::QER_CORRELATION_ID, |qer| qer.correlation.is_none()),
         (IeType::MBR, |qer| qer.mbr.is_none()),
         (IeType::GBR, |qer| qer.gbr.is_none()),
@@ -177,7 +180,7 @@ fn urr_loses_what_its_update_names_with_length_zero() {
         pdrs[0].urr_ids = list([UrrId(1)]).into();
         body.create_pdrs = Vec::leak(pdrs)[..].into();
     });
-    let is_absent: [(IeType, fn(&UrrSettings) -> bool); 18] = [
+    let is_absent: [Absent<UrrSettings>; 18] = [
         (IeType::MEASUREMENT_PERIOD, |urr| urr.period.is_none()),
         (IeType::VOLUME_THRESHOLD, |urr| urr.volume_threshold.is_none()),
         (IeType::VOLUME_QUOTA, |urr| urr.volume_quota.is_none()),

@@ -162,7 +162,7 @@ pub fn refused(bench: &mut Bench, request: &[u8]) -> (Cause, Option<IeType>) {
 }
 
 /// The values of the IEs of one type in the body of a message, not in its groups.
-pub fn values<'a>(message: &'a [u8], ie: IeType) -> Vec<&'a [u8]> {
+pub fn values(message: &[u8], ie: IeType) -> Vec<&[u8]> {
     let ies = adit_pfcp::IeIter::new(raw(message).body).flatten();
     ies.filter(|found| found.ie_type == ie).map(|found| found.value).collect()
 }

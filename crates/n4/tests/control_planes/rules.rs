@@ -247,7 +247,7 @@ fn short_and_long_forms_mean_the_same_and_unknown_ies_are_ignored() {
         let session = accepted(&mut Bench::associated(), &establishment(2, &ies));
         let mut rules = session.rules.unwrap();
         rules.fars.sort_by_key(|far| far.id);
-        (rules.fars, rules.uplink[0].outer_header_removal, rules.urrs[0].report.clone())
+        (rules.fars, rules.uplink[0].outer_header_removal, rules.urrs[0].report)
     };
     let long = with("0200", "020000", "0600");
     assert_eq!(with("02", "0200", "06"), long);
