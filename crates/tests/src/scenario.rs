@@ -857,7 +857,8 @@ fn far_update(rng: &mut StdRng) -> FarUpdate {
         forwarding: rng.random_ratio(3, 4).then(|| ForwardingUpdate {
             destination: Some(if is_uplink { DestinationInterface::Core } else { access }),
             network_instance: None,
-            outer_header_creation: (!is_uplink || one_in(rng, 6)).then(|| tunnel(rng)),
+            outer_header_creation: (!is_uplink && !one_in(rng, 5) || one_in(rng, 6))
+                .then(|| tunnel(rng)),
             withdraw_outer_header: one_in(rng, 3),
             send_end_marker: one_in(rng, 2),
             transport_level_marking: marking(rng),
