@@ -65,7 +65,11 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let mut upf = Upf::with(config());
+        Self::with(config())
+    }
+
+    fn with(config: NodeConfig) -> Self {
+        let mut upf = Upf::with(config);
         upf.associate();
         let script = smf::SessionScript::new(0x11, 1);
         let (_, teid) = accepted(&upf.ask(&smf::establish(2, &script)));
@@ -243,4 +247,39 @@ fn heartbeats_in_the_smfs_name_and_of_strangers_harm_nobody() {
         };
         Hostile::Datagram(from, smf::heartbeat(n % 1000, smf::SMF_STARTED))
     });
+}
+
+/// ARP as the gateway's successor sends it once, from its own station to all.
+fn announcement(mac: MacAddr) -> Vec<u8> {
+    let mut payload = [0; 28];
+    let announced = (mac, GATEWAY);
+    ArpPacket::new(ArpOperation::REQUEST, announced, (MacAddr::default(), GATEWAY))
+        .emit(&mut payload)
+        .unwrap();
+    PacketBuilder::ethernet(MacAddr::BROADCAST, mac).ether_type(0x0806).payload(&payload).build()
+}
+
+/// As after a failover of VRRP that keeps no virtual link-layer address.
+#[test]
+fn gateway_that_moved_is_followed_after_a_second_without_a_lost_packet() {
+    let Scene { mut upf, script, teid, .. } = Scene::with(smf::config());
+    let successor = MacAddr([2, 0xfa, 0, 0, 0, 2]);
+    upf.alive.retain(|&station| station != GATEWAY);
+    upf.io.inject(N6_PORT, &announcement(successor));
+    let mut stations = Vec::new();
+    for _ in 0..150 {
+        upf.io.inject(N3_PORT, &uplink(&script, teid));
+        let (_, user) = upf.turn();
+        stations.extend(
+            user.iter()
+                .filter(|frame| frame[26..30] == script.ue.octets())
+                .map(|frame| MacAddr([frame[0], frame[1], frame[2], frame[3], frame[4], frame[5]])),
+        );
+    }
+    let former = MacAddr(super::station_mac(GATEWAY.into()));
+    let until = stations.iter().position(|&station| station != former).unwrap();
+    // Ten milliseconds each.
+    assert!((95..=110).contains(&until), "{until}");
+    assert!(stations[until..].iter().all(|&station| station == successor));
+    assert_eq!(stations.len(), 150);
 }
