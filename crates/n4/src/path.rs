@@ -9,6 +9,7 @@
 use core::hash::{Hash, Hasher};
 use core::net::IpAddr;
 use core::ops::Bound;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::DefaultHasher;
 
@@ -164,8 +165,8 @@ impl Paths {
             }
         }
         for &peer in peers {
-            if !self.paths.contains_key(&peer) {
-                let path = Path {
+            if let Entry::Vacant(place) = self.paths.entry(peer) {
+                place.insert(Path {
                     state: PathState::Unknown,
                     sequence: 0,
                     unanswered: 0,
@@ -173,8 +174,7 @@ impl Paths {
                     requests: 0,
                     responses: 0,
                     start: PeerStart::default(),
-                };
-                self.paths.insert(peer, path);
+                });
                 self.arm(peer, self.next_round(now));
             }
         }
