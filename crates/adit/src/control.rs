@@ -2,8 +2,8 @@
 //!
 //! One loop, no locks. Everything it owns is sans-I/O; this file moves octets and time.
 
-use std::io::ErrorKind;
-use std::net::UdpSocket;
+mod standstill;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 
@@ -12,17 +12,18 @@ use adit_n4::{Node, NodeEvent};
 use adit_rules::{WorkerCommand, WorkerEvent};
 use adit_tables::{NeighbourCache, Publisher};
 use adit_types::Nanos;
-use adit_types::limits::PFCP_MESSAGE_BYTES_MAX;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{debug, error, info, warn};
 
 use crate::admin::Query;
 use crate::clock::Clock;
 use crate::config;
+use crate::n4_socket::N4Socket;
 use crate::poll::Doorbell;
 use crate::saturation::Saturation;
 use crate::snapshot;
 use crate::steering::Steering;
+use standstill::Standstill;
 
 /// Datagrams handled in one turn before workers' events and timers get theirs.
 const DATAGRAMS_PER_TURN: usize = 64;
@@ -30,8 +31,21 @@ const DATAGRAMS_PER_TURN: usize = 64;
 /// Events taken from one worker in one turn.
 const EVENTS_PER_TURN: usize = 256;
 
+/// Changes concluded in one turn that all workers have observed.
+const OBSERVED_PER_TURN: usize = 512;
+
+/// Datagrams sent in one turn.
+const SENT_PER_TURN: usize = 512;
+
 /// Longest sleep: bounds the delay of workers' events and of `adit show`.
 const SLEEP_MAX: Nanos = Nanos::from_millis(1);
+
+/// Time for which the control thread only yields while workers have yet to observe a change: longer
+/// than a burst takes.
+const YIELD_MAX: Nanos = Nanos::from_micros(200);
+
+/// Its shortest sleep after that.
+const SLEEP_MIN: Nanos = Nanos::from_micros(20);
 
 /// Longest wait for CP functions to release their associations when adit stops.
 const RELEASE_MAX: Nanos = Nanos::from_secs(1);
@@ -41,11 +55,13 @@ pub struct ControlParts {
     pub clock: Clock,
     pub node: Node,
     pub publisher: Publisher,
-    pub socket: UdpSocket,
+    pub socket: N4Socket,
     pub events: Vec<rtrb::Consumer<WorkerEvent>>,
     pub commands: Vec<rtrb::Producer<WorkerCommand>>,
     /// What wakes each worker, by worker.
     pub bells: Vec<Doorbell>,
+    /// The core of each worker.
+    pub cores: Vec<u16>,
     /// How saturated each worker is.
     pub saturations: Vec<Saturation>,
     /// Names of the interfaces, by `InterfaceId`.
@@ -71,20 +87,23 @@ pub struct Control {
     pub commands_lost: u64,
     /// When the time of day is read next.
     next_time_of_day: Nanos,
-    datagram: Vec<u8>,
+    standstill: Standstill,
+    /// Since when workers have yet to observe a change, or observed the last one.
+    unobserved_since: Option<Nanos>,
 }
 
 impl Control {
     pub fn new(parts: ControlParts) -> Self {
         let neighbours = NeighbourCache::new(&parts.publisher);
-        let datagram = vec![0; PFCP_MESSAGE_BYTES_MAX];
+        let standstill = Standstill::new(&parts.cores, parts.clock.now());
         Self {
             parts,
             neighbours,
             datagrams_unsent: 0,
             commands_lost: 0,
             next_time_of_day: Nanos(0),
-            datagram,
+            standstill,
+            unobserved_since: None,
         }
     }
 
@@ -104,9 +123,15 @@ impl Control {
         self.log_events();
     }
 
+    /// Workers that take no step.
+    pub fn workers_standing_still(&self) -> usize {
+        self.standstill.count()
+    }
+
     fn turn(&mut self, questions: &Receiver<Query>) {
         let now = self.parts.clock.now();
         self.tell_time(now);
+        self.watch_workers(now);
         self.receive(now);
         self.handle_events(now);
         self.parts.node.handle_timeout(now);
@@ -137,20 +162,21 @@ impl Control {
     }
 
     fn receive(&mut self, now: Nanos) {
-        for _ in 0..DATAGRAMS_PER_TURN {
-            match self.parts.socket.recv_from(&mut self.datagram) {
-                Ok((len, peer)) => {
-                    self.parts.node.handle_datagram(now, peer, &self.datagram[..len]);
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // An ICMP error of an earlier datagram: the peer is away, timers will tell.
-                Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => {
-                    debug!(%error, "N4 socket");
-                    return;
-                }
-            }
+        let ControlParts { socket, node, .. } = &mut self.parts;
+        let received = socket.receive(DATAGRAMS_PER_TURN, |from, octets| {
+            node.handle_datagram(now, from, octets);
+        });
+        if let Err(error) = received {
+            debug!(%error, "N4 socket");
+        }
+    }
+
+    /// Tells the operator and the node of workers that take no step.
+    fn watch_workers(&mut self, now: Nanos) {
+        let changes = self.standstill.look(now, &mut self.parts.publisher);
+        if !changes.is_empty() {
+            self.parts.node.set_standing_workers(self.standstill.count());
+            changes.into_iter().for_each(standstill::log);
         }
     }
 
@@ -176,8 +202,10 @@ impl Control {
             self.parts.publisher.apply(id, delta);
         }
         self.neighbours.handle_changes(now, &mut self.parts.publisher);
-        while let Some(id) = self.parts.publisher.poll_observed() {
+        for _ in 0..OBSERVED_PER_TURN {
+            let Some(id) = self.parts.publisher.poll_observed() else { break };
             self.parts.node.handle_published(now, id);
+            self.unobserved_since = None;
         }
     }
 
@@ -198,7 +226,8 @@ impl Control {
     }
 
     fn transmit(&mut self) {
-        while let Some(datagram) = self.parts.node.poll_transmit() {
+        for _ in 0..SENT_PER_TURN {
+            let Some(datagram) = self.parts.node.poll_transmit() else { return };
             if let Err(error) = self.parts.socket.send_to(&datagram.bytes, datagram.to) {
                 self.datagrams_unsent += 1;
                 debug!(%error, to = %datagram.to, "N4 datagram not sent");
@@ -212,21 +241,36 @@ impl Control {
         }
     }
 
-    /// Waits for a datagram, but not beyond the next timer; only yields while workers have yet to
-    /// observe a change.
-    fn sleep(&self, now: Nanos) {
-        if self.parts.publisher.unobserved() > 0 {
-            std::thread::yield_now();
+    /// Waits for a datagram, but not beyond the next timer, and at first not at all while workers
+    /// have yet to observe a change.
+    fn sleep(&mut self, now: Nanos) {
+        if self.parts.node.has_transmit() {
             return;
+        }
+        let mut longest = SLEEP_MAX;
+        if self.parts.publisher.unobserved() > 0 {
+            let since = *self.unobserved_since.get_or_insert(now);
+            match sleep_while_unobserved(now.since(since)) {
+                None => return std::thread::yield_now(),
+                Some(span) => longest = span,
+            }
+        } else {
+            self.unobserved_since = None;
         }
         let timers = [self.parts.node.poll_timeout(), self.neighbours.poll_timeout()];
         let next = timers.into_iter().flatten().min().unwrap_or(Nanos::NEVER);
-        let span = next.since(now).min(SLEEP_MAX);
+        let span = next.since(now).min(longest);
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::try_from(span.0).unwrap_or(0) };
         let mut sources = [PollFd::new(&self.parts.socket, PollFlags::IN)];
         // An interruption is as good as a timeout.
         let _ = poll(&mut sources, Some(&timeout));
     }
+}
+
+/// How long the control thread sleeps after workers have had a change for `waited` without observing
+/// it; `None`: it only lets others have its core.
+fn sleep_while_unobserved(waited: Nanos) -> Option<Nanos> {
+    (waited >= YIELD_MAX).then(|| Nanos(waited.0 / 8).clamp(SLEEP_MIN, SLEEP_MAX))
 }
 
 fn log_event(event: &NodeEvent) {

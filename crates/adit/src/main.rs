@@ -9,6 +9,7 @@ mod clock;
 mod config;
 mod control;
 mod gate;
+mod n4_socket;
 mod poll;
 mod recovery_time;
 mod run;

@@ -1,7 +1,6 @@
 //! `adit run`: starts everything, waits for a signal, stops everything in reverse.
 
 use std::io::IsTerminal;
-use std::net::UdpSocket;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -19,13 +18,14 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::admin::{self, Server};
 use crate::clock::Clock;
 use crate::config::{Config, Poll};
 use crate::control::{Control, ControlParts, ControlPort};
 use crate::gate::Gate;
+use crate::n4_socket::N4Socket;
 use crate::poll::{Doorbell, Pause, Sleeper};
 use crate::recovery_time::RecoveryTime;
 use crate::saturation::{Meter, Saturation};
@@ -65,7 +65,7 @@ pub fn run(path: &Path) -> anyhow::Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     let (control, workers) = assemble(&config, clock, socket, ports, recovery_time.time_stamp())?;
     let (queries, questions) = mpsc::channel();
-    serve_admin(&server, queries)?;
+    let admin = serve_admin(&server, queries)?;
 
     recovery_time.wait()?;
     let mut threads = Vec::new();
@@ -83,13 +83,22 @@ pub fn run(path: &Path) -> anyhow::Result<()> {
         })?
     };
     info!(workers = threads.len(), n4 = %config.n4.listen, "running");
-    wait(&mut signals, &threads);
-    info!("stopping");
+    let ended = wait(&mut signals, || {
+        let workers = threads.iter().find_map(ended);
+        workers.or_else(|| ended(&control)).or_else(|| ended(&admin))
+    });
+    match &ended {
+        None => info!("stopping"),
+        Some(thread) => error!(thread, "a thread of adit ended by itself; adit stops"),
+    }
     finish(&stop_control, control, &stop, threads)?;
     drop(server);
     drop(pool);
     drop(eal);
-    Ok(())
+    match ended {
+        None => Ok(()),
+        Some(thread) => bail!("the thread {thread} ended by itself, which is a fault in adit"),
+    }
 }
 
 fn start_log() {
@@ -137,15 +146,24 @@ fn check_cores(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn bind_n4(config: &Config) -> anyhow::Result<UdpSocket> {
-    let socket = UdpSocket::bind(config.n4.listen).with_context(|| {
+fn bind_n4(config: &Config) -> anyhow::Result<N4Socket> {
+    let wanted = config.n4.receive_buffer_bytes;
+    let socket = N4Socket::bind(config.n4.listen, wanted).with_context(|| {
         format!(
             "cannot bind n4.listen {}; give the address to an interface, stop the process that holds \
              the port (ss -ulnp), or change n4.listen",
             config.n4.listen
         )
     })?;
-    socket.set_nonblocking(true)?;
+    let granted = socket.receive_buffer_bytes();
+    if granted < wanted {
+        warn!(
+            wanted_kib = wanted / 1024,
+            granted_kib = granted / 1024,
+            "the kernel grants the N4 socket less room than n4.receive_buffer_kib; raise \
+             net.core.rmem_max or give adit CAP_NET_ADMIN"
+        );
+    }
     Ok(socket)
 }
 
@@ -238,7 +256,7 @@ struct WorkerParts {
 fn assemble(
     config: &Config,
     clock: Clock,
-    socket: UdpSocket,
+    socket: N4Socket,
     ports: Vec<OpenPort>,
     recovery_time_stamp: u32,
 ) -> anyhow::Result<(Control, Vec<WorkerParts>)> {
@@ -296,6 +314,7 @@ fn assemble(
         events,
         commands,
         bells,
+        cores: config.datapath.workers.clone(),
         saturations,
         names,
         ports,
@@ -303,13 +322,15 @@ fn assemble(
     Ok((Control::new(parts), workers))
 }
 
-fn serve_admin(server: &Server, queries: mpsc::Sender<admin::Query>) -> anyhow::Result<()> {
+fn serve_admin(
+    server: &Server,
+    queries: mpsc::Sender<admin::Query>,
+) -> anyhow::Result<JoinHandle<()>> {
     let serving = server.listener().context("cannot serve the admin socket")?;
     // Ends with the process: it holds nothing that must be given back.
     spawn("adit-admin", move || {
         serving.serve(move |question, cursor| admin::ask(&queries, question, cursor))
-    })?;
-    Ok(())
+    })
 }
 
 fn start_worker(
@@ -372,11 +393,20 @@ fn spawn<T: Send + 'static>(
     builder.spawn(body).with_context(|| format!("cannot start thread {name}"))
 }
 
-/// Returns at the first signal, or when a worker has stopped by itself.
-fn wait(signals: &mut Signals, threads: &[WorkerThread]) {
+/// The name of a thread that has ended.
+fn ended<T>(thread: &JoinHandle<T>) -> Option<String> {
+    let name = || thread.thread().name().unwrap_or("without a name").to_owned();
+    thread.is_finished().then(name)
+}
+
+/// Returns at the first signal, or the name of a thread that has ended by itself.
+fn wait(signals: &mut Signals, ended: impl Fn() -> Option<String>) -> Option<String> {
     loop {
-        if signals.pending().next().is_some() || threads.iter().any(JoinHandle::is_finished) {
-            return;
+        if signals.pending().next().is_some() {
+            return None;
+        }
+        if let Some(thread) = ended() {
+            return Some(thread);
         }
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
@@ -406,4 +436,22 @@ fn finish(
     println!("{}", show::render(crate::cli::Topic::Counters, &counters));
     drop(control);
     failed.map_or(Ok(()), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thread_that_ends_by_itself_is_named_and_others_are_not() {
+        let mut signals = Signals::new([signal_hook::consts::SIGUSR2]).unwrap();
+        let (held, waits) = mpsc::channel::<()>();
+        let lives = spawn("adit-control", move || waits.recv().is_err()).unwrap();
+        let dies = spawn("adit-admin", || ()).unwrap();
+        let name = wait(&mut signals, || ended(&lives).or_else(|| ended(&dies)));
+        assert_eq!(name.as_deref(), Some("adit-admin"));
+        assert_eq!(ended(&lives), None);
+        drop(held);
+        lives.join().unwrap();
+    }
 }

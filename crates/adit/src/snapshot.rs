@@ -340,6 +340,9 @@ fn control_counters(control: &Control) -> Value {
         "neighbour_claims_refuted": neighbours.claims_refuted,
         "commands_lost": control.commands_lost + neighbours.commands_lost,
         "n4_datagrams_unsent": control.datagrams_unsent,
+        "n4_datagrams_dropped_by_kernel": control.parts.socket.dropped(),
+        "n4_receive_buffer_bytes": control.parts.socket.receive_buffer_bytes(),
+        "workers_standing_still": control.workers_standing_still(),
     })
 }
 

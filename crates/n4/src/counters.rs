@@ -45,6 +45,8 @@ scalars! {
     discarded_over_rate,
     /// Establishments refused: the association has as many sessions as it may.
     refused_sessions_per_association_full,
+    /// Establishments refused: a worker stands still.
+    refused_worker_stands_still,
     /// States of user plane paths not reported: too many waited.
     node_reports_lost_queue_full,
     /// Node reports without a response after N1 retransmissions.

@@ -186,6 +186,8 @@ pub struct Node {
     pub(crate) load: Load,
     /// Of the busiest worker. Unit: per cent.
     pub(crate) worker_saturation: u8,
+    /// Workers that take no step.
+    pub(crate) standing_workers: usize,
     /// When the errors of a refused request may be told again.
     pub(crate) next_finding: Nanos,
     pub(crate) session_sets: SessionSets,
@@ -237,6 +239,7 @@ impl Node {
             is_stopping: false,
             load: Load::default(),
             worker_saturation: 0,
+            standing_workers: 0,
             next_finding: Nanos(0),
             session_sets: SessionSets::new(own_key(&config)),
             information: BTreeMap::new(),
@@ -435,6 +438,12 @@ impl Node {
         self.transmits.pop_front()
     }
 
+    /// True when [`Node::poll_transmit`] has something.
+    #[must_use]
+    pub fn has_transmit(&self) -> bool {
+        !self.transmits.is_empty()
+    }
+
     /// The next command, for any one worker.
     pub fn poll_command(&mut self) -> Option<WorkerCommand> {
         let own = self.commands.pop_front().or_else(|| self.paths.poll_command());
@@ -492,6 +501,12 @@ impl Node {
     #[must_use]
     pub fn store(&self) -> &SessionStore {
         &self.store
+    }
+
+    /// The sessions, to put many of them there without a request for each. For tests.
+    #[doc(hidden)]
+    pub const fn store_mut(&mut self) -> &mut SessionStore {
+        &mut self.store
     }
 
     /// What was counted.

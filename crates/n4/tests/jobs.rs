@@ -21,8 +21,9 @@ use adit_pfcp::message::{
 };
 use adit_pfcp::{Cause, Message};
 use adit_rules::{DeltaId, RuleDelta, WorkerEvent};
+use adit_session::{Change, CpFSeid, FTeidSpec, Far, PdiSpec, PdrSpec, PdrTimes};
 use adit_types::limits::SESSIONS_PER_TURN_MAX;
-use adit_types::{Seid, Teid};
+use adit_types::{FarId, PdrId, Precedence, Seid, Teid};
 
 use smf::*;
 
@@ -316,4 +317,68 @@ fn error_indication_of_a_tunnel_that_many_sessions_use_reaches_all() {
     scene.bench.node.handle_event(scene.bench.now, event);
     assert_eq!(scene.bench.sent(), [], "each turn has its share");
     assert_eq!(scene.finish().len(), usize::from(MANY));
+}
+
+/// A session with one PDR, whose TEID is chosen, and a FAR that drops.
+fn smallest_session() -> Change {
+    let pdi = PdiSpec {
+        source: adit_rules::SourceInterface::Access,
+        interface_type: None,
+        traffic_endpoints: Vec::new(),
+        f_teid: Some(FTeidSpec::Choose { v4: true, v6: false, choose_id: None }),
+        network_instance: None,
+        ue: None,
+        further_ues: Vec::new(),
+        framed_routes: Vec::new(),
+        choose_ue: None,
+        qfis: Vec::new(),
+        sdf: Vec::new(),
+        application: None,
+    };
+    let pdr = PdrSpec {
+        id: PdrId(1),
+        precedence: Precedence(1),
+        pdi,
+        outer_header_removal: None,
+        container_deletion: false,
+        far: Some(FarId(1)),
+        qers: Vec::new(),
+        urrs: Vec::new(),
+        times: PdrTimes::default(),
+        predefined: Vec::new(),
+    };
+    let (action, forwarding) = (adit_rules::ApplyAction::DROP, None);
+    let far = Far { id: FarId(1), action, forwarding, bar: None, duplicating: Vec::new() };
+    Change { create_pdrs: vec![pdr], create_fars: vec![far], ..Change::default() }
+}
+
+#[test]
+fn no_turn_looks_at_more_than_its_share_whatever_the_number_of_sessions() {
+    /// Turns that are looked at; further ones differ in nothing.
+    const TURNS: usize = 50;
+    let sessions = if std::env::var_os("CI").is_some() { 1_000_000 } else { 50_000 };
+    let mut config = config();
+    config.store.sessions_max = sessions;
+    let mut bench = Bench::with(config);
+    bench.associate(10);
+    bench.associate(11);
+    let owner = bench.node.association(TEN.into()).unwrap().owner;
+    let change = smallest_session();
+    for _ in 0..sessions {
+        bench.node.store_mut().establish(owner, CpFSeid::default(), change.clone()).unwrap();
+    }
+    let mut scene = Scene { bench, unobserved: VecDeque::new(), sequence: 0 };
+    assert_eq!(scene.len(), sessions);
+    for (host, request) in [(11, pfds(1, &[WEB])), (10, setup(2, TEN, SMF_STARTED + 9))] {
+        assert_eq!(scene.ask(host, &request), []);
+        for _ in 0..TURNS {
+            let answers = scene.ask(11, &heartbeat(3, SMF_STARTED));
+            assert_eq!(answers.len(), 1, "each heartbeat in its turn");
+            let before = scene.bench.node.sessions_touched_by_jobs();
+            assert_eq!(scene.turn(), []);
+            assert_eq!(scene.observe(), []);
+            let touched = scene.bench.node.sessions_touched_by_jobs() - before;
+            assert_eq!(touched, SESSIONS_PER_TURN_MAX as u64);
+        }
+    }
 }

@@ -214,3 +214,26 @@ fn load_follows_the_busiest_worker_and_the_fullest_pool() {
     let chosen = choosing(20, 20);
     assert_eq!(load_told(&bench.answer(smf(10), &chosen)), (Some((4, 50)), None));
 }
+
+/// Spec: TS 29.244 §6.2.4, §8.2.1 (Cause 74).
+#[test]
+fn new_session_while_a_worker_stands_still_is_cause_74_and_the_rest_goes_on() {
+    let mut bench = Bench::new();
+    associate_with(&mut bench, CpFunctionFeatures::LOAD | CpFunctionFeatures::OVRL);
+    let up_seid = bench.session(smf(10), 2, &SessionScript::new(1, 1));
+    bench.node.set_standing_workers(1);
+    let bytes = bench.answer(smf(10), &establish(3, &SessionScript::new(2, 2)));
+    let Message::SessionEstablishmentResponse(body) = decode(&bytes) else { panic!() };
+    assert_eq!(body.cause, Cause::EntityInCongestion);
+    assert_eq!(load_told(&bytes), (Some((1, 100)), Some((1, 100))));
+    assert_eq!(bench.node.counters().scalars.refused_worker_stands_still, 1);
+    assert_eq!(bench.ask(smf(10), &heartbeat(4, SMF_STARTED)).len(), 1);
+    let bytes = bench.answer(smf(10), &delete(5, up_seid));
+    let Message::SessionDeletionResponse(body) = decode(&bytes) else { panic!() };
+    assert_eq!(body.cause, Cause::RequestAccepted);
+    bench.node.set_standing_workers(0);
+    let bytes = bench.answer(smf(10), &establish(6, &SessionScript::new(2, 2)));
+    let Message::SessionEstablishmentResponse(body) = decode(&bytes) else { panic!() };
+    assert_eq!(body.cause, Cause::RequestAccepted);
+    assert_eq!(load_told(&bytes), (Some((2, 0)), Some((2, 0))));
+}

@@ -154,6 +154,13 @@ impl<T: Send + Sync> Writer<T> {
         Epoch(announced.min().unwrap_or(OFFLINE).min(self.epoch))
     }
 
+    /// True when a reader has observed `epoch`, and while it is offline.
+    #[must_use]
+    pub fn has_passed(&self, reader: usize, epoch: Epoch) -> bool {
+        let announced = self.shared.announced.get(reader);
+        announced.is_none_or(|cell| cell.load(Ordering::Acquire) >= epoch.0)
+    }
+
     /// Takes back the oldest value that no reader can see any more.
     pub fn reclaim(&mut self) -> Option<Box<T>> {
         let epoch = self.retired.front()?.0;

@@ -106,6 +106,7 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
             usage: std::sync::Arc::clone(&usage),
         })
         .collect();
+    let probe = rules.passed();
     let publisher = Publisher {
         rules,
         shapes: Shapes::default(),
@@ -119,6 +120,7 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
         shared_rates: SharedRateNumbers::default(),
         demand_reserve: config.next_hops_max / 4,
         unobserved: VecDeque::new(),
+        probe,
         worker_counters: readers.iter().map(|reader| Arc::clone(&reader.counters)).collect(),
         usage,
         counters: PublisherCounters::default(),
@@ -152,6 +154,8 @@ pub struct Publisher {
     demand_reserve: usize,
     /// Deltas that some worker may not run yet, in order.
     unobserved: VecDeque<Unobserved>,
+    /// The last step that was taken for the workers to show that they take theirs.
+    probe: Epoch,
     worker_counters: Vec<Arc<WorkerCounters>>,
     usage: std::sync::Arc<UsageTable>,
     counters: PublisherCounters,
@@ -250,6 +254,18 @@ impl Publisher {
             self.tables.expresses.settle(session, direction, express);
         }
         Some(id)
+    }
+
+    /// Takes a step of publication that changes nothing, for [`Publisher::has_passed_probe`].
+    pub fn probe(&mut self) {
+        self.probe = self.rules.advance();
+    }
+
+    /// True when a worker has passed a burst boundary since the last [`Publisher::probe`], and while
+    /// it is offline.
+    #[must_use]
+    pub fn has_passed_probe(&self, worker: WorkerId) -> bool {
+        self.rules.has_passed(usize::from(worker.0), self.probe)
     }
 
     /// Deltas that some worker may not run yet.

@@ -2,11 +2,12 @@
 //!
 //! Decoding one typical establishment with every rule visited; establishments, modifications and
 //! deletions through the whole node in this process (decode, session change, publication,
-//! response); and establishments over a loopback socket with a window of requests outstanding, as
-//! an SMF would keep.
+//! response); establishments over a loopback socket with a window of requests outstanding, as an SMF
+//! would keep; and the longest turns while PFDs change and the association of all sessions ends,
+//! which is what another peer waits for its heartbeat.
 
 use std::hint::black_box;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -17,15 +18,21 @@ use adit_types::limits::PFCP_MESSAGE_BYTES_MAX;
 use anyhow::{Context, bail, ensure};
 use serde_json::json;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use super::plant::{Plant, rate, refusal};
 use super::{report, smf};
 use crate::cli::BenchOutput;
+use crate::n4_socket::N4Socket;
 
 /// Decodings measured.
 const DECODINGS: u32 = 1_000_000;
 
 /// Requests that the client keeps outstanding on the socket.
-const WINDOW: u32 = 64;
+const WINDOW: u32 = 200;
+
+/// Room of the socket, as of `n4.receive_buffer_kib` by default.
+const RECEIVE_BUFFER_BYTES: usize = 16 << 20;
 
 /// Patience with a response on the loopback.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -45,7 +52,14 @@ pub fn run(resident: u32, measured: u32, output: &BenchOutput) -> anyhow::Result
     let sessions = plant.node.store().len();
     ensure!(sessions == usize::try_from(resident)?, "{sessions} sessions are left");
     eprintln!("establishing {measured} sessions over a loopback socket");
-    let over_socket = over_socket(plant, resident + measured, measured)?;
+    let (mut plant, over_socket) = over_socket(plant, resident + measured, measured)?;
+    let mut buf = [0; smf::REQUEST_BYTES_MAX];
+    let len = smf::pfd_management(&mut buf).context("the request fits its buffer")?;
+    let (pfds_ms, pfds_turn_ms) = longest_turn(&mut plant, &buf[..len])?;
+    eprintln!("ending the association of {} sessions", plant.node.store().len());
+    let len = smf::association_release(&mut buf).context("the request fits its buffer")?;
+    let (end_ms, end_turn_ms) = longest_turn(&mut plant, &buf[..len])?;
+    ensure!(plant.node.store().is_empty(), "sessions are left");
     let document = json!({
         "bench": "n4",
         "rules_per_session": smf::RULES_PER_SESSION,
@@ -58,6 +72,10 @@ pub fn run(resident: u32, measured: u32, output: &BenchOutput) -> anyhow::Result
         "in_process_deletions_per_s": deleted,
         "loopback_establishments_per_s": over_socket,
         "loopback_window": WINDOW,
+        "pfd_change_ms": pfds_ms,
+        "pfd_change_longest_turn_ms": pfds_turn_ms,
+        "association_end_ms": end_ms,
+        "association_end_longest_turn_ms": end_turn_ms,
     });
     report::flat(&document, output)
 }
@@ -101,30 +119,60 @@ fn visit(datagram: &[u8]) -> usize {
     rules
 }
 
+/// Hands over a request, then a heartbeat in each turn until all that follows is done. Returns how
+/// long that took and the longest turn. Unit: milliseconds.
+fn longest_turn(plant: &mut Plant, request: &[u8]) -> anyhow::Result<(f64, f64)> {
+    let mut heartbeat = [0; smf::REQUEST_BYTES_MAX];
+    let len = smf::heartbeat(&mut heartbeat).context("the request fits its buffer")?;
+    let now = Nanos::from_secs(3500);
+    let (started, mut longest, mut datagram) = (Instant::now(), Duration::ZERO, request);
+    loop {
+        let (turn, mut answers) = (Instant::now(), 0);
+        plant.turn(now, datagram, |_| answers += 1);
+        longest = longest.max(turn.elapsed());
+        ensure!(answers > 0 || datagram == request, "a heartbeat was not answered");
+        datagram = &heartbeat[..len];
+        let is_done = plant.node.poll_timeout().is_none_or(|at| at > now);
+        if is_done && plant.publisher.unobserved() == 0 {
+            let ms = |span: Duration| (span.as_secs_f64() * 1e5).round() / 100.0;
+            return Ok((ms(started.elapsed()), ms(longest)));
+        }
+    }
+}
+
 /// Establishments per second with the node behind a socket of its own, on a thread of its own.
-fn over_socket(mut plant: Plant, first: u32, count: u32) -> anyhow::Result<u64> {
-    let server = UdpSocket::bind((smf::CP_ADDR, 0))?;
+fn over_socket(mut plant: Plant, first: u32, count: u32) -> anyhow::Result<(Plant, u64)> {
+    let mut server = N4Socket::bind((smf::CP_ADDR, 0).into(), RECEIVE_BUFFER_BYTES)?;
     let address = server.local_addr()?;
-    server.set_read_timeout(Some(Duration::from_millis(20)))?;
     let stop = Arc::new(AtomicBool::new(false));
     let serving = Arc::clone(&stop);
     let thread = std::thread::spawn(move || {
-        let mut buf = vec![0; PFCP_MESSAGE_BYTES_MAX];
         let started = Instant::now();
+        let mut responses: Vec<(SocketAddr, Vec<u8>)> = Vec::new();
         while !serving.load(Ordering::Relaxed) {
-            let Ok((len, peer)) = server.recv_from(&mut buf) else { continue };
+            let timeout = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+            let _ = poll(&mut [PollFd::new(&server, PollFlags::IN)], Some(&timeout));
             let elapsed = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            let now = Nanos::from_secs(3600) + Nanos(elapsed);
-            plant.turn(now, &buf[..len], |response| {
-                // A response that the socket does not take shows as a missing one at the client.
-                let _ = server.send_to(response, peer);
+            let now = Nanos::from_secs(1800) + Nanos(elapsed);
+            let taken = server.receive(64, |peer, request| {
+                plant.turn(now, request, |response| responses.push((peer, response.to_vec())));
             });
+            for (peer, response) in responses.drain(..) {
+                // A response that the socket does not take shows as a missing one at the client.
+                let _ = server.send_to(&response, peer);
+            }
+            if taken.is_err() {
+                break;
+            }
         }
+        (plant, server.dropped())
     });
     let result = drive(address, first, count);
     stop.store(true, Ordering::Relaxed);
-    ensure!(thread.join().is_ok(), "the node's thread failed");
-    Ok(rate(count, result?))
+    let Ok((plant, dropped)) = thread.join() else { bail!("the node's thread failed") };
+    let elapsed = result.with_context(|| format!("the kernel dropped {dropped} requests"))?;
+    ensure!(dropped == 0, "the kernel dropped {dropped} requests");
+    Ok((plant, rate(count, elapsed)))
 }
 
 /// Keeps [`WINDOW`] requests outstanding until `count` were accepted; returns the time.

@@ -5,17 +5,17 @@ use std::net::Ipv4Addr;
 use super::plant::Known;
 use super::sessions::{BenchSession, GNB_ADDR};
 use adit_pfcp::grouped::{
-    CreateFar, CreatePdr, CreateQer, CreateUrr, CreatedPdr, ForwardingParameters, Pdi, UpdateFar,
-    UpdateForwardingParameters,
+    ApplicationIdsPfds, CreateFar, CreatePdr, CreateQer, CreateUrr, CreatedPdr,
+    ForwardingParameters, Pdi, PfdContext, UpdateFar, UpdateForwardingParameters,
 };
 use adit_pfcp::ie::{
-    ApplyAction, DestinationInterface, FSeid, FTeid, GateStatus, MeasurementMethod, NodeId,
-    Nullable, OuterHeaderCreation, OuterHeaderRemovalDescription, RecoveryTimeStamp,
-    ReportingTriggers, SourceInterface, UeIpAddress, VolumeThreshold,
+    ApplicationId, ApplyAction, DestinationInterface, FSeid, FTeid, GateStatus, MeasurementMethod,
+    NodeId, Nullable, OuterHeaderCreation, OuterHeaderRemovalDescription, PfdContents,
+    RecoveryTimeStamp, ReportingTriggers, SourceInterface, UeIpAddress, VolumeThreshold,
 };
 use adit_pfcp::message::{
-    AssociationSetupRequest, SessionDeletionRequest, SessionEstablishmentRequest,
-    SessionModificationRequest,
+    AssociationReleaseRequest, AssociationSetupRequest, HeartbeatRequest, PfdManagementRequest,
+    SessionDeletionRequest, SessionEstablishmentRequest, SessionModificationRequest,
 };
 use adit_pfcp::{NoRoom, Repeated, encode};
 use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, Seid, Teid, UrrId};
@@ -129,6 +129,31 @@ pub fn modification(
 /// Encodes the deletion of a session.
 pub fn deletion(out: &mut [u8], sequence: u32, up_seid: Seid) -> Result<usize, NoRoom> {
     encode(out, Some(up_seid), sequence, &SessionDeletionRequest::new())
+}
+
+/// Encodes PFDs of an application that no session names.
+pub fn pfd_management(out: &mut [u8]) -> Result<usize, NoRoom> {
+    let text = b"permit out 17 from any 53 to assigned";
+    let contents = [PfdContents { flow_description: Some(text), ..PfdContents::default() }];
+    let contexts = [PfdContext::new(Repeated::from(&contents))];
+    let mut application = ApplicationIdsPfds::new(ApplicationId(b"dns"));
+    application.pfd_contexts = Repeated::from(&contexts);
+    let applications = [application];
+    let request = PfdManagementRequest {
+        application_ids_pfds: Repeated::from(&applications),
+        ..PfdManagementRequest::new()
+    };
+    encode(out, None, 2, &request)
+}
+
+/// Encodes the release of the association.
+pub fn association_release(out: &mut [u8]) -> Result<usize, NoRoom> {
+    encode(out, None, 3, &AssociationReleaseRequest::new(NodeId::Ipv4(CP_ADDR)))
+}
+
+/// Encodes a heartbeat of the control plane.
+pub fn heartbeat(out: &mut [u8]) -> Result<usize, NoRoom> {
+    encode(out, None, 4, &HeartbeatRequest::new(RecoveryTimeStamp(1)))
 }
 
 /// Sequence numbers have 24 bits, and 1 is the association's.

@@ -73,6 +73,8 @@ pub struct N4 {
     pub sessions_per_association_max: usize,
     /// Who may say that it belongs to which SMF set; empty: everybody to any.
     pub smf_sets: Vec<SmfSet>,
+    /// Room of the socket for datagrams that wait. Unit: octets.
+    pub receive_buffer_bytes: usize,
     /// What control planes may mean otherwise than the standard says.
     pub tolerances: Tolerances,
 }

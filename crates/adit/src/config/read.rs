@@ -125,6 +125,9 @@ fn is_fqdn(text: &str) -> bool {
         && text.split('.').all(label)
 }
 
+/// Room of the N4 socket: some 10,000 requests of 500 octets, each with the kernel's own records.
+const RECEIVE_BUFFER_KIB: usize = 16_384;
+
 fn read_n4(mut n4: Section<'_, '_>) -> N4 {
     let expects = "an address with a UDP port such as \"10.0.4.2:8805\"";
     let listen: Option<SocketAddr> = n4.parsed("listen", expects);
@@ -150,6 +153,8 @@ fn read_n4(mut n4: Section<'_, '_>) -> N4 {
     let tolerate = n4.choices("tolerate", &known);
     let tolerances =
         Tolerances { one_f_teid_per_session: tolerate.contains(&"one-f-teid-per-session") };
+    let receive_buffer_kib =
+        n4.integer("receive_buffer_kib", 64..=1_048_576_usize, Some(RECEIVE_BUFFER_KIB));
     n4.finish();
     N4 {
         listen,
@@ -162,6 +167,7 @@ fn read_n4(mut n4: Section<'_, '_>) -> N4 {
         peer_requests_burst,
         sessions_per_association_max,
         smf_sets,
+        receive_buffer_bytes: receive_buffer_kib * 1024,
         tolerances,
     }
 }

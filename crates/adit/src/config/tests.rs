@@ -51,6 +51,8 @@ fn missing_key_names_its_section() {
 fn out_of_range_and_wrong_type_say_what_to_write() {
     let problems = changed("burst_pkts = 32", "burst_pkts = 65");
     assert_eq!(problems[0].what, "takes a whole number from 1 to 64");
+    let problems = changed("[n4]", "[n4]\nreceive_buffer_kib = 16");
+    assert_eq!(problems[0].what, "takes a whole number from 64 to 1048576");
     let problems = changed("burst_pkts = 32", "burst_pkts = \"32\"");
     assert_eq!(problems[0].what, "takes a whole number from 1 to 64");
     let problems = changed("role = \"n3\"", "role = \"n2\"");

@@ -10,9 +10,9 @@ use crate::cli::Topic;
 
 /// A control thread without ports, over the sessions of `plant`.
 fn control(plant: Plant) -> Control {
-    let Plant { node, publisher, .. } = plant;
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.set_nonblocking(true).unwrap();
+    let Plant { node, publisher, readers, .. } = plant;
+    let socket = N4Socket::bind("127.0.0.1:0".parse().unwrap(), 1 << 20).unwrap();
+    let cores = (0..).take(readers.len()).collect();
     Control::new(ControlParts {
         clock: Clock::new(1_000_000_000),
         node,
@@ -21,6 +21,7 @@ fn control(plant: Plant) -> Control {
         events: Vec::new(),
         commands: Vec::new(),
         bells: Vec::new(),
+        cores,
         saturations: Vec::new(),
         names: Vec::new(),
         ports: Vec::new(),
@@ -107,4 +108,47 @@ fn rates_of_one_session_are_found_by_its_seid_or_address_and_by_nothing_else() {
         }
     };
     assert!(refused.contains("10.99.9.9"), "{refused}");
+}
+
+#[test]
+fn worker_that_takes_no_step_is_named_once_and_again_when_it_goes_on() {
+    let mut plant = Plant::new(10, 2).unwrap();
+    let mut readers = core::mem::take(&mut plant.readers);
+    let publisher = &mut plant.publisher;
+    let mut watch = Standstill::new(&[4, 5], Nanos(0));
+    let seconds = |tenths: u64| Nanos::from_millis(100 * tenths);
+    let mut changes = Vec::new();
+    for tenth in 0..40 {
+        readers[0].observe();
+        if !(10..25).contains(&tenth) {
+            readers[1].observe();
+        }
+        changes.extend(watch.look(seconds(tenth), publisher));
+        assert_eq!(watch.count(), usize::from((19..25).contains(&tenth)), "{tenth}");
+    }
+    let (worker, core) = (adit_types::WorkerId(1), 5);
+    let stands = standstill::Change::Stands { worker, core, since: Nanos::from_secs(1) };
+    let goes_on = standstill::Change::GoesOn { worker, core, after: Nanos::from_millis(1600) };
+    assert_eq!(changes, [stands, goes_on]);
+}
+
+#[test]
+fn worker_that_sleeps_does_not_stand_still() {
+    let mut plant = Plant::new(10, 1).unwrap();
+    let mut readers = core::mem::take(&mut plant.readers);
+    readers[0].observe();
+    readers[0].go_offline();
+    let mut watch = Standstill::new(&[0], Nanos(0));
+    let changes =
+        (0..40).flat_map(|n| watch.look(Nanos::from_millis(100 * n), &mut plant.publisher));
+    assert_eq!(changes.count(), 0);
+}
+
+#[test]
+fn control_thread_sleeps_longer_the_longer_workers_observe_nothing() {
+    assert_eq!(sleep_while_unobserved(Nanos(0)), None);
+    assert_eq!(sleep_while_unobserved(Nanos(YIELD_MAX.0 - 1)), None);
+    let spans = [200, 800, 4_000, 1_000_000].map(Nanos::from_micros).map(sleep_while_unobserved);
+    let expected = [25, 100, 500, 1000].map(|us| Some(Nanos::from_micros(us)));
+    assert_eq!(spans, expected);
 }

@@ -33,6 +33,10 @@ impl Node {
         // INTEROP: the peer is known by its address; some SMFs name another of their Node IDs here.
         let owner = self.association_for(request.peer()).map(|association| association.owner);
         let owner = owner.ok_or(Rejected::new(Cause::NoEstablishedAssociation))?;
+        if self.standing_workers > 0 {
+            self.counters.scalars.refused_worker_stands_still += 1;
+            return Err(Rejected::new(Cause::EntityInCongestion));
+        }
         if self.store.owned_count(owner) >= self.config.policy.sessions_per_association_max {
             self.counters.scalars.refused_sessions_per_association_full += 1;
             return Err(Rejected::new(Cause::NoResourcesAvailable));
@@ -133,6 +137,11 @@ impl Node {
         let mut body = SessionEstablishmentResponse::new(node_id.to_ie(), rejected.cause);
         body.offending_ie = rejected.offending_ie.map(ie::OffendingIe::from);
         body.failed_rule_id = rejected.failed_rule;
+        if rejected.cause == Cause::EntityInCongestion {
+            let information = self.control_information(request.peer());
+            body.load_control_information = information.load;
+            body.overload_control_information = information.overload;
+        }
         self.respond(request, Some(cp_seid), &body, after);
     }
 }

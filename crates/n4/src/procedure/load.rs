@@ -2,7 +2,7 @@
 //!
 //! The load is the greatest of: what sessions take of the store (sessions, TEIDs, usage counters, the
 //! fullest pool of UE addresses), requests that wait for publication and reports that wait for their
-//! turn of the most that may, and how saturated the busiest worker is. It is told when it changed by a step, with a sequence number
+//! turn of the most that may, and how saturated the busiest worker is; all while a worker stands still. It is told when it changed by a step, with a sequence number
 //! of its own; overload begins where the last twentieth of the capacity does.
 //! Spec: TS 29.244 §6.2.3, §6.2.4, §7.5.3.3, §7.5.3.4.
 
@@ -72,6 +72,9 @@ impl Node {
     fn load_percent(&self) -> u8 {
         let waiting = percent(self.answers_waiting, PENDING_MAX);
         let reports = percent(self.reports.waiting_len(), REPORT_ITEMS_MAX);
+        if self.standing_workers > 0 {
+            return 100;
+        }
         self.store.fill_percent().max(waiting).max(reports).max(self.worker_saturation)
     }
 
@@ -79,6 +82,12 @@ impl Node {
     /// packets as it can take. Unit: per cent, cut to 100.
     pub fn set_worker_saturation(&mut self, percent: u8) {
         self.worker_saturation = percent.min(100);
+    }
+
+    /// Takes notice of how many workers take no step. While one does not, nothing that workers have to
+    /// observe is answered: CP functions are told to send less, and new sessions are refused.
+    pub const fn set_standing_workers(&mut self, count: usize) {
+        self.standing_workers = count;
     }
 
     /// What a response to `peer` carries: what changed since it was last told, if it wants to know.

@@ -1,0 +1,89 @@
+//! Workers that take no step although they should.
+
+use adit_tables::Publisher;
+use adit_types::{Nanos, WorkerId};
+use tracing::{info, warn};
+
+/// A worker without a step for this long stands still.
+const STANDSTILL: Nanos = Nanos::from_secs(1);
+
+/// Time between two looks at the workers.
+const LOOK_INTERVAL: Nanos = Nanos::from_millis(100);
+
+#[derive(Debug, Clone, Copy)]
+struct Watched {
+    core: u16,
+    /// When it was last seen to take steps, or to sleep.
+    seen: Nanos,
+    stands: bool,
+}
+
+/// A turn of a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    Stands { worker: WorkerId, core: u16, since: Nanos },
+    GoesOn { worker: WorkerId, core: u16, after: Nanos },
+}
+
+/// All workers.
+#[derive(Debug, Default)]
+pub struct Standstill {
+    workers: Vec<Watched>,
+    next: Nanos,
+}
+
+impl Standstill {
+    /// The workers on these cores, by `WorkerId`, at `now`.
+    pub fn new(cores: &[u16], now: Nanos) -> Self {
+        let watched = |&core| Watched { core, seen: now, stands: false };
+        Self { workers: cores.iter().map(watched).collect(), next: now }
+    }
+
+    /// How many stand still.
+    pub fn count(&self) -> usize {
+        self.workers.iter().filter(|worker| worker.stands).count()
+    }
+
+    /// Looks at the workers now and then; returns what changed.
+    pub fn look(&mut self, now: Nanos, publisher: &mut Publisher) -> Vec<Change> {
+        if now < self.next {
+            return Vec::new();
+        }
+        self.next = now + LOOK_INTERVAL;
+        let mut changes = Vec::new();
+        for (worker, watched) in (0..).map(WorkerId).zip(&mut self.workers) {
+            let (core, span) = (watched.core, now.since(watched.seen));
+            match publisher.has_passed_probe(worker) {
+                true => {
+                    if core::mem::take(&mut watched.stands) {
+                        changes.push(Change::GoesOn { worker, core, after: span });
+                    }
+                    watched.seen = now;
+                }
+                false if !watched.stands && span >= STANDSTILL => {
+                    watched.stands = true;
+                    changes.push(Change::Stands { worker, core, since: span });
+                }
+                false => {}
+            }
+        }
+        publisher.probe();
+        changes
+    }
+}
+
+/// Tells the operator.
+pub fn log(change: Change) {
+    match change {
+        Change::Stands { worker, core, since } => warn!(
+            %worker,
+            core,
+            for_ms = since.0 / 1_000_000,
+            "a worker stands still: its packets wait, no change of rules is completed, and new \
+             sessions are refused with Cause 74"
+        ),
+        Change::GoesOn { worker, core, after } => {
+            info!(%worker, core, after_ms = after.0 / 1_000_000, "the worker goes on");
+        }
+    }
+}

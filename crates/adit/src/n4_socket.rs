@@ -1,0 +1,190 @@
+//! The N4 socket: room for bursts of requests, datagrams in batches, and a count of those that the
+//! kernel dropped.
+
+use std::io::{self, ErrorKind, IoSliceMut};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use adit_types::limits::PFCP_MESSAGE_BYTES_MAX;
+use nix::sys::socket::sockopt::RxqOvfl;
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, setsockopt,
+};
+use rustix::net::sockopt::{
+    set_socket_recv_buffer_size, set_socket_recv_buffer_size_force, socket_recv_buffer_size,
+};
+
+/// Datagrams of one system call at most.
+const BATCH: usize = 32;
+
+/// The UDP socket of the PFCP node.
+#[derive(Debug)]
+pub struct N4Socket {
+    socket: UdpSocket,
+    buffers: Vec<Vec<u8>>,
+    receive_buffer_bytes: usize,
+    dropped: u64,
+    /// What the kernel said last of the datagrams that it dropped: 32 bits of their number.
+    told: u32,
+}
+
+impl N4Socket {
+    /// Binds a socket that does not block, with room for `receive_buffer_bytes` if the kernel
+    /// grants it: `net.core.rmem_max` is the limit of processes without `CAP_NET_ADMIN`.
+    ///
+    /// # Errors
+    /// The kernel's, when the address cannot be bound.
+    pub fn bind(listen: SocketAddr, receive_buffer_bytes: usize) -> io::Result<Self> {
+        let socket = UdpSocket::bind(listen)?;
+        socket.set_nonblocking(true)?;
+        if set_socket_recv_buffer_size_force(&socket, receive_buffer_bytes).is_err() {
+            set_socket_recv_buffer_size(&socket, receive_buffer_bytes)?;
+        }
+        // The kernel tells twice the size: it counts its own records, too.
+        let receive_buffer_bytes = socket_recv_buffer_size(&socket)? / 2;
+        setsockopt(&socket, RxqOvfl, &1)?;
+        let buffers = (0..BATCH).map(|_| vec![0; PFCP_MESSAGE_BYTES_MAX]).collect();
+        Ok(Self { socket, buffers, receive_buffer_bytes, dropped: 0, told: 0 })
+    }
+
+    /// Octets that the kernel grants for datagrams that wait.
+    pub const fn receive_buffer_bytes(&self) -> usize {
+        self.receive_buffer_bytes
+    }
+
+    /// Datagrams that the kernel dropped for want of room, up to the one that was received last.
+    pub const fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// # Errors
+    /// The kernel's.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// # Errors
+    /// The kernel's.
+    pub fn send_to(&self, bytes: &[u8], to: SocketAddr) -> io::Result<usize> {
+        self.socket.send_to(bytes, to)
+    }
+
+    /// Gives the datagrams that wait to `take`, about `max` of them at most.
+    ///
+    /// # Errors
+    /// The kernel's, but for what an earlier datagram of ours met: the peer is away.
+    pub fn receive(
+        &mut self,
+        max: usize,
+        mut take: impl FnMut(SocketAddr, &[u8]),
+    ) -> io::Result<()> {
+        let mut tried = 0;
+        while tried < max {
+            match self.receive_batch(&mut take) {
+                Ok(count) if count < BATCH => return Ok(()),
+                Ok(count) => tried += count,
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => return Ok(()),
+                    ErrorKind::ConnectionRefused | ErrorKind::Interrupted => tried += 1,
+                    _ => return Err(error),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns how many there were.
+    fn receive_batch(&mut self, take: &mut impl FnMut(SocketAddr, &[u8])) -> io::Result<usize> {
+        let Self { socket, buffers, dropped, told, .. } = self;
+        let control = nix::cmsg_space!(u32);
+        let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(BATCH, Some(control));
+        let mut slices: Vec<_> =
+            buffers.iter_mut().map(|buffer| [IoSliceMut::new(buffer)]).collect();
+        let flags = MsgFlags::MSG_DONTWAIT;
+        let fd = socket.as_raw_fd();
+        let received = recvmmsg(fd, &mut headers, slices.iter_mut(), flags, None)?;
+        let mut count = 0;
+        for datagram in received {
+            count += 1;
+            for control in datagram.cmsgs().into_iter().flatten() {
+                if let ControlMessageOwned::RxqOvfl(number) = control {
+                    *dropped += u64::from(number.wrapping_sub(*told));
+                    *told = number;
+                }
+            }
+            let octets = datagram.iovs().next().unwrap_or_default();
+            let from = datagram.address.as_ref().and_then(address);
+            if let (Some(from), Some(octets)) = (from, octets.get(..datagram.bytes)) {
+                take(from, octets);
+            }
+        }
+        Ok(count)
+    }
+}
+
+impl AsFd for N4Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn address(of: &SockaddrStorage) -> Option<SocketAddr> {
+    let v4 = of.as_sockaddr_in().map(|addr| SocketAddr::new(addr.ip().into(), addr.port()));
+    let v6 = || of.as_sockaddr_in6().map(|addr| SocketAddr::new(addr.ip().into(), addr.port()));
+    v4.or_else(v6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn received(socket: &mut N4Socket) -> Vec<(SocketAddr, Vec<u8>)> {
+        let mut all = Vec::new();
+        loop {
+            let before = all.len();
+            socket.receive(64, |from, octets| all.push((from, octets.to_vec()))).unwrap();
+            if all.len() == before {
+                return all;
+            }
+        }
+    }
+
+    #[test]
+    fn burst_of_requests_waits_in_order_and_none_is_lost() {
+        for listen in ["127.0.0.1:0", "[::1]:0"] {
+            let mut socket = N4Socket::bind(listen.parse().unwrap(), 16 << 20).unwrap();
+            if socket.receive_buffer_bytes() < 16 << 20 {
+                println!("skipped: net.core.rmem_max does not allow 16 MiB");
+                return;
+            }
+            let client = UdpSocket::bind(listen).unwrap();
+            for number in 0..5000_u32 {
+                client.send_to(&number.to_be_bytes(), socket.local_addr().unwrap()).unwrap();
+            }
+            let from = client.local_addr().unwrap();
+            let sent = (0..5000_u32).map(|number| (from, number.to_be_bytes().to_vec()));
+            assert_eq!(received(&mut socket), sent.collect::<Vec<_>>());
+            assert_eq!(socket.dropped(), 0);
+        }
+    }
+
+    #[test]
+    fn datagrams_that_the_kernel_dropped_are_counted() {
+        let mut socket = N4Socket::bind("127.0.0.1:0".parse().unwrap(), 4096).unwrap();
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = socket.local_addr().unwrap();
+        for round in 0..2 {
+            let flood = 500;
+            for _ in 0..flood {
+                client.send_to(&[7; 100], to).unwrap();
+            }
+            let waiting = received(&mut socket).len();
+            assert!(waiting < flood, "round {round}");
+            // What was dropped last is told with the next one.
+            client.send_to(&[8], to).unwrap();
+            assert_eq!(received(&mut socket).len(), 1);
+            let lost = u64::try_from((round + 1) * (flood - waiting)).unwrap();
+            assert_eq!(socket.dropped(), lost);
+        }
+    }
+}
