@@ -358,7 +358,6 @@ impl SessionStore {
 
     /// The sessions of at most `count` indices from `first` on, and the index behind these; `None`
     /// when no session has a higher one.
-    #[must_use]
     pub fn sessions_from(
         &self,
         first: SessionIndex,
