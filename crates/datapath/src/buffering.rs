@@ -1,27 +1,29 @@
 //! Packets that wait because their FAR buffers.
 //!
-//! A packet waits as it came, and walks through classification and everything behind it again when
-//! the rules of its session change: it is then forwarded, held on, or discarded. Packets of one
-//! session leave in the order in which they came, before later ones of that session. The order is
-//! that of one worker: packets of one session that different workers received have none.
+//! A packet keeps the PDR that it matched and the FAR that holds it. When the rules of its session
+//! change, it goes on by them without a new match, also if another PDR would take it now: it is
+//! forwarded, held on, or discarded. Gates, rates, quotas and usage counters see it then, once.
+//! Packets of one session leave in the order in which they came, before later ones of that session.
 //!
 //! Rules are compared by their generation: a few sessions per step in turn, and a session whose
 //! packet is in the burst at once.
-//! Spec: TS 29.244 §5.2.3 (buffering), §8.2.26 (Apply Action), §8.2.31 (DROBU).
+//! Spec: TS 29.244 §5.2.3 (buffering), §5.2.4.2 (buffered packets were processed before), §8.2.26
+//! (Apply Action), §8.2.31 (DROBU).
 
 use adit_pktio::{PacketBuf, PacketIo};
-use adit_rules::{ApplyAction, DataDelivery, DeltaId, DropReason, PublishedRules, WorkerEvent};
-use adit_types::limits::{BUFFER_PKTS_MAX, BURST_MAX};
-use adit_types::{Direction, Nanos, Seid, SessionIndex, Teid};
-use adit_wire::{IpPacket, parse_frame, parse_ip};
-
-use crate::columns::{
-    Arrival, DownlinkV4, DownlinkV6, Lane, LaneKind, Matched, Side, Tunneled, Verdict,
+use adit_rules::{
+    ApplyAction, DataDelivery, DeltaId, DropReason, PublishedFar, PublishedPdr, PublishedRules,
+    WorkerEvent,
 };
+use adit_tables::View;
+use adit_types::limits::{BUFFER_PKTS_MAX, BURST_MAX};
+use adit_types::{Direction, FarId, Nanos, PdrId, Seid, SessionIndex};
+use adit_wire::IpPacket;
+
+use crate::columns::{Arrival, Lane, Matched, Side, Tunneled, Verdict};
 use crate::outbound::Outbound;
 use crate::shaping;
 use crate::stage::egress::Env;
-use crate::stage::s3_classify::s3_classify;
 use crate::stage::s4_enforce::{admit_far, s4_enforce};
 use crate::stage::s5_account::{Meter, s5_account};
 use crate::stage::s6_apply::s6_apply;
@@ -48,12 +50,22 @@ const BURST: u32 = BURST_MAX as u32;
 /// No packet, no session.
 const NONE: u32 = u32::MAX;
 
+/// The rules that hold a packet, by what stays when others come and go.
+#[derive(Debug, Clone, Copy)]
+struct HeldBy {
+    direction: Direction,
+    pdr: PdrId,
+    /// Which of the PDR's alternatives matched, counted from zero.
+    alternative: usize,
+    far: FarId,
+}
+
 /// A packet that waits.
 struct Held<B> {
     buf: B,
     arrival: Arrival,
     ip: IpPacket,
-    kind: LaneKind,
+    by: HeldBy,
     since: Nanos,
     /// The next packet of the session.
     next: u32,
@@ -249,7 +261,7 @@ impl<B: PacketBuf> Buffering<B> {
 /// Spec:   TS 29.244 §5.2.3.1, §8.2.26.
 /// Errors: none; without room the packet is dropped as `BufferFull`.
 #[cold]
-pub(crate) fn divert<B: PacketBuf, S: Side>(
+pub(crate) fn divert<B: PacketBuf>(
     env: &Env<'_>,
     out: &mut Outbound<B>,
     buf: B,
@@ -268,7 +280,8 @@ pub(crate) fn divert<B: PacketBuf, S: Side>(
         return;
     }
     notify(out, ApplyAction::NOCP);
-    let held = Held { buf, arrival: *arrival, ip: *ip, kind: S::KIND, since: env.now, next: NONE };
+    let (by, since) = (HeldBy::new(matched), env.now);
+    let held = Held { buf, arrival: *arrival, ip: *ip, by, since, next: NONE };
     if out.buffering.push(session, matched.rules, far.buffer_pkts_max, held) {
         notify(out, ApplyAction::BDPN);
     } else {
@@ -386,82 +399,82 @@ fn review_one<Io: PacketIo>(
     true
 }
 
-/// Takes all packets of a session through the stages again, in their order.
+/// Packets that waited. The stages behind classification do not look at the kind of a lane.
+type Resumed<'v, B> = Lane<'v, B, Tunneled>;
+
+/// Takes all packets of a session on through the stages, in their order.
 fn release<Io: PacketIo>(env: &Env<'_>, io: &mut Io, out: &mut Outbound<Io::Buf>, at: usize) {
     let Waiting { session, mut first, count, .. } = out.buffering.take(at);
     let mut left = count;
     while left > 0 {
-        let (mut tunneled, mut v4, mut v6) = (
-            Lane::<_, Tunneled>::new(),
-            Lane::<_, DownlinkV4>::new(),
-            Lane::<_, DownlinkV6>::new(),
-        );
+        let mut lane = Resumed::new();
         for _ in 0..left.min(BURST) {
             left -= 1;
             let Some(held) = out.buffering.take_packet(first) else { break };
             first = held.next;
-            match held.kind {
-                LaneKind::Tunneled => held.join(&mut tunneled, session),
-                LaneKind::DownlinkV4 => held.join(&mut v4, session),
-                LaneKind::DownlinkV6 => held.join(&mut v6, session),
-            }
+            lane.verdicts.push(held.by.verdict(&env.view, session));
+            lane.bufs.push(held.buf);
+            lane.arrivals.push(held.arrival);
+            lane.ips.push(held.ip);
+            lane.sessions.push(session);
         }
-        treat(env, io, &mut tunneled, out);
-        treat(env, io, &mut v4, out);
-        treat(env, io, &mut v6, out);
+        resume(env, io, &mut lane, out);
     }
 }
 
-impl<B: PacketBuf> Held<B> {
-    fn join<S: Side>(mut self, lane: &mut Lane<'_, B, S>, session: SessionIndex) {
-        if !S::IS_TUNNELED {
-            self.rewind();
-        }
-        lane.bufs.push(self.buf);
-        lane.arrivals.push(self.arrival);
-        lane.ips.push(self.ip);
-        lane.sessions.push(session);
+impl HeldBy {
+    fn new(matched: &Matched<'_>) -> Self {
+        let Matched { rules, pdr, far, direction, .. } = *matched;
+        let before =
+            alternatives(rules, direction, pdr.id).take_while(|other| !core::ptr::eq(*other, pdr));
+        Self { direction, pdr: pdr.id, alternative: before.count(), far: far.id }
+    }
+
+    /// The packet's PDR and FAR by the rules of now. The FAR that holds the packet decides, unless it
+    /// is gone or buffers on: then the one that the PDR refers to now. Without its PDR the packet has
+    /// no QoS flow and nobody who measures it.
+    fn verdict<'v>(self, view: &View<'v>, session: SessionIndex) -> Verdict<'v> {
+        let found = view.rules(session).and_then(|rules| {
+            let Self { direction, .. } = self;
+            let pdr = self.find_pdr(rules)?;
+            let far = self.find_far(rules, pdr)?;
+            Some(Matched { rules, pdr, far, direction, waits: false })
+        });
+        found.map_or(Verdict::Drop(DropReason::BufferDiscarded), Verdict::Pass)
+    }
+
+    fn find_pdr(self, rules: &PublishedRules) -> Option<&PublishedPdr> {
+        let pdrs = || alternatives(rules, self.direction, self.pdr);
+        pdrs().nth(self.alternative).or_else(|| pdrs().next())
+    }
+
+    fn find_far<'v>(
+        self,
+        rules: &'v PublishedRules,
+        pdr: &PublishedPdr,
+    ) -> Option<&'v PublishedFar> {
+        let holder = rules.fars.iter().find(|far| far.id == self.far);
+        holder.filter(|far| !far.buffers()).or_else(|| rules.fars.get(usize::from(pdr.far)))
     }
 }
 
-/// True while the session owns the tunnel that a packet came in.
-fn has_tunnel(rules: &PublishedRules, teid: Teid) -> bool {
-    rules.all_pdrs().iter().any(|pdr| pdr.teid() == Some(teid))
+/// What a PDR is compiled to: one entry for each traffic endpoint and predefined rule.
+fn alternatives(
+    rules: &PublishedRules,
+    direction: Direction,
+    id: PdrId,
+) -> impl Iterator<Item = &PublishedPdr> {
+    rules.pdrs(direction).iter().filter(move |pdr| pdr.id == id)
 }
 
-impl<B: PacketBuf> Held<B> {
-    /// Forgets the outer header that its PDR took off without a tunnel; the new one may not.
-    fn rewind(&mut self) {
-        let data = self.buf.data();
-        let Ok(frame) = parse_frame(data) else { return };
-        let offset = frame.l3_offset;
-        if let Ok(ip) = parse_ip(data.get(usize::from(offset)..).unwrap_or_default(), false) {
-            self.arrival.ip_offset = u16::from(offset);
-            self.ip = ip;
-        }
-    }
-}
-
-/// The stages behind the lookup for packets that waited; what their rules stop now is discarded.
-fn treat<'v, Io: PacketIo, S: Side>(
+/// The stages behind classification for packets that waited; what their rules stop now is discarded.
+fn resume<'v, Io: PacketIo>(
     env: &Env<'v>,
     io: &mut Io,
-    lane: &mut Lane<'v, Io::Buf, S>,
+    lane: &mut Resumed<'v, Io::Buf>,
     out: &mut Outbound<Io::Buf>,
 ) {
-    if lane.bufs.is_empty() {
-        return;
-    }
-    s3_classify((&env.view, env.now), &mut out.fragments.upper_layers, lane);
     shaping::catch_up(env, io, out, false);
-    for (verdict, arrival) in lane.verdicts.iter_mut().zip(&lane.arrivals) {
-        if let Verdict::Pass(matched) = verdict
-            && S::IS_TUNNELED
-            && !has_tunnel(matched.rules, arrival.teid)
-        {
-            *verdict = Verdict::Drop(DropReason::BufferDiscarded);
-        }
-    }
     let Outbound { shaping, leases, events, tally, .. } = out;
     s4_enforce(env, lane, (shaping, leases), events, tally);
     s5_account(env, lane, &mut out.events, &mut out.tally);
@@ -473,12 +486,8 @@ fn treat<'v, Io: PacketIo, S: Side>(
                 }
                 *verdict = Verdict::Drop(DropReason::BufferDiscarded);
             }
-            Verdict::Divert(_) | Verdict::Pass(_) | Verdict::Drop(_) => {}
-        }
-    }
-    for verdict in &mut lane.verdicts {
-        if let Verdict::Drop(reason) = verdict {
-            *reason = DropReason::BufferDiscarded;
+            Verdict::Drop(reason) => *reason = DropReason::BufferDiscarded,
+            Verdict::Divert(_) | Verdict::Pass(_) => {}
         }
     }
     s6_apply(env, io, lane, out);

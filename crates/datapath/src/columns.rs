@@ -116,25 +116,12 @@ pub(crate) enum Verdict<'v> {
     Drop(DropReason),
 }
 
-/// Which lane a packet was in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LaneKind {
-    /// [`Tunneled`].
-    Tunneled,
-    /// [`DownlinkV4`].
-    DownlinkV4,
-    /// [`DownlinkV6`].
-    DownlinkV6,
-}
-
 /// One way through the pipeline; chosen outside the packet loops.
 pub(crate) trait Side {
     /// What its sessions are found by.
     type Key: Copy;
     /// Packets arrive in GTP-U tunnels; else as plain IP from a data network.
     const IS_TUNNELED: bool;
-    /// Its name at run time.
-    const KIND: LaneKind;
     /// The direction that most of its packets are counted in.
     const COUNTED: Direction;
     /// Why a packet without a session is dropped.
@@ -158,7 +145,6 @@ pub(crate) struct DownlinkV6;
 impl Side for Tunneled {
     type Key = Teid;
     const IS_TUNNELED: bool = true;
-    const KIND: LaneKind = LaneKind::Tunneled;
     const COUNTED: Direction = Direction::Uplink;
     const UNKNOWN: DropReason = DropReason::TeidUnknown;
 
@@ -171,7 +157,6 @@ impl Side for Tunneled {
 impl Side for DownlinkV4 {
     type Key = u32;
     const IS_TUNNELED: bool = false;
-    const KIND: LaneKind = LaneKind::DownlinkV4;
     const COUNTED: Direction = Direction::Downlink;
     const UNKNOWN: DropReason = DropReason::UeUnknown;
 
@@ -184,7 +169,6 @@ impl Side for DownlinkV4 {
 impl Side for DownlinkV6 {
     type Key = u64;
     const IS_TUNNELED: bool = false;
-    const KIND: LaneKind = LaneKind::DownlinkV6;
     const COUNTED: Direction = Direction::Downlink;
     const UNKNOWN: DropReason = DropReason::UeUnknown;
 

@@ -794,7 +794,8 @@ pub fn modification(rng: &mut StdRng, session: &Session) -> Change {
     let known = session.pdrs.iter().find_map(|pdr| pdr.pdi.ue).filter(|_| !one_in(rng, 8));
     let ue = known.map_or_else(|| Ue::any(rng), |known| Ue::Given(known.addresses));
     change.drop_buffered = one_in(rng, 12);
-    match rng.random_range(0..13) {
+    match rng.random_range(0..16) {
+        13..16 => idle_change(rng, session, &mut change),
         11 | 12 => endpoint_change(rng, session, ue, &mut change),
         8 => change.update_bars.push(BarUpdate {
             id: BarId(1),
@@ -836,6 +837,50 @@ pub fn modification(rng: &mut StdRng, session: &Session) -> Change {
         }
     }
     change
+}
+
+/// What control planes do with a UE that is idle: FARs buffer or forward, and rules come and go while
+/// packets wait.
+fn idle_change(rng: &mut StdRng, session: &Session, change: &mut Change) {
+    let towards_ue = |pdr: &&PdrSpec| pdr.id.0 > 4 || session.fars.len() == 2 && pdr.id.0 == 2;
+    let Some(known) = session.pdrs.iter().find(towards_ue) else { return };
+    let other = session.fars.iter().map(|far| far.id).find(|id| Some(*id) != known.far);
+    let action = if one_in(rng, 2) { buffering(rng) } else { ApplyAction::FORW };
+    let act = |id| FarUpdate { id, action: Some(action), ..FarUpdate::default() };
+    match rng.random_range(0..6) {
+        0..3 => change.update_fars.extend(session.fars.iter().skip(1).map(|far| act(far.id))),
+        3 => change.update_fars.extend(known.far.map(act)),
+        4 => {
+            // The same traffic by a rule in front, and the other way round.
+            let taken = |id: &u16| session.pdrs.iter().any(|pdr| pdr.id.0 == *id);
+            let free = (11..=14).find(|id| !taken(id));
+            let far = other.or(known.far);
+            let (precedence, pdi) = (Precedence(0), known.pdi.clone());
+            change.create_pdrs.extend(
+                free.filter(|_| known.pdi.traffic_endpoints.is_empty()).map(|id| PdrSpec {
+                    id: PdrId(id),
+                    precedence,
+                    pdi,
+                    far,
+                    ..known.clone()
+                }),
+            );
+            change.update_fars.extend(known.far.map(act));
+        }
+        _ => change.update_pdrs.push(PdrUpdate {
+            id: known.id,
+            precedence: None,
+            pdi: None,
+            outer_header_removal: None,
+            container_deletion: None,
+            far: other,
+            qers: None,
+            urrs: None,
+            times: PdrTimes::default(),
+            deactivate: Vec::new(),
+            activate: Vec::new(),
+        }),
+    }
 }
 
 fn far_update(rng: &mut StdRng) -> FarUpdate {

@@ -29,7 +29,9 @@ use adit_types::{
 
 use self::expected::Expected;
 use crate::oracle::predefined::RULES;
-use crate::oracle::{self, Bucket, Chosen, Lane, Oracle, Outcome, Session, SharedDue, Usage};
+use crate::oracle::{
+    self, Bucket, Chosen, HeldBy, Lane, Oracle, Outcome, Session, SharedDue, Usage,
+};
 
 /// Applications that PDRs may name.
 pub const APPLICATIONS: &[(&str, &[&str])] = &[
@@ -90,11 +92,10 @@ struct Held {
 /// A packet that waits because its FAR buffers.
 #[derive(Debug, Clone)]
 struct Buffered {
-    seid: Seid,
+    by: HeldBy,
     /// The worker that treats it.
     worker: usize,
     arrival: Arrival,
-    lane: Lane,
     since: Nanos,
     /// It had copies already.
     is_copied: bool,
@@ -112,6 +113,8 @@ pub struct World {
     pub ios: Vec<MemIo>,
     /// Virtual time.
     pub now: Nanos,
+    /// Packets that left by the rules that held them although they would match others by now.
+    pub kept_their_rules: u64,
     workers: Vec<Worker<MemIo>>,
     events: Vec<rtrb::Consumer<WorkerEvent>>,
     /// Commands to each worker.
@@ -174,6 +177,7 @@ impl World {
             publisher,
             ios: (0..layout.workers).map(|_| MemIo::new(&macs)).collect(),
             now: Nanos::from_secs(1),
+            kept_their_rules: 0,
             workers: Vec::new(),
             events: Vec::new(),
             commands: Vec::new(),
@@ -319,7 +323,7 @@ impl World {
 
     /// True when packets wait for `seid`.
     fn waits(&self, seid: Seid) -> bool {
-        self.buffered.iter().any(|packet| packet.seid == seid)
+        self.buffered.iter().any(|packet| packet.by.seid == seid)
     }
 
     /// True when a step must come before `seid` may change.
@@ -491,7 +495,7 @@ impl World {
         let discarded = DropReason::BufferDiscarded.index();
         let mut again = Vec::new();
         for packet in core::mem::take(&mut self.buffered) {
-            match changed.filter(|(seid, _)| *seid == packet.seid) {
+            match changed.filter(|(seid, _)| *seid == packet.by.seid) {
                 Some((_, true)) => expected.drops[discarded] += 1,
                 Some((_, false)) => again.push(packet),
                 None if self.now.since(packet.since) >= Nanos::from_secs(60) => {
@@ -500,13 +504,16 @@ impl World {
                 None => self.buffered.push(packet),
             }
         }
-        again.sort_by_key(|packet| packet.lane);
-        for Buffered { seid, worker, arrival, lane, is_copied, .. } in again {
-            let waited = (seid, is_copied);
+        for Buffered { by, worker, arrival, is_copied, .. } in again {
+            let waited = (&by, is_copied);
             let verdict = self.oracle.judge_again(waited, arrival.port, &arrival.frame);
+            let leaves = matches!(verdict.outcome, Outcome::Forward { .. });
+            let anew = || self.oracle.judge(arrival.port, &arrival.frame).outcome;
+            self.kept_their_rules += u64::from(leaves && anew() != verdict.outcome);
             self.count(&verdict);
             let is_copied = expected.copy(&verdict) || is_copied;
-            let order = Some((seid.0, lane));
+            // Of whatever lane: packets that waited keep the order of their session.
+            let order = Some((by.seid.0, Lane::Tunneled));
             self.expect(expected, (worker, &arrival), verdict.outcome, order, is_copied);
         }
     }
@@ -606,14 +613,14 @@ impl World {
                 expected.forwarded.extend(departures);
             }
             Outcome::Reassemble => self.reassembling.push(self.now),
-            Outcome::Buffer { seid, room, lane } => {
+            Outcome::Buffer { by, room, .. } => {
                 let here = |packet: &&Buffered| packet.worker == worker;
                 let all = self.buffered.iter().filter(here).count();
-                let of_session = |packet: &&Buffered| here(packet) && packet.seid == seid;
+                let of_session = |packet: &&Buffered| here(packet) && packet.by.seid == by.seid;
                 if self.buffered.iter().filter(of_session).count() < room && all < BUFFER_PKTS {
                     let arrival = arrival.clone();
                     let since = self.now;
-                    let packet = Buffered { seid, worker, arrival, lane, since, is_copied };
+                    let packet = Buffered { by, worker, arrival, since, is_copied };
                     self.buffered.push(packet);
                 } else {
                     expected.drops[DropReason::BufferFull.index()] += 1;

@@ -26,6 +26,8 @@ struct Coverage {
     express: u64,
     /// Packets that the owner of their session did not receive itself.
     handed_off: u64,
+    /// Packets that left by the rules that held them although they would match others.
+    kept_their_rules: u64,
     drops: Vec<u64>,
     punts: Vec<u64>,
 }
@@ -105,6 +107,7 @@ fn run(seed: u64, coverage: &mut Coverage) -> Result<(), String> {
     coverage.transmitted += sum.transmitted_pkts();
     coverage.express += sum.express_pkts;
     coverage.handed_off += sum.handed_off_pkts;
+    coverage.kept_their_rules += world.kept_their_rules;
     add(&mut coverage.drops, &sum.drops);
     add(&mut coverage.punts, &sum.punts);
     world.drain();
@@ -237,6 +240,7 @@ fn check(coverage: &Coverage) {
         .collect();
     assert!(coverage.express > 3_000, "{coverage:?}");
     assert!(coverage.handed_off > 10_000, "{coverage:?}");
+    assert!(coverage.kept_their_rules > 100, "{coverage:?}");
     assert!(unseen.is_empty(), "never seen: {unseen:?}");
     assert!(coverage.accepted > coverage.refused, "{coverage:?}");
     assert!(coverage.transmitted > 35_000, "{coverage:?}");

@@ -83,7 +83,7 @@ pub(crate) fn s6_apply<Io: PacketIo, S: Side>(
             }
             Verdict::Pass(matched) => matched,
             Verdict::Divert(matched) => {
-                buffering::divert::<_, S>(env, out, buf, (*session, &*arrival, ip), matched);
+                buffering::divert(env, out, buf, (*session, &*arrival, ip), matched);
                 continue;
             }
             Verdict::Drop(reason) => {

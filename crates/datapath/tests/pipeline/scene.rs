@@ -227,7 +227,12 @@ impl Scene {
 
     /// The same without VLANs, so that usual packets take the express.
     pub fn usual(rules: SessionRules) -> Self {
-        let mut scene = Self::built(usual_config(), rules);
+        Self::usual_of(64, rules)
+    }
+
+    /// The same with room for so many sessions.
+    pub fn usual_of(sessions_max: usize, rules: SessionRules) -> Self {
+        let mut scene = Self::built(TablesConfig { sessions_max, ..usual_config() }, rules);
         scene.resolve(IF_N3, GNB, GNB_MAC);
         scene.resolve(IF_N6, "10.6.0.254", GATEWAY_MAC);
         scene

@@ -8,16 +8,17 @@ use adit_rules::{
     SourceInterface, UeAddresses,
 };
 use adit_session::{FTeidSpec, Far, Forwarding, PdrSpec, Qer, SdfSpec, Urr};
-use adit_types::{IpPrefix, Seid, UrrId};
+use adit_types::{IpPrefix, UrrId};
 
 use super::frame::{
     Outer, checksum, divide, end_marker, link, mark, next_hop_packet, redirect, tunnel, udp_sum,
 };
 use super::packet::{BadIp, Container, Gtpu, Ip, gtpu, ip, is_forwardable, u16_at};
 use super::packet_rate;
-use super::predefined::{self, Rule};
+use super::predefined::Rule;
 use super::rate::Bucket;
 use super::records::{Session, waits_for_tunnel};
+use super::waiting::{self, Found, HeldBy};
 use super::{Interface, Oracle, POLICIES, Role, in_prefix, rate, sdf, side};
 
 /// Hardware addresses by interface position and station.
@@ -46,7 +47,7 @@ pub struct Verdict {
 
 /// What a verdict says besides the outcome.
 #[derive(Debug, Default)]
-struct Notes {
+pub(super) struct Notes {
     session: Option<usize>,
     counted: Option<(usize, bool, u64)>,
     measured: Vec<(usize, UrrId, bool, u64)>,
@@ -59,7 +60,12 @@ struct Notes {
 }
 
 impl Notes {
-    fn verdict(self, outcome: Outcome) -> Verdict {
+    /// Of a packet that waited, with or without copies made before.
+    pub(super) fn again(is_copied: bool) -> Self {
+        Self { is_copied, ..Self::default() }
+    }
+
+    pub(super) fn verdict(self, outcome: Outcome) -> Verdict {
         let Self { session, counted, measured, due, windows, lane, copies, .. } = self;
         Verdict { outcome, session, counted, measured, due, windows, lane, copies }
     }
@@ -103,8 +109,8 @@ pub enum Outcome {
     },
     /// Its FAR buffers.
     Buffer {
-        /// The session.
-        seid: Seid,
+        /// The rules that hold it.
+        by: HeldBy,
         /// Packets that the session may have waiting with it.
         room: usize,
         /// The way it took through us.
@@ -150,27 +156,14 @@ impl Oracle {
         notes.verdict(outcome)
     }
 
-    /// Says what becomes of `frame`, which waited for the session `seid`, now that rules changed;
-    /// with `is_copied`, copies were made before.
-    #[must_use]
-    pub fn judge_again(&self, (seid, is_copied): (Seid, bool), port: u16, frame: &[u8]) -> Verdict {
-        let mut notes = Notes { is_copied, ..Notes::default() };
-        let outcome = self.frame(port, frame, Some(seid), &mut notes);
-        let outcome = outcome.unwrap_or_else(|reason| {
-            // What rules stop; what lies on the way out has its own names.
-            Outcome::Drop(match reason {
-                DropReason::TtlExceeded
-                | DropReason::RedirectUnmatched
-                | DropReason::RouteUnknown
-                | DropReason::UeToOwnAddress
-                | DropReason::PacketTooBig => reason,
-                _ => DropReason::BufferDiscarded,
-            })
-        });
-        notes.verdict(outcome)
-    }
-
-    fn frame(&self, port: u16, frame: &[u8], waited_for: Option<Seid>, notes: &mut Notes) -> Exit {
+    /// What becomes of a frame, which rules held before if `held` says so.
+    pub(super) fn frame(
+        &self,
+        port: u16,
+        frame: &[u8],
+        held: Option<&HeldBy>,
+        notes: &mut Notes,
+    ) -> Exit {
         if frame.len() < 14 {
             return Err(DropReason::FrameMalformed);
         }
@@ -205,7 +198,7 @@ impl Oracle {
                         Arrival { at, packet, ip, tunnel: None }
                     }
                 };
-                self.user_packet(&arrival, waited_for, notes)
+                self.user_packet(&arrival, held, notes)
             }
             0x0806 => arp(&frame[l3..]),
             _ => Err(DropReason::EtherTypeUnknown),
@@ -415,25 +408,27 @@ impl Oracle {
     }
 
     /// A user packet, whatever side it came from. Spec: TS 29.244 §5.2.1.
-    fn user_packet(
-        &self,
-        arrival: &Arrival<'_>,
-        waited_for: Option<Seid>,
-        notes: &mut Notes,
-    ) -> Exit {
-        let came_in = lane(arrival);
-        notes.lane = Some(came_in);
-        let ip = &arrival.ip;
-        let named = |seid| self.sessions.iter().position(|(known, _)| *known == seid);
-        let owner = match arrival.tunnel {
-            _ if waited_for.is_some() => {
-                let owner = waited_for.and_then(named).ok_or(DropReason::BufferDiscarded)?;
-                let teid = arrival.tunnel.map(|tunnel| tunnel.teid);
-                if teid.is_some_and(|teid| self.owner_of_teid(teid) != Some(owner)) {
-                    return Err(DropReason::BufferDiscarded);
-                }
-                owner
+    fn user_packet(&self, arrival: &Arrival<'_>, held: Option<&HeldBy>, notes: &mut Notes) -> Exit {
+        notes.lane = Some(lane(arrival));
+        let found = match held {
+            Some(by) => self.found_again(by)?,
+            None => self.find(arrival, notes)?,
+        };
+        let drops_whole = arrival.tunnel.is_some() && is_end(&found.far);
+        let inner = match unwrap(arrival, found.removal) {
+            Err(_) if drops_whole => arrival.clone(),
+            Err(DropReason::OuterFragment) if held.is_none() => {
+                return wait_for_rest(&arrival.ip);
             }
+            unwrapped => unwrapped?,
+        };
+        self.carry_out((&inner, lane(arrival)), &found, held.is_some(), notes)
+    }
+
+    /// The session's first PDR that matches, and its FAR.
+    fn find(&self, arrival: &Arrival<'_>, notes: &mut Notes) -> Result<Found, DropReason> {
+        let ip = &arrival.ip;
+        let owner = match arrival.tunnel {
             Some(tunnel) => self.owner_of_teid(tunnel.teid).ok_or(DropReason::TeidUnknown)?,
             None => self.owner_of_ue(ip.dst).ok_or(DropReason::UeUnknown)?,
         };
@@ -444,32 +439,38 @@ impl Oracle {
         if !is_on_link {
             side::check_ue(session, side, ip)?;
         }
-        let readings = session.pdrs.iter().flat_map(predefined::readings);
-        let mut candidates: Vec<(PdrSpec, Option<&Rule>)> =
-            readings.filter(|(pdr, _)| self.matches(session, pdr, arrival)).collect();
-        candidates.sort_by_key(|(pdr, _)| (pdr.precedence, pdr.id));
+        let all = waiting::readings(session);
+        let first = all.iter().position(|(pdr, _)| self.matches(session, pdr, arrival));
         let unmatched =
             if is_on_link { DropReason::IpAddressInvalid } else { DropReason::PdrUnmatched };
-        let (pdr, rule) = candidates.first().ok_or(unmatched)?;
-        let (brought_far, brought_qer) =
-            (rule.and_then(|rule| rule.far()), rule.and_then(|rule| rule.qer()));
-        let own = || session.fars.iter().find(|far| Some(far.id) == pdr.far).unwrap();
-        let far = brought_far.as_ref().unwrap_or_else(own);
+        let first = first.ok_or(unmatched)?;
+        let (pdr, rule) = all[first].clone();
+        let far = waiting::far_of(session, &pdr, rule);
         if is_on_link {
-            if !side::is_of_cp(pdr, side::destination(far)) {
+            if !side::is_of_cp(&pdr, side::destination(&far)) {
                 return Err(DropReason::IpAddressInvalid);
             }
             if is_forwardable(if from_ue { ip.src } else { ip.dst }) {
                 side::check_ue(session, side, ip)?;
             }
         }
-        let drops_whole = arrival.tunnel.is_some() && is_end(far);
-        let arrival = &match unwrap(arrival, pdr.outer_header_removal) {
-            Err(_) if drops_whole => arrival.clone(),
-            Err(DropReason::OuterFragment) if waited_for.is_none() => return wait_for_rest(ip),
-            unwrapped => unwrapped?,
-        };
+        let reading = all[..first].iter().filter(|(other, _)| other.id == pdr.id).count();
+        let removal = pdr.outer_header_removal;
+        Ok(Found { owner, from_ue, pdr, reading, rule, far, removal })
+    }
+
+    /// Carries out the rules of a packet, which came in a lane; `is_again` if they held it before.
+    fn carry_out(
+        &self,
+        (arrival, came_in): (&Arrival<'_>, Lane),
+        found: &Found,
+        is_again: bool,
+        notes: &mut Notes,
+    ) -> Exit {
         let ip = &arrival.ip;
+        let Found { owner, from_ue, ref pdr, ref far, .. } = *found;
+        let session = &self.sessions[owner].1;
+        let brought_qer = found.rule.and_then(Rule::qer);
         let mut qers: Vec<&Qer> =
             session.qers.iter().filter(|qer| pdr.qers.contains(&qer.id)).collect();
         qers.sort_by_key(|qer| qer.id);
@@ -492,9 +493,11 @@ impl Oracle {
             let bar = session.bars.iter().find(|bar| Some(bar.id) == far.bar);
             let room = bar.and_then(|bar| bar.suggested_pkts).unwrap_or(64);
             let room = usize::from(room.min(1024));
-            Outcome::Buffer { seid: self.sessions[owner].0, room, lane: came_in }
+            let Found { reading, removal, .. } = *found;
+            let (seid, pdr, far) = (self.sessions[owner].0, pdr.id, far.id);
+            let by = HeldBy { seid, from_ue, pdr, reading, far, removal };
+            Outcome::Buffer { by, room, lane: came_in }
         };
-        let is_again = waited_for.is_some();
         let copy = |notes: &mut Notes, far: &Far| {
             // What waited and is dropped now leaves no copy.
             let is_discarded = is_again && is_end(far);

@@ -15,12 +15,14 @@ mod rate;
 mod records;
 mod sdf;
 mod side;
+mod waiting;
 
 pub use frame::checksum;
 pub use judge::{Lane, Neighbours, Outcome, Verdict};
 pub use packet::Ip;
 pub use rate::{Bucket, SharedDue};
 pub use records::{Chosen, Session, Sessions, Usage};
+pub use waiting::HeldBy;
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
