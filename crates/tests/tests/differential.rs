@@ -155,8 +155,8 @@ fn burst(rng: &mut StdRng, world: &World) -> Vec<Arrival> {
     in_one_lane(world, arrivals)
 }
 
-/// Leaves out packets towards UEs with rates that came another way than earlier ones of their
-/// session: lanes of one burst share a rate, and those of unusual packets come later.
+/// Leaves out packets that came another way than earlier ones of their session, if they share a rate
+/// or a quota with those: which lane of a burst is first depends on how usual its packets are.
 fn in_one_lane(world: &World, mut arrivals: Vec<Arrival>) -> Vec<Arrival> {
     let mut lanes: HashMap<usize, Lane> = HashMap::new();
     arrivals.retain(|arrival| {
@@ -173,7 +173,9 @@ fn in_one_lane(world: &World, mut arrivals: Vec<Arrival>) -> Vec<Arrival> {
         };
         let is_uplink = lane == Lane::Tunneled && !session.pdrs.iter().any(from_tunnel);
         let has_rates = session.qers.iter().any(|qer| qer.mbr.is_some());
-        is_uplink || !has_rates || *lanes.entry(at).or_insert(lane) == lane
+        let has_quotas = session.urrs.iter().any(|urr| urr.settings.volume_quota.is_some());
+        let is_free = !has_quotas && (is_uplink || !has_rates);
+        is_free || *lanes.entry(at).or_insert(lane) == lane
     });
     arrivals
 }
