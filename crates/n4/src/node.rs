@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::hash::DefaultHasher;
 
 use adit_pfcp::{Cause, Datagram, Header, MessageBody, MessageType, RawMessage};
-use adit_rules::{DeltaId, GtpuTunnel, RuleDelta, WorkerCommand};
-use adit_session::{QerPacketRate, SessionStore, StoreConfig, UsageReport};
+use adit_rules::{DeltaId, RuleDelta, WorkerCommand};
+use adit_session::{EndMarker, QerPacketRate, SessionStore, StoreConfig, UsageReport};
 use adit_types::limits::{PENDING_MAX, TIMERS_PER_TURN_MAX};
-use adit_types::{InterfaceSet, Nanos, Seid, SessionIndex};
+use adit_types::{Nanos, Seid, SessionIndex};
 
 use crate::admission::{Admission, PeerPolicy};
 use crate::association::{NodeEvent, NodeId, Peer};
@@ -650,16 +650,13 @@ impl Node {
         id
     }
 
-    /// Closes `tunnels` with End Markers when workers see the change `id`.
+    /// Sends End Markers when workers see the change `id`.
     /// Spec: TS 29.244 §5.2.3.3; TS 23.501 §5.8.2.9.
-    pub(crate) fn send_end_markers_with(
-        &mut self,
-        id: DeltaId,
-        tunnels: Vec<(GtpuTunnel, InterfaceSet)>,
-    ) {
+    pub(crate) fn send_end_markers_with(&mut self, id: DeltaId, markers: Vec<EndMarker>) {
         let Some(session) = self.pending.get(&id).map(|pending| pending.session) else { return };
-        for (tunnel, interfaces) in tunnels {
-            let command = WorkerCommand::SendEndMarker { tunnel, interfaces, session, change: id };
+        for EndMarker { tunnel, interfaces, qfi } in markers {
+            let change = id;
+            let command = WorkerCommand::SendEndMarker { tunnel, interfaces, qfi, session, change };
             self.end_markers.push_back((id, command));
         }
     }

@@ -387,7 +387,8 @@ fn end_marker_is_commanded_before_the_change_that_leaves_the_tunnel() {
     let (id, delta) = bench.node.poll_delta().unwrap();
     let tunnel = GtpuTunnel { teid: script.gnb_teid, addr: IpAddr::V4(GNB) };
     let (session, change, interfaces) = (delta.session, id, adit_types::InterfaceSet(1));
-    let command = WorkerCommand::SendEndMarker { tunnel, interfaces, session, change };
+    let qfi = Qfi::new(9);
+    let command = WorkerCommand::SendEndMarker { tunnel, interfaces, qfi, session, change };
     assert_eq!(bench.node.poll_command_before(id), Some(command));
     assert_eq!(bench.node.poll_command_before(id), None);
     bench.node.handle_published(bench.now, id);

@@ -152,6 +152,8 @@ pub enum WorkerCommand {
         tunnel: GtpuTunnel,
         /// The interfaces that may lead there.
         interfaces: InterfaceSet,
+        /// The QoS flow that leaves it, if the session's rules name one.
+        qfi: Option<Qfi>,
         /// The session that leaves it.
         session: SessionIndex,
         /// The change by which it does.

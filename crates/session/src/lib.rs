@@ -12,6 +12,7 @@ mod alloc;
 mod change;
 mod control;
 mod direction;
+mod end_marker;
 mod far_ends;
 mod fill;
 mod framed_route;
@@ -38,6 +39,7 @@ pub use change::{
     BarUpdate, Change, ChooseUe, FTeidSpec, FarPart, FarUpdate, ForwardingUpdate, PdiSpec, PdrPart,
     PdrSpec, PdrUpdate, QerPart, QerUpdate, SdfSpec, TrafficEndpointSpec, UrrPart, Withdrawal,
 };
+pub use end_marker::EndMarker;
 pub use far_ends::FarSide;
 pub use framed_route::{
     FramedRouteError, parse_ipv4 as parse_framed_route, parse_ipv6 as parse_framed_ipv6_route,

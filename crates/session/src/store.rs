@@ -4,21 +4,22 @@ use core::net::{IpAddr, Ipv4Addr};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use adit_rules::rule::ue_ipv6_key;
-use adit_rules::{ApplyAction, GtpuTunnel, RuleDelta, SessionKey, SharedRateId, UeAddresses};
+use adit_rules::{GtpuTunnel, RuleDelta, SessionKey, SharedRateId, UeAddresses};
 use adit_types::limits::{shared_rates_max, usage_slots_max};
-use adit_types::{FarId, InterfaceSet, IpPrefix, PdrId, Seid, SessionIndex, UsageSlot};
+use adit_types::{IpPrefix, PdrId, Seid, SessionIndex, UsageSlot};
 
 use crate::alloc::{
     SeidAllocator, SessionIndexAllocator, TeidAllocator, UeIpAllocator, UsageSlotAllocator,
     seid_index,
 };
-use crate::change::{Change, FarUpdate};
+use crate::change::Change;
+use crate::end_marker::{self, EndMarker};
 use crate::far_ends::{FarEnds, FarSide};
 use crate::guaranteed::Guaranteed;
 use crate::packet_rates::{PacketRates, QerPacketRate};
 use crate::pfd::Pfds;
 use crate::provisioning::{Known, Provisioning};
-use crate::record::{FTeid, Far, Rates, Records, TrafficEndpointId, UeSide};
+use crate::record::{FTeid, Rates, Records, TrafficEndpointId, UeSide};
 use crate::recovery::OpenCommit;
 use crate::refusal::Refusal;
 use crate::session::{CpFSeid, OpenSession, OwnerId, Session};
@@ -69,9 +70,9 @@ pub struct Modified {
     pub packet_rates: Vec<QerPacketRate>,
     /// PDRs, created or updated, whose F-TEID was chosen here, in the order of the change.
     pub created: Vec<CreatedPdr>,
-    /// Tunnels that the change leaves and that an End Marker closes, once all workers run it.
-    /// With each the interfaces that lead there.
-    pub end_markers: Vec<(GtpuTunnel, InterfaceSet)>,
+    /// What FARs that leave their tunnel say in it, once all workers run the change: one for each
+    /// FAR that asks.
+    pub end_markers: Vec<EndMarker>,
     /// PDRs whose UE address was chosen here.
     pub created_ues: Vec<CreatedUe>,
     /// Traffic endpoints for which something was chosen here.
@@ -255,11 +256,11 @@ impl SessionStore {
         let known = self.session(up_seid).ok_or(Refusal::UnknownSession { up_seid })?;
         let mut session = known.open();
         let cp = change.cp_f_seid;
-        let leaving = tunnels_to_close(&self.provisioning, &session, &change);
+        let leaving = end_marker::asked_for(self.known(), &session.records, &change);
         let queried = change.query_packet_rates.clone();
         let new: Vec<PdrId> = change.create_pdrs.iter().map(|pdr| pdr.id).collect();
         let resolved = update::prepare(self, &session, change)?;
-        let end_markers = closed(leaving, &resolved.records.fars);
+        let end_markers = end_marker::of_left_tunnels(leaving, &resolved.records.fars);
         let created = resolved.created.clone();
         let compiled = update::compile_change(self, &session, &resolved, Fate::Modify);
         self.take_for(&session, &compiled);
@@ -514,42 +515,6 @@ impl SessionStore {
         }
         Some(session)
     }
-}
-
-/// The tunnels of FARs whose update asks for an End Marker, and the interfaces that lead there.
-fn tunnels_to_close(
-    provisioning: &Provisioning,
-    session: &OpenSession,
-    change: &Change,
-) -> Vec<(FarId, GtpuTunnel, InterfaceSet)> {
-    let asks = |update: &&FarUpdate| {
-        update.forwarding.as_ref().is_some_and(|forwarding| forwarding.send_end_marker)
-    };
-    let updates = change.update_fars.iter().filter(asks);
-    updates
-        .filter_map(|update| {
-            let mut fars = session.records.fars.iter();
-            let far =
-                fars.find(|far| far.id == update.id && far.action.contains(ApplyAction::FORW))?;
-            let parts = far.forwarding.as_ref()?;
-            Some((far.id, far.tunnel()?, provisioning.forwarding_interfaces(parts)))
-        })
-        .collect()
-}
-
-/// Those of `leaving` that their FARs do not have any more, each once.
-fn closed(
-    leaving: Vec<(FarId, GtpuTunnel, InterfaceSet)>,
-    fars: &[Far],
-) -> Vec<(GtpuTunnel, InterfaceSet)> {
-    let mut closed = Vec::new();
-    for (id, tunnel, within) in leaving {
-        let far = fars.iter().find(|far| far.id == id);
-        if far.and_then(Far::tunnel) != Some(tunnel) && !closed.contains(&(tunnel, within)) {
-            closed.push((tunnel, within));
-        }
-    }
-    closed
 }
 
 /// How many identifiers are in use or wait for their reclaim.

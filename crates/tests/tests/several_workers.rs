@@ -221,8 +221,9 @@ fn end_marker_is_sent_by_the_owner_alone() {
         let tunnel = GtpuTunnel { teid: Teid(0x77), addr: "10.0.3.1".parse().unwrap() };
         let command = WorkerCommand::SendEndMarker {
             session: known.index,
-            interfaces: adit_types::InterfaceSet::ALL,
             tunnel,
+            interfaces: adit_types::InterfaceSet::ALL,
+            qfi: None,
             change: DeltaId(0),
         };
         for ring in &mut fleet.commands {

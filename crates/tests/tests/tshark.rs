@@ -12,7 +12,7 @@ use adit_testkit::packet::PacketBuilder;
 use adit_tests::capture::{self, MARKS};
 use adit_tests::scenario;
 use adit_tests::world::World;
-use adit_types::{InterfaceId, MacAddr, Seid, SessionIndex, Teid};
+use adit_types::{InterfaceId, MacAddr, Qfi, Seid, SessionIndex, Teid};
 use adit_wire::gtpu::MessageType;
 
 const UPF: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0x10, 0]), MacAddr([2, 0, 0, 0, 0x10, 1])];
@@ -255,6 +255,7 @@ fn tshark_reads_gtpu_signalling_without_a_mark() {
     let end_marker = |addr| WorkerCommand::SendEndMarker {
         tunnel: GtpuTunnel { teid: Teid(0x101), addr },
         interfaces: adit_types::InterfaceSet::ALL,
+        qfi: Qfi::new(9),
         session: SessionIndex::NONE,
         change: DeltaId(0),
     };
@@ -266,7 +267,12 @@ fn tshark_reads_gtpu_signalling_without_a_mark() {
         (
             "End Marker",
             end_marker(v4),
-            &[("ip.dst", "10.0.3.1"), ("gtp.message", "0xfe"), ("gtp.teid", "0x00000101")][..],
+            &[
+                ("ip.dst", "10.0.3.1"),
+                ("gtp.message", "0xfe"),
+                ("gtp.teid", "0x00000101"),
+                ("gtp.ext_hdr.pdu_ses_con.qos_flow_id", "9"),
+            ][..],
         ),
         ("End Marker over IPv6", end_marker(v6), &[("gtp.message", "0xfe")][..]),
         (

@@ -5,14 +5,14 @@
 
 use core::net::IpAddr;
 
-use adit_types::Teid;
+use adit_types::{Qfi, Teid};
 use zerocopy::byteorder::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::Malformed;
 use crate::gtpu_ext::{ExtensionType, udp_port_extension};
 use crate::gtpu_ie;
 use crate::view::{Cursor, fixed_header, split};
+use crate::{Malformed, PduSessionContainer};
 
 /// Registered UDP port of GTP-U. Spec: TS 29.281 §4.4.2.
 pub const UDP_PORT: u16 = 2152;
@@ -283,13 +283,21 @@ pub fn emit_error_indication(
     message.finish(flags)
 }
 
-/// Writes an End Marker for a tunnel. Returns its octets, 8.
+/// Octets that [`emit_end_marker`] writes at most: with a QoS flow.
+pub const END_MARKER_LEN_MAX: usize = GtpuHeader::LEN + GtpuOptional::LEN + 4;
+
+/// Writes an End Marker for a tunnel, with a PDU Session Container when it is about one QoS flow.
+/// Returns its octets: 8, or 16 with a QoS flow.
 ///
 /// # Errors
 /// `Truncated` when `out` is shorter.
-/// Spec: TS 29.281 §7.3.2.
-pub fn emit_end_marker(out: &mut [u8], teid: Teid) -> Result<usize, Malformed> {
-    Message::start(out, MessageType::END_MARKER, teid)?.finish(0)
+/// Spec: TS 29.281 §7.3.2, §5.2.2.7; TS 38.415 §5.5.2.1.
+pub fn emit_end_marker(out: &mut [u8], teid: Teid, qfi: Option<Qfi>) -> Result<usize, Malformed> {
+    let mut message = Message::start(out, MessageType::END_MARKER, teid)?;
+    let Some(qfi) = qfi else { return message.finish(0) };
+    message.optional(0, ExtensionType::PDU_SESSION_CONTAINER)?;
+    message.put(&PduSessionContainer::downlink(qfi, false).short_extension())?;
+    message.finish(FLAG_E)
 }
 
 /// Writes a Supported Extension Headers Notification of the given types (at most 255 are listed).

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use adit_types::Teid;
+use adit_types::{Qfi, Teid};
 use adit_wire::gtpu::{self, ErrorIndication, MessageType};
 use adit_wire::gtpu_ext::ExtensionType;
 use adit_wire::gtpu_ie::{GtpuIe, GtpuIes};
@@ -191,10 +191,16 @@ fn echo_messages_have_the_octets_of_the_standard() {
     for short in 0..gtpu::ECHO_RESPONSE_LEN_MAX {
         assert!(gtpu::emit_echo_response(&mut out[..short], 7, started).is_err());
     }
-    assert_eq!(gtpu::emit_end_marker(&mut out, Teid(7)), Ok(8));
+    assert_eq!(gtpu::emit_end_marker(&mut out, Teid(7), None), Ok(8));
     assert_eq!(out[..8], [0x30, 254, 0, 0, 0, 0, 0, 7]);
     for short in 0..8 {
-        assert!(gtpu::emit_end_marker(&mut out[..short], Teid(7)).is_err());
+        assert!(gtpu::emit_end_marker(&mut out[..short], Teid(7), None).is_err());
+    }
+    assert_eq!(gtpu::emit_end_marker(&mut out, Teid(7), Qfi::new(9)), Ok(16));
+    assert_eq!(out[..8], [0x34, 254, 0, 8, 0, 0, 0, 7]);
+    assert_eq!(out[8..16], [0, 0, 0, 0x85, 1, 0, 9, 0]);
+    for short in 0..gtpu::END_MARKER_LEN_MAX {
+        assert!(gtpu::emit_end_marker(&mut out[..short], Teid(7), Qfi::new(9)).is_err());
     }
 }
 

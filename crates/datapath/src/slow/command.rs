@@ -75,10 +75,10 @@ fn execute<Io: PacketIo>(
 ) {
     let interfaces = env.interfaces;
     match *command {
-        WorkerCommand::SendEndMarker { session, tunnel, interfaces, .. } => {
+        WorkerCommand::SendEndMarker { session, tunnel, interfaces, qfi, .. } => {
             if out.handoff.is_ours(session) {
                 shaping::release_session(env, io, out, session);
-                end_marker::send(env, io, out, (tunnel, interfaces));
+                end_marker::send(env, io, out, (tunnel, interfaces, qfi));
             }
         }
         WorkerCommand::SendEchoRequest { peer, interfaces, sequence, tos } => {

@@ -14,8 +14,8 @@ use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::{
     ApplyAction, DropReason, GtpuTunnel, PublishedFar, PublishedRules, PuntReason, WorkerEvent,
 };
-use adit_types::{Direction, InterfaceRole, InterfaceSet, PortId, SessionIndex, Teid};
-use adit_wire::gtpu::{GtpuHeader, UDP_PORT, emit_end_marker};
+use adit_types::{Direction, InterfaceRole, InterfaceSet, PortId, Qfi, SessionIndex, Teid};
+use adit_wire::gtpu::{END_MARKER_LEN_MAX, UDP_PORT, emit_end_marker};
 
 use crate::buffering;
 use crate::interfaces::source_addr;
@@ -26,18 +26,18 @@ use crate::slow::gtpu_signalling::report;
 use crate::slow::{Limits, settle};
 use crate::stage::egress::{Env, Way, way_by_route, way_to_hop};
 
-/// Sends one End Marker through `tunnel`, by one of `interfaces`; one that cannot be sent is counted
-/// as lost.
+/// Sends one End Marker through `tunnel`, by one of `interfaces`, of one QoS flow if `qfi` names it;
+/// one that cannot be sent is counted as lost.
 pub(super) fn send<Io: PacketIo>(
     env: &Env<'_>,
     io: &mut Io,
     out: &mut Outbound<Io::Buf>,
-    (tunnel, interfaces): (GtpuTunnel, InterfaceSet),
+    (tunnel, interfaces, qfi): (GtpuTunnel, InterfaceSet, Option<Qfi>),
 ) {
     let way = way_by_route(env, InterfaceRole::N3, interfaces, tunnel.addr);
     let sent = way.and_then(|way| {
         let mut buf = io.alloc()?;
-        write(&mut buf, &way, tunnel, 0).then_some((buf, way))
+        write(&mut buf, &way, (tunnel, qfi), 0).then_some((buf, way))
     });
     match sent {
         Some((buf, way)) => out.send(env, io, buf, &way, Origin::Own),
@@ -46,9 +46,14 @@ pub(super) fn send<Io: PacketIo>(
 }
 
 /// Writes an End Marker into `buf`; false without room or without an address of ours.
-fn write<B: PacketBuf>(buf: &mut B, way: &Way<'_>, tunnel: GtpuTunnel, tos: u8) -> bool {
-    let mut octets = [0; GtpuHeader::LEN];
-    let Ok(len) = emit_end_marker(&mut octets, tunnel.teid) else { return false };
+fn write<B: PacketBuf>(
+    buf: &mut B,
+    way: &Way<'_>,
+    (tunnel, qfi): (GtpuTunnel, Option<Qfi>),
+    tos: u8,
+) -> bool {
+    let mut octets = [0; END_MARKER_LEN_MAX];
+    let Ok(len) = emit_end_marker(&mut octets, tunnel.teid, qfi) else { return false };
     let Some(src) = source_addr(way.interface, tunnel.addr) else { return false };
     let octets = octets.get(..len).unwrap_or_default();
     let message = Message { src, dst: tunnel.addr, dst_port: UDP_PORT, tos, octets };
@@ -115,7 +120,7 @@ fn forward<Io: PacketIo>(
             };
             let sent =
                 way.zip(received.take().or_else(|| io.alloc())).and_then(|(way, mut buf)| {
-                    write(&mut buf, &way, tunnel, tos).then_some((way, buf))
+                    write(&mut buf, &way, (tunnel, None), tos).then_some((way, buf))
                 });
             match (sent, origin) {
                 (Some((way, buf)), origin) => out.send(env, io, buf, &way, origin),

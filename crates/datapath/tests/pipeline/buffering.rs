@@ -5,7 +5,7 @@ use adit_rules::{
     SessionRules, WorkerCommand, WorkerEvent,
 };
 use adit_testkit::packet::PacketBuilder;
-use adit_types::{Nanos, PdrId, Qfi, Seid, SessionIndex, Teid};
+use adit_types::{InterfaceSet, Nanos, PdrId, Qfi, Seid, SessionIndex, Teid};
 
 use crate::scene::*;
 
@@ -282,10 +282,34 @@ fn end_marker_leaves_through_the_tunnel_that_was_named() {
 fn end_marker(tunnel: GtpuTunnel, change: u64) -> WorkerCommand {
     WorkerCommand::SendEndMarker {
         tunnel,
-        interfaces: adit_types::InterfaceSet::ALL,
+        interfaces: InterfaceSet::ALL,
+        qfi: None,
         session: SESSION,
         change: DeltaId(change),
     }
+}
+
+#[test]
+fn end_markers_of_two_flows_leave_one_tunnel_each_with_its_flow() {
+    let mut scene = Scene::new();
+    let (tunnel, session, change) = (old_tunnel(), SESSION, DeltaId(0));
+    for qfi in [Qfi::new(9), Qfi::new(5)] {
+        let interfaces = InterfaceSet::ALL;
+        let command = WorkerCommand::SendEndMarker { tunnel, interfaces, qfi, session, change };
+        scene.commands.push(command).unwrap();
+    }
+    scene.step();
+    let expected = |qfi: u8| {
+        let message = adit_wire::gtpu::MessageType::END_MARKER;
+        PacketBuilder::ethernet(GNB_MAC, N3_MAC)
+            .ipv4(N3_ADDR, GNB)
+            .dont_fragment()
+            .gtpu_message(message, GNB_TEID)
+            .psc_dl(qfi, false)
+            .build()
+    };
+    assert_eq!(scene.sent(N3), [expected(9), expected(5)]);
+    assert_eq!(scene.counts().originated_pkts, 2);
 }
 
 /// The tunnel that the downlink packets of [`rules`] take.

@@ -43,6 +43,7 @@ impl PacketIo for Moving {
             let command = WorkerCommand::SendEndMarker {
                 tunnel,
                 interfaces: adit_types::InterfaceSet::ALL,
+                qfi: None,
                 session: SESSION,
                 change: change_id,
             };

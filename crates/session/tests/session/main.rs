@@ -6,6 +6,7 @@ mod activation;
 mod builders;
 mod choose_f_teid;
 mod cp_function;
+mod end_marker;
 mod endpoints;
 mod forwarding;
 mod framed;

@@ -302,33 +302,6 @@ fn buffered_packets_are_dropped_by_a_delta_though_no_rule_changes() {
 }
 
 #[test]
-fn end_marker_closes_the_tunnel_that_a_far_leaves_once() {
-    let mut store = store(4);
-    let mut change = session(1);
-    let mut twin = change.create_fars[1].clone();
-    twin.id = FarId(3);
-    change.create_fars.push(twin);
-    let old = change.create_fars[1].tunnel().unwrap();
-    let up_seid = store.establish(OWNER, CP, change).unwrap().up_seid;
-    let to = |id, outer| FarUpdate {
-        id: FarId(id),
-        forwarding: Some(ForwardingUpdate {
-            outer_header_creation: Some(outer),
-            send_end_marker: true,
-            ..ForwardingUpdate::default()
-        }),
-        ..FarUpdate::default()
-    };
-    let same =
-        Change { update_fars: vec![to(2, OuterHeaderCreation::Gtpu(old))], ..Change::default() };
-    assert_eq!(store.modify(up_seid, same).unwrap().end_markers, []);
-    let moved =
-        Change { update_fars: vec![to(2, tunnel(9)), to(3, tunnel(9))], ..Change::default() };
-    let n3 = InterfaceSet(1);
-    assert_eq!(store.modify(up_seid, moved).unwrap().end_markers, [(old, n3)]);
-}
-
-#[test]
 fn withdrawn_outer_header_is_legal_where_none_is_needed() {
     let mut store = store(4);
     let up_seid = store.establish(OWNER, CP, session(1)).unwrap().up_seid;

@@ -1,6 +1,6 @@
 //! Packets that a FAR held: they stay with the rules that they matched.
 
-use adit_rules::{ApplyAction, DropReason, OuterHeaderRemoval, SourceInterface};
+use adit_rules::{ApplyAction, DropReason, OuterHeaderRemoval};
 use adit_session::{Far, PdrSpec};
 use adit_types::{FarId, PdrId, Seid};
 
@@ -85,8 +85,8 @@ impl Oracle {
         let owner = owner.ok_or(DropReason::BufferDiscarded)?;
         let session = &self.sessions[owner].1;
         let mut own = readings(session);
-        // An identifier that is used again for the other direction names another PDR.
-        let is_same_way = |pdr: &PdrSpec| (pdr.pdi.source == SourceInterface::Access) == by.from_ue;
+        // What travels the other way by now is another PDR's, though its identifier is the same.
+        let is_same_way = |pdr: &PdrSpec| side::is_from_ue(session, pdr) == by.from_ue;
         own.retain(|(pdr, _)| pdr.id == by.pdr && is_same_way(pdr));
         let reading = if by.reading < own.len() { by.reading } else { 0 };
         let (pdr, rule) = own.get(reading).cloned().ok_or(DropReason::BufferDiscarded)?;

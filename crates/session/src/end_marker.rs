@@ -1,0 +1,76 @@
+//! End Markers: which FARs leave a tunnel, and for which QoS flow.
+//!
+//! Each FAR that asks gets one, also if several leave the same tunnel: control planes count them.
+//! Spec: TS 29.244 §5.3.2, §8.2.40 (SNDEM); TS 23.501 §5.8.2.9.
+
+use adit_rules::{ApplyAction, DestinationInterface, GtpuTunnel};
+use adit_types::{FarId, InterfaceSet, Qfi};
+
+use crate::change::{Change, FarUpdate};
+use crate::provisioning::Known;
+use crate::record::{Far, Pdr, Records};
+
+/// An End Marker to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndMarker {
+    /// The tunnel that packets leave.
+    pub tunnel: GtpuTunnel,
+    /// The interfaces that lead there.
+    pub interfaces: InterfaceSet,
+    /// The QoS flow of these packets, if all are of one.
+    pub qfi: Option<Qfi>,
+}
+
+/// The End Markers that a change asks for, of FARs that forward into a tunnel before it.
+pub(crate) fn asked_for(
+    known: Known<'_>,
+    before: &Records,
+    change: &Change,
+) -> Vec<(FarId, EndMarker)> {
+    let asks = |update: &&FarUpdate| {
+        update.forwarding.as_ref().is_some_and(|forwarding| forwarding.send_end_marker)
+    };
+    let marker = |update: &FarUpdate| {
+        let far = before.fars.iter().find(|far| far.id == update.id)?;
+        let tunnel = far.tunnel().filter(|_| far.action.contains(ApplyAction::FORW))?;
+        let parts = far.forwarding.as_ref()?;
+        let to_ran = parts.destination == DestinationInterface::Access;
+        let qfi = if to_ran { qfi(known, before, far.id) } else { None };
+        let interfaces = known.configured.forwarding_interfaces(parts);
+        Some((far.id, EndMarker { tunnel, interfaces, qfi }))
+    };
+    change.update_fars.iter().filter(asks).filter_map(marker).collect()
+}
+
+/// Those of them whose FARs have left their tunnel. One that buffers from now on has not gone
+/// anywhere yet.
+pub(crate) fn of_left_tunnels(asked: Vec<(FarId, EndMarker)>, after: &[Far]) -> Vec<EndMarker> {
+    let has_left = |(id, marker): &(FarId, EndMarker)| {
+        after.iter().find(|far| far.id == *id).is_none_or(|far| {
+            far.tunnel() != Some(marker.tunnel) && !far.action.contains(ApplyAction::BUFF)
+        })
+    };
+    asked.into_iter().filter(has_left).map(|(_, marker)| marker).collect()
+}
+
+/// The one QoS flow that packets of a FAR are marked with; none if there are several.
+fn qfi(known: Known<'_>, records: &Records, far: FarId) -> Option<Qfi> {
+    let pdrs = records.pdrs.iter().filter(|pdr| pdr.far == Some(far));
+    let mut qfis: Vec<Qfi> = pdrs.flat_map(|pdr| marks(known, records, pdr)).collect();
+    qfis.dedup();
+    match qfis[..] {
+        [qfi] => Some(qfi),
+        _ => None,
+    }
+}
+
+/// The QoS flows that a PDR marks packets with: that of its first QER with one, unless a predefined
+/// rule brings its own.
+fn marks(known: Known<'_>, records: &Records, pdr: &Pdr) -> Vec<Qfi> {
+    let qer = |id| records.qers.iter().find(|qer| qer.id == id);
+    let own = pdr.qers.iter().find_map(|id| qer(*id)?.qfi);
+    match pdr.predefined.is_empty() {
+        true => own.into_iter().collect(),
+        false => known.predefined(&pdr.predefined).filter_map(|rule| rule.qfi.or(own)).collect(),
+    }
+}
