@@ -291,6 +291,7 @@ fn end_marker(tunnel: GtpuTunnel, change: u64) -> WorkerCommand {
 
 #[test]
 fn end_markers_of_two_flows_leave_one_tunnel_each_with_its_flow() {
+    const GTPU: usize = 14 + 20 + 8;
     let mut scene = Scene::new();
     let (tunnel, session, change) = (old_tunnel(), SESSION, DeltaId(0));
     for qfi in [Qfi::new(9), Qfi::new(5)] {
@@ -306,9 +307,11 @@ fn end_markers_of_two_flows_leave_one_tunnel_each_with_its_flow() {
             .dont_fragment()
             .gtpu_message(message, GNB_TEID)
             .psc_dl(qfi, false)
-            .build()
+            .build()[GTPU..]
+            .to_vec()
     };
-    assert_eq!(scene.sent(N3), [expected(9), expected(5)]);
+    let sent: Vec<_> = scene.sent(N3).iter().map(|frame| frame[GTPU..].to_vec()).collect();
+    assert_eq!(sent, [expected(9), expected(5)]);
     assert_eq!(scene.counts().originated_pkts, 2);
 }
 

@@ -15,7 +15,7 @@ use super::frame::{
 };
 use super::packet::{BadIp, Container, Gtpu, Ip, gtpu, ip, is_forwardable, u16_at};
 use super::packet_rate;
-use super::predefined::Rule;
+use super::predefined::{self, Rule};
 use super::rate::Bucket;
 use super::records::{Session, waits_for_tunnel};
 use super::waiting::{self, Found, HeldBy};
