@@ -94,8 +94,11 @@ func open5gsCases(w *World) ([]testCase, error) {
 		{"flow added, changed and removed", o.with(4, oneFlow)},
 		{"two flows in one request, filters of all kinds", o.with(46, twoFlows)},
 		{"flow and tunnel in requests under way together, in both orders", o.eitherOrder},
+		{"packet that a FAR buffered leaves by that FAR", o.ownFAR},
 		{"idle: report, paging, buffered packets delivered", o.with(4, idle)},
 		{"Error Indication of the gNB: report, buffering, reactivation", o.with(4, indicated)},
+		{"Xn handover of two flows: an End Marker for each FAR", o.with(4, xn)},
+		{"N2 handover with indirect forwarding, a failed one, and a second one", o.with(4, n2)},
 		{"two data networks at once", o.twoNetworks},
 		{"released session: Error Indication for its F-TEID", o.released},
 	}

@@ -26,7 +26,7 @@ fn attach(control_plane: &str, cases_min: usize) {
 
 #[test]
 fn open5gs_profile_passes_every_case_with_traffic() {
-    attach(NAMES[0], 16);
+    attach(NAMES[0], 19);
 }
 
 #[test]
