@@ -214,6 +214,9 @@ pub struct Node {
     pub(crate) wall: Wall,
 }
 
+/// Work of each turn, and its name in the log of a fault.
+type Activity = (&'static str, fn(&mut Node, Nanos));
+
 impl Node {
     /// A node without peers. Its first [`Node::handle_timeout`] starts the configured setups.
     #[must_use]
@@ -372,7 +375,7 @@ impl Node {
     pub fn handle_timeout(&mut self, now: Nanos) {
         self.note_turn();
         self.begin_turn(now);
-        let activities: [(&'static str, fn(&mut Self, Nanos)); 12] = [
+        let activities: [Activity; 12] = [
             ("retransmissions", Self::handle_due_requests),
             ("usage reports", Self::report_due_usage),
             ("releases", Self::prepare_due_releases),

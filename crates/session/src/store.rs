@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{GtpuTunnel, RuleDelta, SessionKey, SharedRateId, UeAddresses};
 use adit_types::limits::{shared_rates_max, usage_slots_max};
-use adit_types::{IpPrefix, PdrId, Seid, SessionIndex, UsageSlot};
+use adit_types::{InterfaceSet, IpPrefix, PdrId, Seid, SessionIndex, UsageSlot};
 
 use crate::alloc::{
     SeidAllocator, SessionIndexAllocator, TeidAllocator, UeIpAllocator, UsageSlotAllocator,

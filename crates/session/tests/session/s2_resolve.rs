@@ -13,7 +13,7 @@ use adit_session::{
 use adit_types::limits::{
     BUFFER_PKTS_PER_SESSION_MAX, QERS_PER_PDR_MAX, RULES_PER_SESSION_MAX, SDF_FILTERS_PER_PDR_MAX,
 };
-use adit_types::{BarId, FarId, InterfaceSet, PdrId, QerId, Teid};
+use adit_types::{BarId, FarId, PdrId, QerId, Teid};
 
 use crate::builders::*;
 
