@@ -11,7 +11,7 @@ use std::hash::DefaultHasher;
 use adit_pfcp::{Cause, Datagram, Header, MessageBody, MessageType, RawMessage};
 use adit_rules::{DeltaId, RuleDelta, WorkerCommand};
 use adit_session::{EndMarker, QerPacketRate, SessionStore, StoreConfig, UsageReport};
-use adit_types::limits::{PENDING_MAX, TIMERS_PER_TURN_MAX};
+use adit_types::limits::PENDING_MAX;
 use adit_types::{Nanos, Seid, SessionIndex};
 
 use crate::admission::{Admission, PeerPolicy};
@@ -33,7 +33,7 @@ use crate::procedure::report::Reports;
 use crate::response_cache::{RequestKey, Seen};
 use crate::session_set::SessionSets;
 use crate::setup::Setups;
-use crate::transaction::{Due, Purpose, Retransmission, Transactions};
+use crate::transaction::{Purpose, Retransmission, Transactions};
 use crate::ue_pools::PoolUsage;
 use crate::wall::Wall;
 
@@ -208,14 +208,11 @@ pub struct Node {
     commands: VecDeque<WorkerCommand>,
     /// Commands that go before their change.
     end_markers: VecDeque<(DeltaId, WorkerCommand)>,
-    transmits: VecDeque<Transmit>,
+    pub(crate) transmits: VecDeque<Transmit>,
     deltas: VecDeque<(DeltaId, RuleDelta)>,
     pub(crate) scratch: Vec<u8>,
     pub(crate) wall: Wall,
 }
-
-/// Work of each turn, and its name in the log of a fault.
-type Activity = (&'static str, fn(&mut Node, Nanos));
 
 impl Node {
     /// A node without peers. Its first [`Node::handle_timeout`] starts the configured setups.
@@ -365,74 +362,6 @@ impl Node {
         match self.pending.values_mut().rev().find(|other| is_gone && ends(other)) {
             Some(deletion) => drop(deletion.usage.splice(..0, later)),
             None => self.report_usage(now, up_seid, later),
-        }
-    }
-
-    /// Does what is due by `now`: retransmissions, heartbeats, setups, forgetting.
-    ///
-    /// At most a bounded part of it: what is left is due at once, and what other peers asked for
-    /// goes in between.
-    pub fn handle_timeout(&mut self, now: Nanos) {
-        self.note_turn();
-        self.begin_turn(now);
-        let activities: [Activity; 12] = [
-            ("retransmissions", Self::handle_due_requests),
-            ("usage reports", Self::report_due_usage),
-            ("releases", Self::prepare_due_releases),
-            ("last usage reports", Self::advance_drains),
-            ("contested Node IDs", Self::settle_contests_of_none),
-            ("heartbeats", Self::send_due_heartbeats),
-            ("notifications of downlink data", Self::send_due_notifications),
-            ("GTP-U paths", Self::watch_paths),
-            ("delays of GTP-U paths", Self::measure_paths),
-            ("buffering durations", Self::end_due_buffering),
-            ("usage of UE address pools", Self::report_pool_usage),
-            ("association setups", Self::request_due_associations),
-        ];
-        for (name, activity) in activities {
-            self.contained(name, |node| activity(node, now));
-        }
-        // Those that began just now, with what is left of this turn's share.
-        self.advance_jobs(now);
-        self.forget_idle_peers(now);
-    }
-
-    fn prepare_due_releases(&mut self, now: Nanos) {
-        if self.prepare_releases_at.take_if(|at| *at <= now).is_some() {
-            self.prepare_releases(now);
-        }
-    }
-
-    fn request_due_associations(&mut self, now: Nanos) {
-        while !self.is_stopping
-            && let Some((position, to)) = self.setups.poll_due(now)
-        {
-            // The sessions that the peer had end first.
-            match self.backlog.concerns_address(to.ip()) {
-                true => self.setups.postponed(now, position),
-                false => self.request_association(now, position, to),
-            }
-        }
-    }
-
-    /// Sends own requests again that stayed without a response, or gives them up.
-    fn handle_due_requests(&mut self, now: Nanos) {
-        self.fail_if_injected(FaultPoint::Timer);
-        for _ in 0..TIMERS_PER_TURN_MAX {
-            match self.transactions.poll_due(now) {
-                None => return,
-                Some(Due::Retransmit { to, bytes }) => {
-                    self.counters.scalars.own_retransmissions += 1;
-                    if let Some(&message_type) = bytes.get(1) {
-                        self.counters.count_sent(MessageType(message_type));
-                    }
-                    self.transmits.push_back(Transmit { to, bytes });
-                }
-                Some(Due::Failed(purpose)) => {
-                    self.counters.scalars.own_requests_failed += 1;
-                    self.handle_own_failure(now, purpose);
-                }
-            }
         }
     }
 
