@@ -175,6 +175,13 @@ impl Backlog {
 }
 
 impl Node {
+    /// How many jobs on many sessions have not ended: they are not done, or workers do not run their
+    /// last change yet.
+    #[must_use]
+    pub fn pending_jobs_len(&self) -> usize {
+        self.pending.range(DeltaId(FIRST_MARK)..).count()
+    }
+
     /// Begins a job. The answer that waits for it may be attached to the mark that is returned until
     /// the message has been handled.
     pub(crate) fn start_job(&mut self, waiter: Option<Waiter>, task: Task) -> DeltaId {

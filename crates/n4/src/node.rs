@@ -453,7 +453,7 @@ impl Node {
         &self.config
     }
 
-    /// Changes that wait for their publication.
+    /// Changes that wait for their publication, and jobs on many sessions that have not ended.
     #[must_use]
     pub fn pending_len(&self) -> usize {
         self.pending.len()

@@ -2,6 +2,7 @@
 
 use adit_pfcp::Cause;
 use adit_pfcp::ie::{self, FSeid};
+use adit_pfcp::message::HeartbeatResponse;
 use adit_types::{Nanos, Seid, Teid};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -12,9 +13,14 @@ use crate::victim::{Said, Victim};
 #[test]
 fn node_id_of_another_address_moves_nothing() {
     let mut victim = Victim::new();
-    for started in [SMF_STARTED, SMF_STARTED + 1, u32::MAX, 0] {
-        let said = victim.hit(smf(66), &setup(1, NODE, started));
-        assert_eq!(said, Said::Refused(Cause::RequestRejected, None, None));
+    for (sequence, started) in (1..).zip([SMF_STARTED, SMF_STARTED + 1, u32::MAX, 0]) {
+        let asked = victim.bench.ask(smf(66), &setup(sequence, NODE, started));
+        assert_eq!((asked.len(), asked[0].to), (1, smf(10)), "its holder is asked");
+        let probe = raw(&asked[0].bytes).header.sequence;
+        let alive = HeartbeatResponse::new(ie::RecoveryTimeStamp(SMF_STARTED));
+        let sent = victim.bench.ask(smf(10), &encode(None, probe, &alive));
+        assert_eq!((sent.len(), sent[0].to), (1, smf(66)));
+        assert_eq!(Said::of(&sent[0].bytes), Said::Refused(Cause::RequestRejected, None, None));
     }
     for message in [release(2, NODE), messages::update(3)] {
         let said = victim.hit(smf(66), &message);
