@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use adit_datapath::{Handoff, Worker, WorkerConfig, connect};
 use adit_dpdk::{Eal, Mbuf, Mempool, MempoolConfig, Port, PortConfig, WorkerIo, WorkerPort};
@@ -33,6 +34,9 @@ use crate::{show, snapshot, steering, wiring};
 
 /// Buffers that a worker's thread keeps for itself.
 const MEMPOOL_CACHE_MBUFS: u32 = 256;
+
+/// Workers that take no step for so long after they were told to stop are given up.
+const WORKER_STOP_LIMIT: Duration = Duration::from_secs(10);
 
 /// A worker's thread, running or done.
 type WorkerThread = JoinHandle<anyhow::Result<()>>;
@@ -399,6 +403,18 @@ fn ended<T>(thread: &JoinHandle<T>) -> Option<String> {
     thread.is_finished().then(name)
 }
 
+/// Waits until all threads have ended, `limit` at most; returns the name of one that has not.
+fn first_unfinished<T>(threads: &[JoinHandle<T>], limit: Duration) -> Option<String> {
+    let deadline = Instant::now() + limit;
+    loop {
+        let running = threads.iter().find(|thread| !thread.is_finished())?;
+        if Instant::now() >= deadline {
+            return Some(running.thread().name().unwrap_or("without a name").to_owned());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// Returns at the first signal, or the name of a thread that has ended by itself.
 fn wait(signals: &mut Signals, ended: impl Fn() -> Option<String>) -> Option<String> {
     loop {
@@ -408,7 +424,7 @@ fn wait(signals: &mut Signals, ended: impl Fn() -> Option<String>) -> Option<Str
         if let Some(thread) = ended() {
             return Some(thread);
         }
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
     }
 }
 
@@ -423,6 +439,11 @@ fn finish(
     stop_control.store(true, Ordering::Relaxed);
     let control = control.join();
     stop.store(true, Ordering::Relaxed);
+    if let Some(thread) = first_unfinished(&threads, WORKER_STOP_LIMIT) {
+        // It may hold packets and queues for ever: only the end of the process takes them back.
+        error!(thread, "a worker does not stop; adit ends without it");
+        std::process::exit(1);
+    }
     let mut failed = None;
     for thread in threads {
         match thread.join() {
@@ -453,5 +474,16 @@ mod tests {
         assert_eq!(ended(&lives), None);
         drop(held);
         lives.join().unwrap();
+    }
+
+    #[test]
+    fn worker_that_does_not_stop_is_named_and_waited_for_no_longer() {
+        let (held, waits) = mpsc::channel::<()>();
+        let stuck = spawn("adit-worker-1", move || waits.recv().is_err()).unwrap();
+        let threads = [spawn("adit-worker-0", || true).unwrap(), stuck];
+        let name = first_unfinished(&threads, Duration::from_millis(20));
+        assert_eq!(name.as_deref(), Some("adit-worker-1"));
+        drop(held);
+        assert_eq!(first_unfinished(&threads, Duration::from_secs(60)), None);
     }
 }
