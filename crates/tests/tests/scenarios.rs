@@ -37,6 +37,8 @@ const SCENARIOS: &[&str] = &[
     "duplicate",
     "redirect",
     "forwarding-policy",
+    "fragmentation",
+    "reassembly",
 ];
 
 /// A lab whose adit is the one beside it.

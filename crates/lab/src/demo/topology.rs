@@ -269,6 +269,14 @@ impl Topology {
         )
     }
 
+    /// Sets the MTU of a UE's device.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn set_mtu(&self, ue: Ue, mtu_bytes: u16) -> Result<()> {
+        self.ran.ip_batch(&[], &format!("link set {} mtu {mtu_bytes}\n", ue.device()))
+    }
+
     /// Puts a station with [`STATION`] and a MAC address of its own on the link of the data
     /// network, and returns the name of its device. Whatever comes there reaches the server.
     ///

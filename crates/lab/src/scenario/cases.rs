@@ -4,6 +4,7 @@
 mod addresses;
 mod applications;
 mod buffering;
+mod fragments;
 mod policy;
 mod rates;
 mod redirect;
@@ -67,6 +68,8 @@ pub const CASES: &[Case] = &[
     Case { name: "duplicate", run: tunnels::duplicate },
     Case { name: "redirect", run: redirect::redirect },
     Case { name: "forwarding-policy", run: policy::forwarding_policy },
+    Case { name: "fragmentation", run: fragments::fragmentation },
+    Case { name: "reassembly", run: fragments::reassembly },
 ];
 
 /// Gates of a QER. Spec: TS 29.244 §5.4.3.

@@ -49,11 +49,26 @@ impl Endpoint {
         &self,
         teid: Teid,
         qfi: Qfi,
-        (from, to): (SocketAddrV4, SocketAddrV4),
+        flow: (SocketAddrV4, SocketAddrV4),
         numbers: std::ops::Range<u32>,
     ) -> Result<()> {
+        self.send_long(teid, qfi, flow, numbers, PAYLOAD)
+    }
+
+    /// As [`Self::send`], with datagrams of `payload` octets, four at least.
+    ///
+    /// # Errors
+    /// The socket fails.
+    pub fn send_long(
+        &self,
+        teid: Teid,
+        qfi: Qfi,
+        (from, to): (SocketAddrV4, SocketAddrV4),
+        numbers: std::ops::Range<u32>,
+        payload: usize,
+    ) -> Result<()> {
         for number in numbers {
-            let inner = datagram(from, to, number);
+            let inner = datagram(from, to, number, payload);
             let mut message = vec![0; UL_HEADERS];
             write_ul_headers(&mut message, teid, qfi, inner.len()).context("write a G-PDU")?;
             message.extend(inner);
@@ -83,9 +98,9 @@ impl Endpoint {
     }
 }
 
-/// An IPv4 packet with a UDP datagram of [`PAYLOAD`] octets that begins with its number.
-fn datagram(from: SocketAddrV4, to: SocketAddrV4, number: u32) -> Vec<u8> {
-    let udp_len = u16::try_from(UdpHeader::LEN + PAYLOAD).unwrap_or(u16::MAX);
+/// An IPv4 packet with a UDP datagram of `payload` octets that begins with its number.
+fn datagram(from: SocketAddrV4, to: SocketAddrV4, number: u32, payload: usize) -> Vec<u8> {
+    let udp_len = u16::try_from(UdpHeader::LEN + payload).unwrap_or(u16::MAX);
     let fields = Ipv4Fields {
         tos: 0,
         total_len: udp_len.saturating_add(20),

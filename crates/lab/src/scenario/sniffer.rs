@@ -10,7 +10,9 @@ use adit_wire::parse_gtpu;
 use adit_wire::udp::UdpHeader;
 use anyhow::{Context, Result};
 use rustix::fd::OwnedFd;
-use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, ipproto, recv, socket_with};
+use rustix::net::{
+    AddressFamily, RecvFlags, SocketFlags, SocketType, eth, ipproto, recv, socket_with,
+};
 
 use super::session::Stage;
 use crate::demo::topology::ADIT_N3;
@@ -85,6 +87,37 @@ impl ServerSniffer {
             let (ip, _) = Ipv4Header::parse(packet).ok()?;
             (ip.src() == self.ue).then_some(ip.tos())
         })
+    }
+}
+
+/// A packet socket, open from now on: it sees the IPv4 packets that come to the devices of a
+/// namespace before the kernel puts fragments together.
+#[derive(Debug)]
+pub struct Wire {
+    socket: OwnedFd,
+}
+
+impl Wire {
+    /// Sees what comes to `namespace`.
+    ///
+    /// # Errors
+    /// The system has no packet sockets.
+    pub fn open(namespace: &Namespace) -> Result<Self> {
+        let socket = namespace.enter(|| {
+            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+            socket_with(AddressFamily::PACKET, SocketType::DGRAM, flags, Some(eth::IP))
+                .context("open a packet socket")
+        })?;
+        Ok(Self { socket })
+    }
+
+    /// What `read` makes of the packets that came since the wire was opened or asked, in order;
+    /// waits until no more comes.
+    ///
+    /// # Errors
+    /// Interrupted.
+    pub fn seen<T>(&self, stage: &Stage<'_>, read: impl Fn(&[u8]) -> Option<T>) -> Result<Vec<T>> {
+        arrived(&self.socket, stage, read)
     }
 }
 

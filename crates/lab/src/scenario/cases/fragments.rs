@@ -1,0 +1,256 @@
+//! Packets beyond the MTU, both ways, and tunnel packets that arrive in fragments.
+//! Spec: RFC 791 §3.2; RFC 1191 §3; TS 29.281 §4.2.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::time::Duration;
+
+use adit_pfcp::ie::OuterHeaderCreation;
+use adit_types::Qfi;
+use adit_wire::gtpu::{MessageType, UDP_PORT};
+use adit_wire::icmp::IcmpHeader;
+use adit_wire::ipv4::Ipv4Header;
+use adit_wire::udp::UdpHeader;
+use adit_wire::{parse_gtpu, protocol};
+use anyhow::{Context, Result, ensure};
+use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
+
+use super::PORT;
+use crate::demo::report::Counters;
+use crate::demo::topology::{ADIT_N3, ADIT_N3_V6, DN, GNB_V6};
+use crate::gnb::{Leg, teid};
+use crate::netns::Namespace;
+use crate::scenario::endpoint::Endpoint;
+use crate::scenario::probe::{DATAGRAMS, Probe};
+use crate::scenario::session::{Rules, Stage, all};
+use crate::scenario::sniffer::Wire;
+
+/// MTU of adit's N3 and N6.
+const MTU: u16 = 1500;
+/// What fits N3 behind the outer IPv4, UDP and GTP-U headers with a PDU Session Container.
+const FITS_N3: u16 = MTU - (20 + 8 + 16);
+/// Octets of a packet that fits N6, and N3 only without outer headers.
+const FULL: u16 = 1500;
+/// Octets of a packet that fits neither.
+const BEYOND: u16 = 1700;
+/// Headers of IPv4 and UDP.
+const HEADERS: u16 = 20 + 8;
+/// Time for one datagram to arrive.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Without DF, what is too long arrives in two fragments that make up the packet; with DF, the
+/// sender is told the MTU. The uplink tunnel packets are fragmented by the gNB's kernel.
+pub fn fragmentation(stage: &Stage<'_>) -> Result<String> {
+    stage.network.topology.set_mtu(stage.ue, BEYOND)?;
+    let session = stage.establish_with(&Rules::USUAL)?;
+    let view = View::open(stage)?;
+    view.may_fragment(true)?;
+    let down = view.downlink(FULL)?;
+    check_divided("downlink", &down, FULL, FITS_N3)?;
+    let up = view.uplink(FULL)?;
+    ensure!(up == [Piece::whole(FULL)], "uplink, N6 had {up:?} of a packet that fits");
+    let up = view.uplink(BEYOND)?;
+    check_divided("uplink", &up, BEYOND, MTU)?;
+    view.may_fragment(false)?;
+    view.refused()?;
+    session.end()?;
+    let [down, up] = [down, up].map(|pieces| pieces.iter().map(|p| p.bytes).collect::<Vec<_>>());
+    Ok(format!(
+        "fragments of {down:?} octets downlink, {up:?} uplink; with DF the senders were told \
+         {FITS_N3} and {MTU}"
+    ))
+}
+
+/// Tunnel packets that arrive in two fragments are put together, and their packets leave whole.
+/// Over IPv6: the kernel puts IPv4 fragments together before DPDK's AF_PACKET ports see them.
+pub fn reassembly(stage: &Stage<'_>) -> Result<String> {
+    if !stage.network.topology.ipv6 {
+        return Ok("not tried: the kernel has no IPv6".to_owned());
+    }
+    let gnb = Endpoint::open(stage, GNB_V6, ADIT_N3_V6)?;
+    let tunnel = teid(stage.index(), Leg::First);
+    let session = stage.establish_with(&Rules {
+        to_access: Some(OuterHeaderCreation::gtpu_ipv6(tunnel, GNB_V6)),
+        n3_over_ipv6: true,
+        ..Rules::USUAL
+    })?;
+    let probe = Probe::open(stage, PORT)?;
+    let wire = Wire::open(&stage.network.topology.dn)?;
+    let flow = (SocketAddrV4::new(stage.ue.ipv4(), PORT), SocketAddrV4::new(DN, PORT));
+    let (own, qfi) = (session.established().uplink_teid, Qfi::new(Rules::QFI).context("a QFI")?);
+    let before = reassembled(stage)?;
+    gnb.send_long(own, qfi, flow, 0..DATAGRAMS, usize::from(FULL - HEADERS))?;
+    all("uplink", &probe.receive_uplink(DATAGRAMS)?)?;
+    let pieces = at_server(stage, &wire)?;
+    let whole = (0..DATAGRAMS).map(|_| Piece::whole(FULL));
+    ensure!(pieces.iter().copied().eq(whole), "N6 had {pieces:?}");
+    let fragments = reassembled(stage)? - before;
+    ensure!(fragments == u64::from(DATAGRAMS), "adit counts {fragments} further fragments");
+    session.end()?;
+    Ok(format!("{DATAGRAMS} tunnel packets in two fragments each were put together"))
+}
+
+/// An IPv4 packet as the wire has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Piece {
+    /// Octets of the original's payload before it.
+    offset: u16,
+    more_fragments: bool,
+    /// Total length.
+    bytes: u16,
+}
+
+impl Piece {
+    const fn whole(bytes: u16) -> Self {
+        Self { offset: 0, more_fragments: false, bytes }
+    }
+
+    fn of(ip: &Ipv4Header) -> Self {
+        Self {
+            offset: ip.fragment_offset() * 8,
+            more_fragments: ip.more_fragments(),
+            bytes: ip.total_len(),
+        }
+    }
+}
+
+/// Two fragments, in their order, that fit the MTU and make up a packet of `bytes` octets.
+fn check_divided(what: &str, pieces: &[Piece], bytes: u16, mtu: u16) -> Result<()> {
+    // Each but the last is as long as the MTU and the unit of offsets, eight octets, allow.
+    let first = (mtu - 20) / 8 * 8;
+    let wanted = [
+        Piece { offset: 0, more_fragments: true, bytes: first + 20 },
+        Piece { offset: first, more_fragments: false, bytes: bytes - first },
+    ];
+    ensure!(pieces == wanted, "{what}: the wire had {pieces:?} instead of {wanted:?}");
+    Ok(())
+}
+
+/// A socket and the wire at each end.
+struct View<'a> {
+    stage: &'a Stage<'a>,
+    ue: UdpSocket,
+    dn: UdpSocket,
+    ran_wire: Wire,
+    dn_wire: Wire,
+}
+
+impl<'a> View<'a> {
+    fn open(stage: &'a Stage<'a>) -> Result<Self> {
+        let topology = &stage.network.topology;
+        Ok(Self {
+            stage,
+            ue: bind(&topology.ran, stage.ue.ipv4())?,
+            dn: bind(&topology.dn, DN)?,
+            ran_wire: Wire::open(&topology.ran)?,
+            dn_wire: Wire::open(&topology.dn)?,
+        })
+    }
+
+    /// Whether packets of both ends leave without DF.
+    fn may_fragment(&self, may: bool) -> Result<()> {
+        // With PROBE, packets carry DF whatever the kernel knows of the path.
+        let mode = if may { Ipv4PathMtuDiscovery::DONT } else { Ipv4PathMtuDiscovery::PROBE };
+        for socket in [&self.ue, &self.dn] {
+            set_ip_mtu_discover(socket, mode).context("set IP_MTU_DISCOVER")?;
+        }
+        Ok(())
+    }
+
+    /// The inner packets of the G-PDUs that a packet of `bytes` octets to the UE becomes; it must
+    /// arrive.
+    fn downlink(&self, bytes: u16) -> Result<Vec<Piece>> {
+        carry("downlink", &self.dn, &self.ue, bytes)?;
+        let tunnel = teid(self.stage.index(), Leg::First);
+        self.ran_wire.seen(self.stage, |packet| {
+            let (outer, datagram) = Ipv4Header::parse(packet).ok()?;
+            // A fragment of a tunnel packet is none of the G-PDUs that are to come.
+            if outer.src() != ADIT_N3 || Piece::of(outer) != Piece::whole(outer.total_len()) {
+                return None;
+            }
+            let (udp, message) = UdpHeader::parse(datagram).ok()?;
+            let gtpu = parse_gtpu(message).ok().filter(|_| udp.dst_port() == UDP_PORT)?;
+            let ours = gtpu.message_type == MessageType::G_PDU && gtpu.teid == tunnel;
+            let (ip, _) = Ipv4Header::parse(gtpu.payload(message)).ok().filter(|_| ours)?;
+            Some(Piece::of(ip))
+        })
+    }
+
+    /// What a packet of `bytes` octets from the UE becomes on N6; it must arrive.
+    fn uplink(&self, bytes: u16) -> Result<Vec<Piece>> {
+        carry("uplink", &self.ue, &self.dn, bytes)?;
+        at_server(self.stage, &self.dn_wire)
+    }
+
+    /// Packets beyond the MTU do not pass; their senders are told what fits.
+    fn refused(&self) -> Result<()> {
+        let ue = self.stage.ue.ipv4();
+        send(&self.dn, &self.ue, FULL)?;
+        let told =
+            self.dn_wire.seen(self.stage, |packet| fragmentation_needed(packet, (DN, ue)))?;
+        ensure!(told == [FITS_N3], "downlink with DF: the sender was told {told:?}");
+        send(&self.ue, &self.dn, BEYOND)?;
+        let told =
+            self.ran_wire.seen(self.stage, |packet| fragmentation_needed(packet, (ue, DN)))?;
+        ensure!(told == [MTU], "uplink with DF: the sender was told {told:?}");
+        let passed = at_server(self.stage, &self.dn_wire)?;
+        ensure!(passed.is_empty(), "uplink with DF: {passed:?} arrived");
+        Ok(())
+    }
+}
+
+/// The packets of the stage's UE that came to the server.
+fn at_server(stage: &Stage<'_>, wire: &Wire) -> Result<Vec<Piece>> {
+    let ue = stage.ue.ipv4();
+    wire.seen(stage, |packet| {
+        let (ip, _) = Ipv4Header::parse(packet).ok()?;
+        (ip.src() == ue).then(|| Piece::of(ip))
+    })
+}
+
+/// Fragments of tunnel packets, but one of each, whose data went on with that of the one.
+fn reassembled(stage: &Stage<'_>) -> Result<u64> {
+    let document = stage.network.adit.admin().show("counters", stage.stop)?;
+    Ok(Counters::read(&document)?.punts.get("reassembled").copied().unwrap_or(0))
+}
+
+fn bind(namespace: &Namespace, addr: Ipv4Addr) -> Result<UdpSocket> {
+    let addr: SocketAddr = (addr, PORT).into();
+    let socket = namespace.enter(|| UdpSocket::bind(addr).with_context(|| format!("bind {addr}")));
+    let socket = socket?;
+    socket.set_read_timeout(Some(PATIENCE)).context("receive timeout")?;
+    Ok(socket)
+}
+
+/// Sends a packet of `bytes` octets, and returns its payload.
+fn send(from: &UdpSocket, to: &UdpSocket, bytes: u16) -> Result<Vec<u8>> {
+    // 251 is prime: octets at other places than their own are noticed.
+    let payload: Vec<u8> = (0..=250).cycle().take(usize::from(bytes - HEADERS)).collect();
+    from.send_to(&payload, to.local_addr()?).context("send")?;
+    Ok(payload)
+}
+
+/// Sends a packet of `bytes` octets, which must arrive as it was.
+fn carry(what: &str, from: &UdpSocket, to: &UdpSocket, bytes: u16) -> Result<()> {
+    let sent = send(from, to, bytes)?;
+    let mut arrived = [0; 2048];
+    let len = to.recv(&mut arrived);
+    let len = len.with_context(|| format!("{what}: no packet of {bytes} octets arrived"))?;
+    ensure!(arrived.get(..len) == Some(&sent[..]), "{what}: another packet arrived than was sent");
+    Ok(())
+}
+
+/// The MTU that an ICMP message tells the sender of a packet between these addresses.
+fn fragmentation_needed(packet: &[u8], (src, dst): (Ipv4Addr, Ipv4Addr)) -> Option<u16> {
+    const UNREACHABLE: u8 = 3;
+    const FRAGMENTATION_NEEDED: u8 = 4;
+    let (ip, message) = Ipv4Header::parse(packet).ok()?;
+    if ip.protocol() != protocol::ICMP || ip.dst() != src {
+        return None;
+    }
+    let (icmp, _) = IcmpHeader::parse(message).ok()?;
+    // The addresses of the quoted header; the rest of the packet is not quoted.
+    let quoted = message.get(8 + 12..8 + 20)?;
+    let ours = quoted == [src.octets(), dst.octets()].concat();
+    let kind = (icmp.kind(), icmp.code()) == (UNREACHABLE, FRAGMENTATION_NEEDED);
+    (kind && ours).then(|| icmp.next_hop_mtu())
+}
