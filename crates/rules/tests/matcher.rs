@@ -278,3 +278,41 @@ fn matcher_of_eight_hosts_is_one_line_for_four_of_them() {
         (0..8).map(|host| PdrEntry { ue, sdf: vec![filter(host)].into(), ..plain() }).collect();
     assert_eq!(Matcher::compile(Direction::Uplink, &pdrs).unwrap().lines().len(), 2);
 }
+
+#[test]
+fn filters_as_many_as_a_matcher_tells_apart_are_compiled_and_one_more_is_not() {
+    let filter = |host: u32| SdfFilter {
+        protocol: Some(17),
+        remote: AddrMatch::V4(
+            Ipv4Prefix::containing(Ipv4Addr::from_bits((20 << 24) + host), 32).unwrap(),
+        ),
+        ..SdfFilter::ANY
+    };
+    for (count, is_compiled) in [(16, false), (17, true), (8192, true), (8193, false)] {
+        let set: SdfSet = (0..count).map(filter).collect();
+        assert_eq!(set.is_compiled(), is_compiled, "{count}");
+        let flow = |host: u32| FlowSelector {
+            src: UE_V4.into(),
+            dst: Ipv4Addr::from_bits((20 << 24) + host).into(),
+            protocol: 17,
+            src_port: 1,
+            dst_port: 1,
+            tos: 0,
+            spi: None,
+            flow_label: 0,
+        };
+        assert!(set.matches(Direction::Uplink, &flow(count - 1)), "{count}");
+        assert!(!set.matches(Direction::Uplink, &flow(count)), "{count}");
+    }
+}
+
+#[test]
+fn set_equals_a_list_of_the_same_filters_in_the_same_order() {
+    let tcp = SdfFilter { protocol: Some(6), ..SdfFilter::ANY };
+    let set: SdfSet = vec![tcp.clone(), SdfFilter::ANY].into();
+    assert!(set == [tcp.clone(), SdfFilter::ANY]);
+    assert!(set != [SdfFilter::ANY, tcp.clone()]);
+    assert!(set != [tcp.clone()]);
+    assert!(set == vec![tcp.clone(), SdfFilter::ANY]);
+    assert!(set != vec![tcp]);
+}

@@ -189,4 +189,23 @@ mod tests {
         assert!(array.get(1 << 20).is_none());
         assert!(Large::<AtomicU64>::zeroed(0).is_empty());
     }
+
+    /// Address space of the process. Unit: KiB.
+    fn mapped_kib() -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+        size.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    #[test]
+    fn dropped_array_leaves_no_mapping_behind() {
+        let before = mapped_kib();
+        // 16 GiB in all, of which no page is touched.
+        for _ in 0..16 {
+            drop(Large::<AtomicU64>::zeroed(1 << 27));
+        }
+        // Other tests map less meanwhile.
+        let grown = mapped_kib().saturating_sub(before);
+        assert!(grown < 8 << 20, "{grown} KiB");
+    }
 }

@@ -573,6 +573,20 @@ mod tests {
     }
 
     #[test]
+    fn packet_of_one_bucket_of_the_pair_asks_that_one_alone() {
+        let table = MeterTable::new(2);
+        table.set_limit(SESSION, Direction::Uplink, 0, limit(1000));
+        table.set_limit(SESSION, Direction::Uplink, 1, limit(1000));
+        let pair = table.pair(SESSION, Direction::Uplink).unwrap();
+        for which in [0b01, 0b10] {
+            assert!(pair.pass(which, NOW, 1500), "{which}");
+            assert!(!pair.pass(which, NOW, 1500), "{which}: 12 ms to wait");
+            assert!(pair.pass(which, NOW + Nanos::from_millis(13), 1500), "{which}");
+        }
+        assert!(pair.pass(0, NOW, 1500));
+    }
+
+    #[test]
     fn further_buckets_exist_once_they_are_needed() {
         let table = MeterTable::new(2);
         let last = u8::try_from(RULES_PER_SESSION_MAX - 1).unwrap();

@@ -244,3 +244,22 @@ impl<'a> UsageView<'a> {
         self.lines.get(slot.0 as usize)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_packet_is_that_of_the_generation_asked_for() {
+        let table = UsageTable::new(2);
+        let line = &table.lines[1];
+        line.marks.set(3 << MARK_BITS | UsageMark::Start as u64);
+        line.first.set(line.count(Direction::Uplink, 100, Nanos(7)));
+        let now = table.usage(UsageSlot(1), 3);
+        assert_eq!((now.first, now.last), (Some(Nanos(7)), Some(Nanos(7))));
+        assert_eq!((now.ul_bytes, now.ul_pkts), (100, 1));
+        let next = table.usage(UsageSlot(1), 4);
+        assert_eq!(next, UsageCounts { first: None, ..now });
+        assert_eq!(table.usage(UsageSlot(2), 3), UsageCounts::default());
+    }
+}

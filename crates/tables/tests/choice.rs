@@ -1,0 +1,81 @@
+//! Which express a packet takes whose session has SDF filters.
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
+
+mod support;
+
+use std::net::Ipv4Addr;
+
+use adit_rules::sdf::AddrMatch;
+use adit_rules::{
+    DestinationInterface, ExpressUe, FlowKey, FlowSelector, OuterHeaderRemoval, PdrEntry,
+    SdfFilter, SdfSet, SourceInterface, UeAddresses,
+};
+use adit_tables::build;
+use adit_types::{Direction, InterfaceSet, Ipv4Prefix, PdrId, Precedence, SessionIndex, Teid};
+use support::{config, id, install, rules};
+
+const UE: Ipv4Addr = Ipv4Addr::new(10, 45, 0, 1);
+
+/// The PDR of packets towards one host, or of all.
+fn pdr(number: u16, host: Option<[u8; 4]>) -> PdrEntry {
+    let remote = |host: [u8; 4]| AddrMatch::V4(Ipv4Prefix::containing(host.into(), 32).unwrap());
+    let sdf = host.map(|host| SdfFilter { remote: remote(host), ..SdfFilter::ANY });
+    PdrEntry {
+        id: PdrId(number),
+        precedence: Precedence(number.into()),
+        source: SourceInterface::Access,
+        interfaces: InterfaceSet::ALL,
+        teid: Some(Teid(u32::from(number) + 100)),
+        qfis: Vec::new(),
+        ue: UeAddresses { v4: Some(UE), v6: None },
+        ue_networks: Vec::new(),
+        sdf: sdf.into_iter().collect::<SdfSet>(),
+        outer_header_removal: Some(OuterHeaderRemoval::GtpuUdpIpv4),
+        container_deletion: false,
+        far: 0,
+        qers: Default::default(),
+        urrs: Default::default(),
+    }
+}
+
+fn towards(dst: [u8; 4]) -> FlowKey {
+    let flow = FlowSelector {
+        src: UE.into(),
+        dst: Ipv4Addr::from(dst).into(),
+        protocol: 17,
+        src_port: 1,
+        dst_port: 2,
+        tos: 0,
+        spi: None,
+        flow_label: 0,
+    };
+    FlowKey::new(Direction::Uplink, &flow)
+}
+
+#[test]
+fn packet_takes_the_express_of_its_pdr_among_the_first_sixteen() {
+    let (mut publisher, mut readers) = build(config(1)).unwrap();
+    let mut rules = rules(1, &["192.0.2.9"]);
+    rules.fars[0].destination = DestinationInterface::Core;
+    rules.fars[0].outer_header_creation = None;
+    rules.ue = vec![UeAddresses { v4: Some(UE), v6: None }];
+    rules.uplink = (1..=16_u8).map(|n| pdr(n.into(), Some([20, 0, 0, n]))).collect();
+    rules.uplink.push(pdr(17, None));
+    // Each has an express of its own, as their tunnels differ.
+    readers[0].observe();
+    publisher.apply(id(1), install(0, &[], rules));
+    readers[0].observe();
+    assert_eq!(publisher.poll_observed(), Some(id(1)));
+    let view = readers[0].observe();
+    let home = view.express_home(SessionIndex(0), Direction::Uplink).unwrap();
+    let choice = view.choice(home).unwrap();
+    for n in [1, 2, 15] {
+        let express = choice.find(&towards([20, 0, 0, n])).unwrap().express();
+        assert_eq!(express.source(false), ExpressUe::Only(u64::from(UE.to_bits())));
+        let teid = |n: u8| Teid(u32::from(n) + 100);
+        assert!(express.takes_uplink(InterfaceSet::ALL, teid(n), None));
+        assert!(!express.takes_uplink(InterfaceSet::ALL, teid(n + 1), None));
+    }
+    assert!(choice.find(&towards([20, 0, 0, 16])).is_none(), "fifteen expresses at most");
+    assert!(choice.find(&towards([20, 0, 0, 17])).is_none(), "the seventeenth PDR has none");
+}
