@@ -5,12 +5,16 @@ mod support;
 
 use std::net::Ipv4Addr;
 
-use adit_rules::{DropReason, KeyChange, PuntReason, RuleDelta, SessionKey};
+use adit_rules::{
+    DropReason, Excess, Gate, Guaranteed, KeyChange, PuntReason, QerEntry, QerMeter, RateLimit,
+    RuleDelta, SessionKey, SessionRules, SharedRateId,
+};
 use adit_tables::{
     Interface, Publisher, Reader, SessionTraffic, TablesConfig, TablesError, Via, View, build,
 };
 use adit_types::{
-    Direction, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, SessionIndex, Teid,
+    BitRate, Direction, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, Nanos, QerId,
+    SessionIndex, Teid,
 };
 use static_assertions::{assert_impl_all, assert_not_impl_any};
 use support::{N3, N6, config, id, install, interface, ip, route, rules, teid, ue, uninstall};
@@ -366,4 +370,37 @@ fn ue_address_is_preferred_to_the_framed_routes_around_it() {
     assert_eq!(session_of_ue(&view, [10, 45, 0, 7]), SessionIndex(1));
     publisher.apply(id(6), uninstall(1, &[framed("10.45.0.0/16")]));
     assert_eq!(session_of_ue(&reader.observe(), [10, 45, 0, 7]), SessionIndex::NONE);
+}
+
+#[test]
+fn bucket_that_no_qer_names_any_more_is_shared_with_nobody() {
+    let (mut publisher, mut reader) = one_worker();
+    let limit = RateLimit::new(BitRate::from_kbps(1000), Nanos(0), Excess::Drops);
+    let qer = |number: u32| QerEntry {
+        id: QerId(number),
+        gate_uplink: Gate::Open,
+        gate_downlink: Gate::Open,
+        qfi: None,
+        rqi: false,
+        ppi: None,
+        meter: Some(QerMeter {
+            uplink: limit,
+            downlink: limit,
+            bucket: 0,
+            shared: Some(SharedRateId { cp: 1, correlation: number }),
+            guaranteed: [Guaranteed::Nothing; 2],
+            guaranteed_bucket: None,
+        }),
+        packet_rate: None,
+    };
+    let with = |qers: Vec<QerEntry>| SessionRules { qers, ..rules(1, &[]) };
+    let sharers = |reader: &mut Reader, bucket| {
+        let view = reader.observe();
+        view.meter(SessionIndex(0), Direction::Uplink, bucket).unwrap().sharers()
+    };
+    publisher.apply(id(1), install(0, &[], with(vec![qer(1), qer(2)])));
+    assert_eq!([0, 1].map(|bucket| sharers(&mut reader, bucket)), [Some(1), Some(1)]);
+    publisher.apply(id(2), install(0, &[], with(vec![qer(1)])));
+    assert!(sharers(&mut reader, 0).is_some());
+    assert_eq!(sharers(&mut reader, 1), None);
 }
