@@ -40,7 +40,7 @@ impl N4Socket {
         if set_socket_recv_buffer_size_force(&socket, receive_buffer_bytes).is_err() {
             set_socket_recv_buffer_size(&socket, receive_buffer_bytes)?;
         }
-        // The kernel tells twice the size: it counts its own records, too.
+        // The kernel reports twice the size: it counts its own records, too.
         let receive_buffer_bytes = socket_recv_buffer_size(&socket)? / 2;
         setsockopt(&socket, RxqOvfl, &1)?;
         let buffers = (0..BATCH).map(|_| vec![0; PFCP_MESSAGE_BYTES_MAX]).collect();
@@ -180,7 +180,7 @@ mod tests {
             }
             let waiting = received(&mut socket).len();
             assert!(waiting < flood, "round {round}");
-            // What was dropped last is told with the next one.
+            // The kernel reports the last drops with the next datagram.
             client.send_to(&[8], to).unwrap();
             assert_eq!(received(&mut socket).len(), 1);
             let lost = u64::try_from((round + 1) * (flood - waiting)).unwrap();

@@ -397,10 +397,13 @@ fn spawn<T: Send + 'static>(
     builder.spawn(body).with_context(|| format!("cannot start thread {name}"))
 }
 
+fn name_of<T>(thread: &JoinHandle<T>) -> String {
+    thread.thread().name().unwrap_or("without a name").to_owned()
+}
+
 /// The name of a thread that has ended.
 fn ended<T>(thread: &JoinHandle<T>) -> Option<String> {
-    let name = || thread.thread().name().unwrap_or("without a name").to_owned();
-    thread.is_finished().then(name)
+    thread.is_finished().then(|| name_of(thread))
 }
 
 /// Waits until all threads have ended, `limit` at most; returns the name of one that has not.
@@ -409,7 +412,7 @@ fn first_unfinished<T>(threads: &[JoinHandle<T>], limit: Duration) -> Option<Str
     loop {
         let running = threads.iter().find(|thread| !thread.is_finished())?;
         if Instant::now() >= deadline {
-            return Some(running.thread().name().unwrap_or("without a name").to_owned());
+            return Some(name_of(running));
         }
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -99,8 +99,8 @@ impl<B: PacketBuf> Fragments<B> {
     }
 }
 
-/// Verifies the UDP checksum of a datagram that was put together: identifiers of IPv4 repeat, and
-/// nothing else tells fragments of different datagrams apart. Spec: RFC 4963 §5.
+/// Verifies the UDP checksum of a joined datagram: IPv4 identifiers repeat, and nothing else detects
+/// that fragments of different datagrams were mixed. Spec: RFC 4963 §5.
 fn verify<B: PacketBuf>(buf: &B, ip_offset: u16) -> Result<(), DropReason> {
     let packet = buf.data().get(usize::from(ip_offset)..).unwrap_or_default();
     let ip = parse_ip(packet, false).map_err(|_| DropReason::ReassemblyMalformed)?;
@@ -145,8 +145,8 @@ impl UpperLayers {
         Self(Box::new([None; REMEMBERED]))
     }
 
-    /// Remembers the first fragment of a packet; tells for a later one what the first one said. A
-    /// later fragment that comes before the first is matched without ports.
+    /// Remembers the ports of a first fragment, and returns them for later fragments of its packet. A
+    /// later fragment that arrives before the first is matched without ports.
     #[cold]
     pub fn see(
         &mut self,

@@ -43,7 +43,7 @@ pub(crate) struct DatagramKey {
     pub interfaces: InterfaceSet,
     /// Source and destination.
     pub addrs: IpAddrs,
-    /// The rest, of which a fragment tells.
+    /// Identification of the fragment header.
     pub identification: u32,
     /// Zero in IPv6.
     pub protocol: u8,
@@ -182,7 +182,7 @@ impl<B: PacketBuf> Reassembly<B> {
         }
     }
 
-    /// Drops what has waited too long; tells whether there was something.
+    /// Drops what has waited too long; returns whether there was something.
     #[inline]
     pub fn expire(&mut self, now: Nanos, tally: &mut Tally) -> bool {
         self.used > 0 && now >= self.expire_at && self.expire_some(now, tally)

@@ -501,9 +501,8 @@ impl Node {
         address: IpAddr,
         node_id: &NodeId,
     ) -> Result<(), NoAssociation> {
-        let is_other = |a: &&Association| a.address != address && a.node_id == *node_id;
-        let held_by = self.associations().find(is_other).map(|other| other.address);
-        let Some(held_by) = held_by else { return Ok(()) };
+        let holder = self.other_holder(address, node_id).map(|other| other.address);
+        let Some(held_by) = holder else { return Ok(()) };
         let node_id = node_id.clone();
         self.counters.scalars.refused_node_id_of_other_address += 1;
         self.events.push_back(NodeEvent::NodeIdConflict { from: address, held_by, node_id });

@@ -316,7 +316,7 @@ fn next_part(task: &mut Task, store: &SessionStore, sets: &SessionSets) -> Optio
             }
             let (mut sessions, behind) = store.sessions_from(*next, PLACES_PER_PART);
             let found = sessions.next().map(Session::index);
-            *next = found.map(behind_index).or(behind).unwrap_or(SessionIndex::NONE);
+            *next = found.map(SessionIndex::next).or(behind).unwrap_or(SessionIndex::NONE);
             found.map_or(Part::Skip, |index| Part::Recompile(index, changed.clone()))
         }
         Task::DeleteSets { owner, keys, next } => {
@@ -340,14 +340,10 @@ fn next_part(task: &mut Task, store: &SessionStore, sets: &SessionSets) -> Optio
         }
         Task::ReportTunnel { tunnel, next } => {
             let session = store.tunnel_users_from(*tunnel, *next).next()?;
-            *next = behind_index(session.index());
+            *next = session.index().next();
             Part::Report(session.up_seid(), *tunnel)
         }
     })
-}
-
-const fn behind_index(index: SessionIndex) -> SessionIndex {
-    SessionIndex(index.0.saturating_add(1))
 }
 
 fn next_owned<'s>(
@@ -356,7 +352,7 @@ fn next_owned<'s>(
     next: &mut SessionIndex,
 ) -> Option<&'s Session> {
     let session = store.next_owned(owner, *next)?;
-    *next = behind_index(session.index());
+    *next = session.index().next();
     Some(session)
 }
 

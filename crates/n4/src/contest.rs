@@ -54,8 +54,7 @@ impl Node {
         claimant: IpAddr,
         node_id: &NodeId,
     ) -> Option<OwnerId> {
-        let is_other = |a: &&Association| a.address != claimant && a.node_id == *node_id;
-        let holder = self.associations().find(is_other);
+        let holder = self.other_holder(claimant, node_id);
         let (owner, to) = holder.map(|a| (a.owner, SocketAddr::new(a.address, a.port)))?;
         let probe = Purpose::Probe { owner };
         if !self.transactions.any(|purpose| *purpose == probe) {
@@ -65,6 +64,11 @@ impl Node {
             self.send_request_within(now, to, &body, probe, quick);
         }
         Some(owner)
+    }
+
+    /// The association that has `node_id` at another address than `claimant`.
+    pub(crate) fn other_holder(&self, claimant: IpAddr, node_id: &NodeId) -> Option<&Association> {
+        self.associations().find(|known| known.address != claimant && known.node_id == *node_id)
     }
 
     /// Decides the setups whose holder went without having been found dead.

@@ -228,7 +228,7 @@ impl Node {
             contests: Vec::new(),
             buffering_ends: BufferingEnds::default(),
             setups: Setups::new(&config.connect, config.t1),
-            transactions: Transactions::new(config.retransmission(), config.seed),
+            transactions: Transactions::new(config.seed),
             reports: Reports::default(),
             pending: BTreeMap::new(),
             events: VecDeque::new(),
@@ -646,7 +646,7 @@ impl Node {
         body: &M,
         purpose: Purpose,
     ) {
-        self.send_own(now, to, None, body, purpose);
+        self.send_request_within(now, to, body, purpose, self.config.retransmission());
     }
 
     /// The same with other timers.
@@ -658,10 +658,7 @@ impl Node {
         purpose: Purpose,
         timers: Retransmission,
     ) {
-        let sequence = self.transactions.reserve_sequence();
-        let Some(bytes) = self.encode(None, sequence, body) else { return };
-        self.transactions.insert_within(now, sequence, to, bytes.clone(), purpose, timers);
-        self.transmit(M::TYPE, to, bytes);
+        self.send_own(now, (to, None), body, purpose, timers);
     }
 
     /// Sends a session related request; `seid` is the receiver's. Returns its sequence number,
@@ -674,20 +671,20 @@ impl Node {
         body: &M,
         purpose: Purpose,
     ) -> Option<u32> {
-        self.send_own(now, to, Some(seid), body, purpose)
+        self.send_own(now, (to, Some(seid)), body, purpose, self.config.retransmission())
     }
 
     fn send_own<'m, M: MessageBody<'m>>(
         &mut self,
         now: Nanos,
-        to: SocketAddr,
-        seid: Option<Seid>,
+        (to, seid): (SocketAddr, Option<Seid>),
         body: &M,
         purpose: Purpose,
+        timers: Retransmission,
     ) -> Option<u32> {
         let sequence = self.transactions.reserve_sequence();
         let bytes = self.encode(seid, sequence, body)?;
-        self.transactions.insert(now, sequence, to, bytes.clone(), purpose);
+        self.transactions.insert(now, sequence, to, bytes.clone(), purpose, timers);
         self.transmit(M::TYPE, to, bytes);
         Some(sequence)
     }

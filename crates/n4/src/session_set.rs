@@ -107,7 +107,7 @@ impl SessionSets {
             self.sets.get(session).is_some_and(|known| known.since <= cursor.entered)
         };
         let session = *self.members.get(key)?.range(cursor.next..).find(is_seen)?;
-        cursor.next = SessionIndex(session.0.saturating_add(1));
+        cursor.next = session.next();
         Some(session)
     }
 

@@ -119,7 +119,6 @@ pub(crate) enum Due<P> {
 /// configured peer, and `limits::REPORTS_IN_FLIGHT_MAX`.
 #[derive(Debug)]
 pub(crate) struct Transactions<P> {
-    retransmission: Retransmission,
     next_sequence: u32,
     open: BTreeMap<u32, OwnRequest<P>>,
     /// When each open request is due, by time and sequence number.
@@ -128,9 +127,9 @@ pub(crate) struct Transactions<P> {
 
 impl<P> Transactions<P> {
     /// No requests; the first gets `first_sequence` (its low 24 bits).
-    pub fn new(retransmission: Retransmission, first_sequence: u32) -> Self {
+    pub fn new(first_sequence: u32) -> Self {
         let next_sequence = first_sequence & SEQUENCE_MAX;
-        Self { retransmission, next_sequence, open: BTreeMap::new(), due: BTreeSet::new() }
+        Self { next_sequence, open: BTreeMap::new(), due: BTreeSet::new() }
     }
 
     /// A sequence number that no open request has.
@@ -144,20 +143,8 @@ impl<P> Transactions<P> {
         sequence
     }
 
-    /// Keeps a request that the caller sends now.
+    /// Keeps a request that the caller sends now, and sends again at these intervals.
     pub fn insert(
-        &mut self,
-        now: Nanos,
-        sequence: u32,
-        to: SocketAddr,
-        bytes: Vec<u8>,
-        purpose: P,
-    ) {
-        self.insert_within(now, sequence, to, bytes, purpose, self.retransmission);
-    }
-
-    /// The same with other timers.
-    pub fn insert_within(
         &mut self,
         now: Nanos,
         sequence: u32,
@@ -251,9 +238,9 @@ mod tests {
 
     #[test]
     fn request_without_response_is_sent_n1_times_again_and_then_fails() {
-        let mut transactions = Transactions::new(R, 5);
+        let mut transactions = Transactions::new(5);
         let sequence = transactions.reserve_sequence();
-        transactions.insert(Nanos(0), sequence, peer(8805), vec![1, 2], "purpose");
+        transactions.insert(Nanos(0), sequence, peer(8805), vec![1, 2], "purpose", R);
         let mut log = Vec::new();
         while let Some(at) = transactions.poll_timeout() {
             while let Some(due) = transactions.poll_due(at) {
@@ -267,9 +254,9 @@ mod tests {
 
     #[test]
     fn response_matches_by_peer_port_sequence_and_kind_once() {
-        let mut transactions = Transactions::new(R, 7);
+        let mut transactions = Transactions::new(7);
         let sequence = transactions.reserve_sequence();
-        transactions.insert(Nanos(0), sequence, peer(8805), vec![], 'a');
+        transactions.insert(Nanos(0), sequence, peer(8805), vec![], 'a', R);
         assert_eq!(transactions.take(peer(8806), sequence, |_| true), None);
         assert_eq!(transactions.take(peer(8805), sequence + 1, |_| true), None);
         assert_eq!(transactions.take(peer(8805), sequence, |&p| p == 'b'), None);
@@ -280,17 +267,17 @@ mod tests {
 
     #[test]
     fn sequence_number_wraps_and_skips_open_requests() {
-        let mut transactions = Transactions::new(R, 0xffff_ffff);
+        let mut transactions = Transactions::new(0xffff_ffff);
         assert_eq!(transactions.reserve_sequence(), 0x00ff_ffff);
-        transactions.insert(Nanos(0), 0, peer(1), vec![], ());
+        transactions.insert(Nanos(0), 0, peer(1), vec![], (), R);
         assert_eq!(transactions.reserve_sequence(), 1);
     }
 
     #[test]
     fn cancelled_request_is_neither_due_nor_answered() {
-        let mut transactions = Transactions::new(R, 0);
-        transactions.insert(Nanos(0), 1, peer(1), vec![], 'a');
-        transactions.insert(Nanos(0), 2, peer(1), vec![], 'b');
+        let mut transactions = Transactions::new(0);
+        transactions.insert(Nanos(0), 1, peer(1), vec![], 'a', R);
+        transactions.insert(Nanos(0), 2, peer(1), vec![], 'b', R);
         transactions.cancel(|&p| p == 'a');
         assert_eq!(transactions.take(peer(1), 1, |_| true), None);
         assert_eq!(transactions.take(peer(1), 2, |_| true), Some('b'));

@@ -61,6 +61,13 @@ impl SessionIndex {
     /// No session: the value of a lookup column before and after a miss.
     pub const NONE: Self = Self(u32::MAX);
 
+    /// The index behind this one; that of [`Self::NONE`] is itself.
+    #[inline]
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
     /// Where one direction of the session stands in a table of both directions of each.
     #[inline]
     #[must_use]

@@ -23,6 +23,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::plant::{Plant, rate, refusal};
 use super::{report, smf};
 use crate::cli::BenchOutput;
+use crate::config::RECEIVE_BUFFER_KIB;
 use crate::n4_socket::N4Socket;
 
 /// Decodings measured.
@@ -30,9 +31,6 @@ const DECODINGS: u32 = 1_000_000;
 
 /// Requests that the client keeps outstanding on the socket.
 const WINDOW: u32 = 200;
-
-/// Room of the socket, as of `n4.receive_buffer_kib` by default.
-const RECEIVE_BUFFER_BYTES: usize = 16 << 20;
 
 /// Patience with a response on the loopback.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -144,7 +142,7 @@ fn longest_turn(plant: &mut Plant, request: &[u8]) -> anyhow::Result<(f64, f64)>
 
 /// Establishments per second with the node behind a socket of its own, on a thread of its own.
 fn over_socket(mut plant: Plant, first: u32, count: u32) -> anyhow::Result<(Plant, u64)> {
-    let mut server = N4Socket::bind((smf::CP_ADDR, 0).into(), RECEIVE_BUFFER_BYTES)?;
+    let mut server = N4Socket::bind((smf::CP_ADDR, 0).into(), RECEIVE_BUFFER_KIB * 1024)?;
     let address = server.local_addr()?;
     let stop = Arc::new(AtomicBool::new(false));
     let serving = Arc::clone(&stop);

@@ -18,6 +18,7 @@ use adit_dpdk::{Device, HugepageMode};
 pub use adit_session::{PredefinedRule, QosPolicy, Tolerances};
 use adit_types::{InterfaceRole, Nanos, PortId, VlanId};
 
+pub use read::RECEIVE_BUFFER_KIB;
 pub use section::Problem;
 
 /// A checked configuration.

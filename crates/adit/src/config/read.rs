@@ -126,7 +126,7 @@ fn is_fqdn(text: &str) -> bool {
 }
 
 /// Room of the N4 socket: some 10,000 requests of 500 octets, each with the kernel's own records.
-const RECEIVE_BUFFER_KIB: usize = 16_384;
+pub const RECEIVE_BUFFER_KIB: usize = 16_384;
 
 fn read_n4(mut n4: Section<'_, '_>) -> N4 {
     let expects = "an address with a UDP port such as \"10.0.4.2:8805\"";
@@ -149,10 +149,10 @@ fn read_n4(mut n4: Section<'_, '_>) -> N4 {
     let sessions_per_association_max =
         n4.integer("sessions_per_association_max", 1..=SESSIONS_MAX, Some(SESSIONS_MAX));
     let smf_sets = read_smf_sets(&mut n4);
-    let known = [("one-f-teid-per-session", "one-f-teid-per-session")];
-    let tolerate = n4.choices("tolerate", &known);
-    let tolerances =
-        Tolerances { one_f_teid_per_session: tolerate.contains(&"one-f-teid-per-session") };
+    let one_f_teid: fn(&mut Tolerances) = |known| known.one_f_teid_per_session = true;
+    let known = [("one-f-teid-per-session", one_f_teid)];
+    let mut tolerances = Tolerances::default();
+    n4.choices("tolerate", &known).into_iter().for_each(|tolerate| tolerate(&mut tolerances));
     let receive_buffer_kib =
         n4.integer("receive_buffer_kib", 64..=1_048_576_usize, Some(RECEIVE_BUFFER_KIB));
     n4.finish();

@@ -38,7 +38,8 @@ impl Received<'_> {
 /// Handles a message that is neither an Echo Request, an End Marker nor a G-PDU.
 ///
 /// # Errors
-/// `GtpuMalformed` for an Error Indication without its elements; `GtpuMessageUnknown` for types that a UPF does not receive.
+/// `GtpuMalformed` for an Error Indication without its elements; `GtpuMessageUnknown` for types that
+/// a UPF does not receive.
 pub(super) fn handle<B: PacketBuf>(
     env: &Env<'_>,
     limits: &mut Limits,

@@ -6,7 +6,7 @@ use core::net::{IpAddr, Ipv6Addr};
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::{AddressConflict, DropReason, PuntReason};
 use adit_tables::Interface;
-use adit_types::{InterfaceId, MacAddr};
+use adit_types::MacAddr;
 use adit_wire::ethernet::{emit_link, link_len};
 use adit_wire::icmpv6::Pseudo;
 use adit_wire::ipv6::{Ipv6Fields, Ipv6Header};
@@ -62,9 +62,9 @@ pub(super) fn handle_solicitation<Io: PacketIo>(
         return Ok(PuntReason::NeighbourDiscovery);
     };
     if let Some(mac) = solicitation.source_mac.filter(|mac| is_station(*mac)) {
+        let (interface, addr) = (interface.id, IpAddr::V6(pseudo.src));
         let conflict = AddressConflict::Verify;
-        let said = Said { addr: pseudo.src, mac, solicited: false, conflict };
-        report(env, limits, out, link, interface.id, said);
+        report(env, limits, out, link, Word { interface, addr, mac, solicited: false, conflict });
     }
     let (dst, dst_mac) = if is_probe {
         (ALL_NODES, multicast_mac(ALL_NODES))
@@ -99,14 +99,14 @@ pub(super) fn handle_advertisement<B: PacketBuf>(
     let mac = advertisement.target_mac.or(is_solicited.then_some(sender));
     if let Some(mac) = mac.filter(|mac| is_station(*mac)) {
         let default = link.owner(IpAddr::V6(pseudo.dst)).map(|interface| interface.id);
-        if let Some(default) = default.or(link.first()) {
+        if let Some(interface) = default.or(link.first()) {
             let NeighborAdvertisement { target, override_entry, .. } = advertisement;
             let conflict = match override_entry {
                 true => AddressConflict::Replace,
                 false => AddressConflict::Doubt,
             };
-            let said = Said { addr: target, mac, solicited: is_solicited, conflict };
-            report(env, limits, out, link, default, said);
+            let (addr, solicited) = (IpAddr::V6(target), is_solicited);
+            report(env, limits, out, link, Word { interface, addr, mac, solicited, conflict });
         }
     }
     Ok(PuntReason::NeighbourDiscovery)
@@ -116,31 +116,19 @@ fn is_station(mac: MacAddr) -> bool {
     !mac.is_multicast() && mac != MacAddr::default()
 }
 
-/// What a station said about the neighbor `addr`.
-struct Said {
-    addr: Ipv6Addr,
-    mac: MacAddr,
-    solicited: bool,
-    conflict: AddressConflict,
-}
-
 /// Reports a neighbor on the interface of its subnet. Link-local addresses are on every subnet: they
-/// belong to the interface that was talked to, `default`.
+/// belong to the interface that was talked to, which `word` names.
 fn report<B: PacketBuf>(
     env: &Env<'_>,
     limits: &mut Limits,
     out: &mut Outbound<B>,
     link: &Link,
-    default: InterfaceId,
-    said: Said,
+    word: Word,
 ) {
-    let Said { addr, mac, solicited, conflict } = said;
-    let on = |interface: &&Interface| interface.is_neighbour(IpAddr::V6(addr));
-    let preferred = link.interfaces.iter().find(|interface| interface.id == default).filter(on);
-    if let Some(interface) = preferred.or_else(|| link.side_of(IpAddr::V6(addr))) {
-        let (interface, addr) = (interface.id, IpAddr::V6(addr));
-        let word = Word { interface, addr, mac, solicited, conflict };
-        neighbor_report::report(env, limits, out, word);
+    let talked_to = link.interfaces.iter().find(|interface| interface.id == word.interface);
+    let preferred = talked_to.filter(|interface| interface.is_neighbour(word.addr));
+    if let Some(interface) = preferred.or_else(|| link.side_of(word.addr)) {
+        neighbor_report::report(env, limits, out, Word { interface: interface.id, ..word });
     }
 }
 

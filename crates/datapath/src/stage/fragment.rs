@@ -14,9 +14,8 @@ use adit_wire::{IpPacket, Ipv4Split};
 
 use crate::columns::{Arrival, Matched};
 use crate::outbound::{Origin, Outbound};
-use crate::shaping::{self, Ready};
 use crate::stage::egress::Env;
-use crate::stage::s6_apply::{Course, finish, rewrite};
+use crate::stage::s6_apply::{Course, finish, leave, rewrite};
 
 /// Fragments that one packet is divided into at most.
 const FRAGMENTS_MAX: usize = BURST_MAX;
@@ -52,14 +51,9 @@ pub(super) fn send_fragments<Io: PacketIo>(
             refuse(out, reason, origin);
             continue;
         }
-        let way = &course.way;
-        if matched.waits && way.mac.is_some() && origin != Origin::Copy {
-            let key = shaping::flow_of(session, matched);
-            let packet = Ready::new(fragment, (way.interface.port, way.interface.id));
-            let Outbound { shaping, leases, tally, .. } = out;
-            shaping::hold(env, (shaping, leases, tally), (key, None), packet, bytes);
-        } else {
-            out.send(env, io, fragment, way, origin);
+        match origin {
+            Origin::Copy => out.send(env, io, fragment, &course.way, origin),
+            _ => leave(env, io, out, (fragment, bytes), (session, matched, &course.way)),
         }
     }
 }

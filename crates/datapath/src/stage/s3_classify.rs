@@ -37,8 +37,7 @@ pub(crate) fn s3_classify<'v, B: PacketBuf, S: Side>(
     {
         if ip.is_fragment() && session.is_some() {
             let packet = buf.data().get(usize::from(arrival.ip_offset)..).unwrap_or_default();
-            // One that waited knows already.
-            arrival.upper = arrival.upper.or_else(|| uppers.see(now, *session, packet, ip));
+            arrival.upper = uppers.see(now, *session, packet, ip);
         }
         verdicts.push(match classify::<S>(view, *session, buf.data(), arrival, ip) {
             Ok(matched) => Verdict::Pass(matched),

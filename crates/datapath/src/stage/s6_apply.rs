@@ -7,7 +7,7 @@ use adit_rules::{
     DestinationInterface, DropReason, OuterHeaderCreation, PublishedPdr, PublishedRules,
     SourceInterface,
 };
-use adit_types::{Direction, InterfaceRole, InterfaceSet};
+use adit_types::{Direction, InterfaceRole, InterfaceSet, SessionIndex};
 use adit_wire::{EtherType, IpPacket, PduSessionContainer, PduType, ipv4, ipv6};
 
 use crate::buffering;
@@ -108,13 +108,10 @@ pub(crate) fn s6_apply<Io: PacketIo, S: Side>(
             Ok(course.way)
         });
         match way {
-            Ok(way) if matched.waits && way.mac.is_some() => {
-                let key = shaping::flow_of(*session, matched);
-                let packet = Ready::new(buf, (way.interface.port, way.interface.id));
-                let Outbound { shaping, leases, tally, .. } = out;
-                shaping::hold(env, (shaping, leases, tally), (key, None), packet, ip.total_len);
+            Ok(way) => {
+                let packet = (buf, ip.total_len);
+                leave(env, io, out, packet, (*session, matched, &way));
             }
-            Ok(way) => out.send(env, io, buf, &way, Origin::Received(matched.direction)),
             Err(Refused { reason, error }) => {
                 out.tally.drop(reason);
                 // Spec: RFC 4443 §2.4 (e), RFC 1812 §4.3.2.7: no errors about link-local packets.
@@ -127,6 +124,25 @@ pub(crate) fn s6_apply<Io: PacketIo, S: Side>(
             }
         }
     }
+}
+
+/// Sends the frame of a packet of `len` octets, or has it wait for its rates.
+#[inline]
+pub(super) fn leave<Io: PacketIo>(
+    env: &Env<'_>,
+    io: &mut Io,
+    out: &mut Outbound<Io::Buf>,
+    (buf, len): (Io::Buf, u16),
+    (session, matched, way): (SessionIndex, &Matched<'_>, &Way<'_>),
+) {
+    if !matched.waits || way.mac.is_none() {
+        out.send(env, io, buf, way, Origin::Received(matched.direction));
+        return;
+    }
+    let key = shaping::flow_of(session, matched);
+    let packet = Ready::new(buf, (way.interface.port, way.interface.id));
+    let Outbound { shaping, leases, tally, .. } = out;
+    shaping::hold(env, (shaping, leases, tally), (key, None), packet, len);
 }
 
 /// Counts a packet that goes no further; parts of tunnel packets do, once they are whole.

@@ -125,7 +125,7 @@ impl Node {
             && let Some(session) = self.store.next_owned(owner, drain.next)
             && self.backlog.takes_session()
         {
-            drain.next = SessionIndex(session.index().0.saturating_add(1));
+            drain.next = session.index().next();
             if self.end_locally(session.up_seid()).is_some() {
                 self.counters.scalars.sessions_removed_with_association += 1;
                 leaving += 1;

@@ -169,8 +169,8 @@ fn side_of(records: &Records, target: Target) -> GtpuSide<'_> {
 
 type Addresses = (Option<Ipv4Addr>, Option<Ipv6Addr>);
 
-/// Those of our addresses `local` that are of the wanted families; one of two wanted families is enough. INTEROP: where no
-/// family is asked for, it is one that we have, IPv4 first.
+/// Our addresses `local` of the wanted families; one of two is enough. INTEROP: if no family is
+/// asked for, the one that we have, IPv4 first.
 fn addresses(local: &LocalAddresses, wanted: &Wanted) -> Result<Addresses, Refusal> {
     let chosen = match (wanted.v4, wanted.v6) {
         (false, false) => (local.v4, local.v6.filter(|_| local.v4.is_none())),
