@@ -484,3 +484,72 @@ fn published_urr(urr: UrrEntry, shapes: &mut Shapes) -> PublishedUrr {
     let quota = (!quota.is_none()).then(|| Box::new(quota));
     PublishedUrr { shape, id, slot, generation, report, quota }
 }
+
+#[cfg(test)]
+mod tests {
+    use core::net::Ipv4Addr;
+
+    use super::*;
+
+    const UE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+    const OTHER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+
+    fn pdr(id: u16, v4: Option<Ipv4Addr>) -> PdrEntry {
+        PdrEntry {
+            id: PdrId(id),
+            precedence: Precedence(1),
+            source: SourceInterface::Access,
+            interfaces: InterfaceSet::ALL,
+            teid: None,
+            qfis: Vec::new(),
+            ue: UeAddresses { v4, v6: None },
+            ue_networks: Vec::new(),
+            sdf: SdfSet::default(),
+            outer_header_removal: None,
+            container_deletion: false,
+            far: 0,
+            qers: ArrayVec::new(),
+            urrs: ArrayVec::new(),
+        }
+    }
+
+    fn published(ue: &[Ipv4Addr], uplink: Vec<PdrEntry>) -> PublishedRules {
+        let ue = ue.iter().map(|v4| UeAddresses { v4: Some(*v4), v6: None }).collect();
+        let rules = SessionRules {
+            up_seid: Seid(1),
+            generation: DeltaId(0),
+            slice: SliceId::default(),
+            buffer_epoch: 0,
+            ue,
+            ue_networks: Vec::new(),
+            tunnel_sides: Vec::new(),
+            uplink,
+            downlink: Vec::new(),
+            matchers: None,
+            fars: Vec::new(),
+            qers: Vec::new(),
+            urrs: Vec::new(),
+        };
+        PublishedRules::new(rules, &mut Shapes::default())
+    }
+
+    #[test]
+    fn pdr_matches_the_addresses_that_it_names_or_any_without_one() {
+        let rules = published(&[UE], vec![pdr(1, None), pdr(2, Some(UE)), pdr(3, Some(OTHER))]);
+        let matching = |addr: Ipv4Addr| {
+            let matches = |pdr: &&PublishedPdr| rules.matches_ue(pdr, addr.into());
+            let pdrs = rules.all_pdrs().iter().filter(matches);
+            pdrs.map(|pdr| pdr.id.0).collect::<Vec<_>>()
+        };
+        assert_eq!(matching(UE), [1, 2]);
+        assert_eq!(matching(OTHER), [1, 3]);
+    }
+
+    #[test]
+    fn usual_session_keeps_nothing_of_what_few_sessions_have() {
+        let rules = published(&[UE], vec![pdr(1, None), pdr(2, Some(UE))]);
+        assert_eq!(rules.rare, None);
+        let rules = published(&[UE, OTHER], vec![pdr(1, None)]);
+        assert_eq!(rules.rare.map(|rare| rare.further_ues.len()), Some(1));
+    }
+}

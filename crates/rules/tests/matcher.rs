@@ -266,7 +266,7 @@ fn port_lists_with_too_many_pairs_match_as_the_walk_does() {
 }
 
 #[test]
-fn matcher_of_eight_hosts_is_one_line_for_four_of_them() {
+fn matcher_of_hosts_is_one_line_for_four_of_them_and_the_nodes_that_halve_them() {
     let filter = |host: u8| SdfFilter {
         protocol: Some(17),
         remote: AddrMatch::V4(Ipv4Prefix::containing(Ipv4Addr::new(20, 0, 0, host), 32).unwrap()),
@@ -274,9 +274,14 @@ fn matcher_of_eight_hosts_is_one_line_for_four_of_them() {
         ..SdfFilter::ANY
     };
     let ue = UeAddresses { v4: Some(UE_V4), v6: None };
-    let pdrs: Vec<_> =
-        (0..8).map(|host| PdrEntry { ue, sdf: vec![filter(host)].into(), ..plain() }).collect();
-    assert_eq!(Matcher::compile(Direction::Uplink, &pdrs).unwrap().lines().len(), 2);
+    let lines_of = |hosts: u8| {
+        let pdr = |host| PdrEntry { ue, sdf: vec![filter(host)].into(), ..plain() };
+        let pdrs: Vec<_> = (0..hosts).map(pdr).collect();
+        Matcher::compile(Direction::Uplink, &pdrs).unwrap().lines().len()
+    };
+    assert_eq!(lines_of(8), 2, "a leaf");
+    assert_eq!(lines_of(16), 1 + 2 * 2, "a line of nodes, and two halves");
+    assert_eq!(lines_of(32), 1 + 4 * 2, "a line of nodes, and four quarters");
 }
 
 #[test]
