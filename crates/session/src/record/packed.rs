@@ -317,3 +317,123 @@ impl Pack for Redirect {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use core::net::{Ipv4Addr, Ipv6Addr};
+
+    use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, Teid, UrrId};
+
+    use super::*;
+
+    const V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+
+    fn repacked<T: Pack>(value: &T) -> T {
+        let mut out = Vec::new();
+        value.pack(&mut out);
+        let mut rest = &out[..];
+        let again = T::unpack(&mut rest).unwrap();
+        assert!(rest.is_empty(), "{rest:?} left over");
+        again
+    }
+
+    #[test]
+    fn filters_of_every_kind_come_back() {
+        let sides = [
+            AddrMatch::Any,
+            AddrMatch::V4("203.0.113.0/24".parse().unwrap()),
+            AddrMatch::V6("2001:db8::/61".parse().unwrap()),
+        ];
+        for (remote, local) in sides.iter().flat_map(|a| sides.iter().map(move |b| (*a, *b))) {
+            let filter = SdfFilter {
+                protocol: Some(0),
+                remote,
+                remote_ports: vec![PortRange { first: 0, last: 0 }],
+                local,
+                local_ports: vec![PortRange { first: 1, last: 2 }, PortRange { first: 9, last: 9 }],
+                tos: Some((0, 0xfc)),
+                spi: Some(0),
+                flow_label: Some(0xf_ffff),
+            };
+            assert_eq!(repacked(&filter), filter);
+        }
+    }
+
+    #[test]
+    fn forwarding_parameters_of_every_kind_come_back() {
+        let outer_headers = [
+            OuterHeaderCreation::Gtpu(GtpuTunnel { teid: Teid(7), addr: V6.into() }),
+            OuterHeaderCreation::Udp { addr: Ipv4Addr::LOCALHOST.into(), port: 0 },
+            OuterHeaderCreation::Ip { addr: V6.into() },
+        ];
+        let redirects = [
+            Redirect::Url("http://portal.example/".into()),
+            Redirect::Address { v4: Some(Ipv4Addr::LOCALHOST), v6: Some(V6), port: Some(0) },
+            Redirect::Address { v4: None, v6: None, port: Some(80) },
+        ];
+        for (outer, redirect) in outer_headers.into_iter().zip(redirects) {
+            let forwarding = Forwarding {
+                destination: DestinationInterface::CpFunction,
+                network_instance: Some("internet".into()),
+                outer_header_creation: Some(outer),
+                transport_level_marking: Some(0),
+                interface_type: Some(InterfaceType(0)),
+                linked_endpoint: Some(TrafficEndpointId(0)),
+                redirect: Some(redirect),
+                policy: Some("".into()),
+            };
+            assert_eq!(repacked(&forwarding), forwarding);
+        }
+    }
+
+    #[test]
+    fn pdrs_with_each_part_come_back() {
+        let f_teid = FTeid { teid: Teid(1), v4: Some(Ipv4Addr::LOCALHOST), v6: Some(V6) };
+        let v6 = "2001:db8:0:1::/64".parse().unwrap();
+        let addresses = UeAddresses { v4: Some(Ipv4Addr::LOCALHOST), v6: Some(v6) };
+        let own = OwnParts {
+            network_instance: Some("own".into()),
+            qfis: vec![Qfi::new(1).unwrap()],
+            interface_type: Some(InterfaceType(1)),
+        };
+        let pdi = Pdi {
+            source: SourceInterface::CpFunction,
+            interface_type: Some(InterfaceType(0)),
+            traffic_endpoints: vec![TrafficEndpointId(0)],
+            further: Vec::new(),
+            own,
+            f_teid: Some(f_teid),
+            network_instance: Some("ims".into()),
+            ue: Some(UeMatch { addresses, side: UeSide::Destination }),
+            further_ues: vec!["10.0.0.0/8".parse().unwrap()],
+            framed_routes: vec!["2001:db8::/32".parse().unwrap()],
+            qfis: vec![Qfi::new(63).unwrap()],
+            sdf: vec![Sdf {
+                spec: SdfSpec {
+                    flow_description: Some("permit out ip from any to assigned".into()),
+                    tos: Some((0, 0)),
+                    spi: Some(0),
+                    flow_label: Some(0),
+                    filter_id: Some(0),
+                    bidirectional: true,
+                },
+                filter: SdfFilter::ANY,
+            }],
+            application: Some("web".into()),
+        };
+        let pdr = Pdr {
+            id: PdrId(0xffff),
+            precedence: Precedence(u32::MAX),
+            pdi: Pdi { further: vec![pdi.clone()], ..pdi },
+            outer_header_removal: Some(OuterHeaderRemoval::GtpuUdpIp),
+            container_deletion: true,
+            far: Some(FarId(0)),
+            qers: vec![QerId(0)],
+            urrs: vec![UrrId(0)],
+            times: PdrTimes { activation: Some(Pack::absent()), deactivation: None },
+            is_active: true,
+            predefined: vec!["gold".into()],
+        };
+        assert_eq!(repacked(&pdr), pdr);
+    }
+}

@@ -16,6 +16,7 @@ mod model;
 mod pfd;
 mod predefined;
 mod provisioned;
+mod refusals;
 mod s1_provide;
 mod s2_resolve;
 mod s3_compile;

@@ -176,6 +176,16 @@ fn pfds_are_bounded_over_all_control_planes() {
     assert_eq!(store, before);
 }
 
+#[test]
+fn pfds_fill_their_octets_to_the_last_one_identifiers_included() {
+    let mut store = store(1);
+    let id = "video";
+    let text = format!("{DNS}{}", " ".repeat(PFD_BYTES_MAX - id.len() - DNS.len()));
+    accepted(&mut store, OWNER, provision(&[(id, &[&*text])]));
+    let refused = store.provision_pfds(OWNER, provision(&[("videos", &[&*text]), (id, &[])]));
+    assert_eq!(refused, Err(PfdRefusal::TooManyBytes));
+}
+
 /// RFC 6733 §4.3.1: "in" is from the terminal.
 #[test]
 fn pfd_flow_description_of_direction_in_has_its_sides_swapped() {

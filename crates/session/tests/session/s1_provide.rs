@@ -3,7 +3,7 @@
 use adit_rules::{ApplyAction, DestinationInterface, Gate, SdfFilter, SourceInterface};
 use adit_session::{
     Change, CpFSeid, FarUpdate, ForwardingUpdate, GateStatus, PdiSpec, PdrUpdate, QerUpdate, Rates,
-    Refusal, RuleId, SdfSpec, SdfTextError,
+    Refusal, RuleId, SdfSpec, SdfTextError, UeSide,
 };
 use adit_types::{BitRate, FarId, PdrId, Precedence, QerId, Qfi, Seid, Teid};
 
@@ -235,4 +235,27 @@ fn pdi_patch_of_a_pdr_whose_tunnel_is_to_be_chosen_in_the_same_change_keeps_the_
         store.establish(OWNER, CP, Change { update_pdrs: vec![update], ..session(1) }).unwrap();
     let chosen = store.session(done.up_seid).unwrap().pdrs()[0].pdi.f_teid;
     assert_eq!(chosen, Some(done.created[0].f_teid));
+}
+
+#[test]
+fn pdi_update_with_a_ue_keeps_a_tunnel_that_its_own_pdr_alone_is_to_have() {
+    let mut store = store(4);
+    let mut created = session(1);
+    let with_ue = PdiSpec {
+        ue: Some(ue_match(1, UeSide::Source)),
+        qfis: Vec::new(),
+        ..pdi(SourceInterface::Access)
+    };
+    // PDR 3 is of the same side, has a QoS flow as PDR 1 has, and no tunnel.
+    let mut without_tunnel = uplink(1);
+    without_tunnel.id = PdrId(3);
+    without_tunnel.pdi.f_teid = None;
+    created.create_pdrs.push(without_tunnel);
+    let update = |id| PdrUpdate { id: PdrId(id), pdi: Some(with_ue.clone()), ..Default::default() };
+    created.update_pdrs = vec![update(1), update(3)];
+    let done = store.establish(OWNER, CP, created).unwrap();
+    let pdrs = store.session(done.up_seid).unwrap().pdrs();
+    let parts = |at: usize| (pdrs[at].pdi.f_teid.is_some(), pdrs[at].pdi.qfis.len());
+    assert_eq!(parts(0), (true, 1), "the update leaves the tunnel and the flow as they are");
+    assert_eq!(parts(2), (false, 0), "it replaces what has no tunnel");
 }

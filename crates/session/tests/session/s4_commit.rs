@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use adit_rules::{Excess, KeyChange, RateLimit, SessionKey};
+use adit_rules::{Excess, KeyChange, RateLimit, SessionKey, UeAddresses};
 use adit_session::{
     Change, OwnerId, PdrUpdate, Provisioning, QerUpdate, Rates, Refusal, Reserved, SessionStore,
-    StoreConfig,
+    StoreConfig, UeMatch,
 };
 use adit_types::{BitRate, Nanos, PdrId, QerId, Seid, SessionIndex};
 
@@ -170,4 +170,29 @@ fn commit_that_unwinds_is_recovered_by_removing_its_session() {
     assert_eq!(store.reserved(), reserved);
     assert!(store.session(kept.up_seid).is_some());
     assert!(store.establish(OWNER, CP, session(2)).is_ok());
+}
+
+#[test]
+fn ipv6_addresses_and_framed_routes_of_a_commit_that_unwinds_are_free_again() {
+    let mut store = store(4);
+    let addresses = UeAddresses { v4: None, v6: Some("2001:db8::/64".parse().unwrap()) };
+    let network = "198.51.100.0/24".parse().unwrap();
+    let mut change = session(1);
+    for pdr in &mut change.create_pdrs {
+        pdr.pdi.ue = pdr.pdi.ue.map(|ue| UeMatch { addresses, ..ue });
+        pdr.pdi.framed_routes = vec![network];
+    }
+    let keys = [SessionKey::UeIpv6(0x2001_0db8_0000_0000), SessionKey::Framed(network)];
+    store.inject_fault_in_commit();
+    let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        store.establish(OWNER, CP, change.clone()).map(|_| ())
+    }));
+    assert!(unwound.is_err());
+    let delta = store.recover().unwrap();
+    for key in keys {
+        assert!(delta.keys.contains(&KeyChange::Remove(key)), "{key:?}");
+    }
+    store.reclaim(delta.session);
+    assert_eq!(store.reserved(), Default::default());
+    assert!(store.establish(OWNER, CP, change).is_ok());
 }

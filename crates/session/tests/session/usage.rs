@@ -308,6 +308,7 @@ fn time_quota_ends_and_stops_packets() {
         ..UrrSettings::default()
     };
     let mut scene = Scene::new(vec![time_urr(UsageTriggers::TIME_QUOTA, settings)]);
+    assert_eq!(scene.store.usage_timeout(), Some(S(20)), "nothing is looked at before");
     let reports = scene.run_until(S(60));
     assert_eq!((reports.len(), reports[0].0, reports[0].1.duration_s), (1, S(20), Some(20)));
     assert!(scene.urrs[0].stopped);
@@ -339,6 +340,22 @@ fn quota_validity_time_is_reported_once_and_stops_nothing() {
     let reports = scene.run_until(S(100));
     assert_eq!((reports.len(), reports[0].0), (1, S(15)));
     assert!(!scene.urrs[0].stopped);
+}
+
+#[test]
+fn quota_is_valid_from_its_last_provision_or_from_that_of_its_time() {
+    let quota = UrrSettings { volume_quota: total(1000), ..UrrSettings::default() };
+    let valid =
+        |second| UrrSettings { quota_validity_time: Some(S(second)), ..UrrSettings::default() };
+    let settings = UrrSettings { volume_quota: total(1000), ..valid(15) };
+    let mut scene = Scene::new(vec![volume_urr(1, UsageTriggers::QUOTA_VALIDITY_TIME, settings)]);
+    for (at, settings, end) in [(10, quota, 25), (20, valid(30), 50)] {
+        assert_eq!(scene.run_until(S(at)), []);
+        let update = UrrUpdate { id: UrrId(1), settings, ..UrrUpdate::default() };
+        let change = Change { update_urrs: vec![update], at: S(at), ..Change::default() };
+        assert_eq!(scene.modify(change), []);
+        assert_eq!(scene.store.usage_timeout(), Some(S(end)));
+    }
 }
 
 #[test]
