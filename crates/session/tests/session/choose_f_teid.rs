@@ -127,6 +127,10 @@ fn one_f_teid_per_session_and_network_instance_where_the_operator_says_so() {
         assert!(core != first && ims != first, "another side and another network");
         let later = add(&mut store, done.up_seid, vec![asking(6, Access, CHOOSE)])[0];
         assert_eq!(later == first, is_on, "and in later messages");
+        let mut third = asking(8, Access, CHOOSE);
+        third.pdi.network_instance = Some("other".into());
+        let other = add(&mut store, done.up_seid, vec![third])[0];
+        assert!(other != first && other != ims, "nor do later messages mix networks");
         let with_id = add(&mut store, done.up_seid, vec![asking(7, Access, with_id(1))])[0];
         assert_ne!(with_id, first, "a CHOOSE ID says what shares");
     }

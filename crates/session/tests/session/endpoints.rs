@@ -3,11 +3,11 @@
 use adit_rules::sdf::AddrMatch;
 use adit_rules::{KeyChange, SessionKey};
 use adit_session::{
-    Change, ChooseUe, Provisioning, Refusal, SessionStore, TrafficEndpointId, TrafficEndpointSpec,
-    UePool, UeSide,
+    Change, ChooseUe, Provisioning, Refusal, SessionStore, TrafficEndpoint, TrafficEndpointId,
+    TrafficEndpointSpec, UePool, UeSide,
 };
 use adit_types::limits::TRAFFIC_ENDPOINTS_PER_PDI_MAX;
-use adit_types::{FarId, PdrId, Teid};
+use adit_types::{FarId, PdrId, Qfi, Teid};
 
 use crate::builders::*;
 
@@ -70,6 +70,33 @@ fn update_of_a_traffic_endpoint_reaches_its_pdrs() {
     let moved = TrafficEndpointSpec { ue: Some(ue_match(9, UeSide::Source)), ..endpoint(NETWORK) };
     let delta = store.modify(established.up_seid, update(moved)).unwrap().delta.unwrap();
     assert_eq!(delta.rules.unwrap().downlink[0].ue.v4, Some(ue(9)));
+}
+
+#[test]
+fn update_of_a_traffic_endpoint_keeps_the_parts_that_it_leaves_out() {
+    let mut store = store(4);
+    let mut change = with_endpoints();
+    let qfis = vec![Qfi::new(7).unwrap()];
+    let [tunnel, _] = &mut change.create_traffic_endpoints[..] else {
+        unreachable!("there are two")
+    };
+    tunnel.framed_routes = vec!["198.51.100.0/24".parse().unwrap()];
+    (tunnel.network_instance, tunnel.qfis) = (Some("ims".into()), qfis);
+    let up_seid = store.establish(OWNER, CP, change).unwrap().up_seid;
+    let mut updated = |spec| {
+        let change = Change { update_traffic_endpoints: vec![spec], ..Change::default() };
+        store.modify(up_seid, change).unwrap();
+        store.session(up_seid).unwrap().traffic_endpoints().remove(0)
+    };
+    let before = updated(endpoint(TUNNEL));
+    assert_eq!((before.framed_routes.len(), before.qfis.len()), (1, 1));
+    assert_eq!(before.network_instance.as_deref(), Some("ims"));
+    let routes = vec!["203.0.113.0/24".parse().unwrap()];
+    let after = updated(TrafficEndpointSpec { framed_routes: routes.clone(), ..endpoint(TUNNEL) });
+    assert_eq!(after, TrafficEndpoint { framed_routes: routes, ..before.clone() });
+    let qfis = vec![Qfi::new(8).unwrap()];
+    let last = updated(TrafficEndpointSpec { qfis: qfis.clone(), ..endpoint(TUNNEL) });
+    assert_eq!(last, TrafficEndpoint { qfis, ..after });
 }
 
 #[test]

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
-use adit_rules::UeAddresses;
 use adit_rules::sdf::AddrMatch;
+use adit_rules::{SourceInterface, UeAddresses};
 use adit_session::{
     Application, Change, ChooseUe, Established, FarUpdate, ForwardingUpdate, LocalInterface,
-    PdrUpdate, Provisioning, Refusal, RuleId, SessionStore, UePool, UeSide, parse_flow_description,
+    PdiSpec, PdrUpdate, Provisioning, Refusal, RuleId, SessionStore, UePool, UeSide,
+    parse_flow_description,
 };
 use adit_types::{FarId, InterfaceRole, InterfaceSet, PdrId};
 
@@ -224,6 +225,20 @@ fn ue_address_of_a_commit_that_unwinds_is_free_after_its_reclaim() {
     store.reclaim(delta.session);
     assert_eq!(store.reserved(), before);
     assert!(store.establish(OWNER, CP, choosing(true, false)).is_ok());
+}
+
+#[test]
+fn ue_named_by_an_update_in_the_same_change_ends_the_wish_of_its_pdr_alone() {
+    let mut store = with_pools(vec![pool(None, "10.60.0.0/24")]);
+    let mut change = choosing(true, false);
+    let pdi = PdiSpec { ue: Some(ue_match(7, UeSide::Source)), ..pdi(SourceInterface::Access) };
+    change.update_pdrs = vec![PdrUpdate { id: PdrId(1), pdi: Some(pdi), ..PdrUpdate::default() }];
+    let done = store.establish(OWNER, CP, change).unwrap();
+    let pdrs = store.session(done.up_seid).unwrap().pdrs();
+    assert_eq!(pdrs[0].pdi.ue_addresses().v4, Some(ue(7)));
+    let chosen = pdrs[1].pdi.ue_addresses().v4.unwrap();
+    assert_eq!(chosen.octets()[..3], [10, 60, 0]);
+    assert_eq!(done.created_ues.iter().map(|created| created.pdr).collect::<Vec<_>>(), [PdrId(2)]);
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use adit_rules::{Excess, KeyChange, RateLimit, SessionKey, UeAddresses};
 use adit_session::{
-    Change, OwnerId, PdrUpdate, Provisioning, QerUpdate, Rates, Refusal, Reserved, SessionStore,
-    StoreConfig, UeMatch,
+    Change, CpFSeid, OwnerId, PdrUpdate, Provisioning, QerUpdate, Rates, Refusal, Reserved,
+    SessionStore, StoreConfig, UeMatch,
 };
 use adit_types::{BitRate, Nanos, PdrId, QerId, Seid, SessionIndex};
 
@@ -108,6 +108,41 @@ fn new_rate_is_compiled_with_the_depth_of_its_averaging_window() {
 }
 
 #[test]
+fn shared_rate_is_reserved_from_its_first_session_to_the_reclaim_of_its_last() {
+    let mut store = store(4);
+    let mbr = Some(Rates { uplink: BitRate::from_kbps(8), downlink: BitRate::from_kbps(8) });
+    let sharing = |last| {
+        let mut change = session(last);
+        (change.create_qers[0].correlation, change.create_qers[0].mbr) = (Some(7), mbr);
+        change
+    };
+    let up_seids = [1, 2].map(|last| store.establish(OWNER, CP, sharing(last)).unwrap().up_seid);
+    assert_eq!(store.reserved().shared_rates, 1);
+    let indices = up_seids.map(|up_seid| store.session(up_seid).unwrap().index());
+    indices.map(|index| store.reclaim(index));
+    for (up_seid, left) in up_seids.into_iter().zip([1, 0]) {
+        let deleted = store.delete(up_seid).unwrap().session;
+        assert_eq!(store.reserved().shared_rates, 1, "workers may know it");
+        store.reclaim(deleted);
+        assert_eq!(store.reserved().shared_rates, left);
+    }
+}
+
+#[test]
+fn session_handed_over_has_the_endpoint_of_its_new_control_plane() {
+    let mut store = store(4);
+    let cp = CpFSeid { seid: Seid(7), v4: Some(GNB), v6: None };
+    let up_seid = store.establish(OwnerId(1), cp, session(1)).unwrap().up_seid;
+    assert_eq!(store.hand_over(OwnerId(1), OwnerId(2), N3.into()), 1);
+    let moved = store.session(up_seid).unwrap();
+    assert_eq!((moved.owner(), moved.cp_f_seid()), (OwnerId(2), CpFSeid { v4: Some(N3), ..cp }));
+    let own = CpFSeid { seid: Seid(8), v4: None, v6: "2001:db8::9".parse().ok() };
+    assert!(store.set_control(up_seid, OwnerId(3), own));
+    let moved = store.session(up_seid).unwrap();
+    assert_eq!((moved.owner(), moved.cp_f_seid()), (OwnerId(3), own));
+}
+
+#[test]
 fn sessions_of_one_owner_are_deleted_together() {
     let mut store = store(8);
     for last in 1..=4 {
@@ -183,6 +218,8 @@ fn ipv6_addresses_and_framed_routes_of_a_commit_that_unwinds_are_free_again() {
         pdr.pdi.framed_routes = vec![network];
     }
     let keys = [SessionKey::UeIpv6(0x2001_0db8_0000_0000), SessionKey::Framed(network)];
+    store.establish(OWNER, CP, session(2)).unwrap();
+    let reserved = store.reserved();
     store.inject_fault_in_commit();
     let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         store.establish(OWNER, CP, change.clone()).map(|_| ())
@@ -193,6 +230,7 @@ fn ipv6_addresses_and_framed_routes_of_a_commit_that_unwinds_are_free_again() {
         assert!(delta.keys.contains(&KeyChange::Remove(key)), "{key:?}");
     }
     store.reclaim(delta.session);
-    assert_eq!(store.reserved(), Default::default());
-    assert!(store.establish(OWNER, CP, change).is_ok());
+    assert_eq!(store.reserved(), reserved);
+    store.establish(OWNER, CP, session(3)).unwrap();
+    assert!(store.establish(OWNER, CP, change).is_ok(), "another session may have them");
 }
