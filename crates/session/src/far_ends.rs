@@ -157,11 +157,6 @@ impl FarEnds {
         self.peers.get(&addr).map_or(InterfaceSet::ALL, |peer| peer.interfaces)
     }
 
-    /// True for an address that some FAR sends to.
-    pub fn is_peer(&self, addr: IpAddr) -> bool {
-        self.peers.contains_key(&addr)
-    }
-
     /// Changes whenever the peers do.
     pub const fn generation(&self) -> u64 {
         self.generation

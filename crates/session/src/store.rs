@@ -419,12 +419,6 @@ impl SessionStore {
         self.far_ends.interfaces(addr)
     }
 
-    /// True for a GTP-U peer that some FAR sends to.
-    #[must_use]
-    pub fn is_peer(&self, addr: IpAddr) -> bool {
-        self.far_ends.is_peer(addr)
-    }
-
     /// Changes whenever [`SessionStore::peer_sides`] does.
     #[must_use]
     pub const fn peers_generation(&self) -> u64 {

@@ -7,10 +7,10 @@ use adit_rules::sdf::AddrMatch;
 use adit_rules::{SourceInterface, UeAddresses};
 use adit_session::{
     Application, Change, ChooseUe, Established, FarUpdate, ForwardingUpdate, LocalInterface,
-    PdiSpec, PdrUpdate, Provisioning, Refusal, RuleId, SessionStore, UePool, UeSide,
-    parse_flow_description,
+    PdiSpec, PdrUpdate, Provisioning, Rates, Refusal, RuleId, SNssai, SessionStore, Slice, UePool,
+    UeSide, parse_flow_description,
 };
-use adit_types::{FarId, InterfaceRole, InterfaceSet, PdrId};
+use adit_types::{FarId, InterfaceRole, InterfaceSet, PdrId, SliceId};
 
 use crate::builders::*;
 
@@ -53,6 +53,36 @@ fn network_instance_becomes_a_set_of_interfaces() {
     assert_eq!(rules.downlink[0].interfaces, InterfaceSet(0b101));
     assert_eq!(rules.fars[0].interfaces, InterfaceSet(0b101));
     assert_eq!(rules.fars[1].interfaces, InterfaceSet(0b001), "the tunnel leaves on N3");
+}
+
+#[test]
+fn session_belongs_to_the_first_slice_that_fits_its_network_slice_and_data_network() {
+    let ours = SNssai { sst: 1, sd: None };
+    let slice = |s_nssai, name: Option<&str>| Slice {
+        s_nssai,
+        network_instance: name.map(Box::from),
+        rates: Rates::default(),
+    };
+    let slices =
+        vec![slice(Some(ours), Some("ims")), slice(None, Some("ims")), slice(Some(ours), None)];
+    let qos = adit_session::QosPolicy { slices, ..Default::default() };
+    let mut store = store_with(8, Provisioning { qos, ..two_networks() });
+    let other = SNssai { sst: 1, sd: Some(7) };
+    let cases = [
+        (Some(ours), "ims", 1),
+        (Some(other), "IMS", 2),
+        (None, "ims", 2),
+        (Some(ours), "internet", 3),
+        (Some(other), "internet", 0),
+        (None, "internet", 0),
+    ];
+    for (s_nssai, name, expected) in cases {
+        let change = Change { s_nssai, ..in_network(name) };
+        let established = store.establish(OWNER, CP, change).unwrap();
+        let found = established.delta.rules.unwrap().slice;
+        assert_eq!(found, SliceId(expected), "{s_nssai:?} {name}");
+        store.delete(established.up_seid).unwrap();
+    }
 }
 
 #[test]

@@ -31,6 +31,7 @@ fn refusal_names_the_rule_and_what_is_wrong_with_it() {
     assert_eq!(refusal.to_string(), format!("URR {urr}: {}: {}", refusal.text(), FarId(17)));
     let refusal = Refusal::UnknownSession { up_seid: Seid(17) };
     assert_eq!(refusal.to_string(), format!("{}: {}", refusal.text(), Seid(17)));
+    assert_eq!(Refusal::SessionTableFull.to_string(), "the session table is full");
     let refusal = Refusal::UnknownRule { rule: RuleId::Qer(QerId(17)) };
     assert_eq!(refusal.to_string(), format!("QER {}: {}", QerId(17), refusal.text()));
 }

@@ -1,11 +1,13 @@
 //! Stage 1: creations, updates and removals of single rules.
 
-use adit_rules::{ApplyAction, DestinationInterface, Gate, SdfFilter, SourceInterface};
-use adit_session::{
-    Change, CpFSeid, FarUpdate, ForwardingUpdate, GateStatus, PdiSpec, PdrUpdate, QerUpdate, Rates,
-    Refusal, RuleId, SdfSpec, SdfTextError, UeSide,
+use adit_rules::{
+    ApplyAction, DestinationInterface, Gate, PacketLimit, PacketQuota, SdfFilter, SourceInterface,
 };
-use adit_types::{BitRate, FarId, PdrId, Precedence, QerId, Qfi, Seid, Teid};
+use adit_session::{
+    Change, CpFSeid, FarUpdate, ForwardingUpdate, GateStatus, PacketLimits, PacketStatus, PdiSpec,
+    PdrUpdate, QerUpdate, Rates, Refusal, RemainingPackets, RuleId, SdfSpec, SdfTextError, UeSide,
+};
+use adit_types::{BitRate, FarId, Nanos, PdrId, Precedence, QerId, Qfi, Seid, Teid};
 
 use crate::builders::*;
 
@@ -79,6 +81,39 @@ fn qer_update_changes_gates_and_keeps_rates() {
     store.modify(up_seid, Change { update_qers: vec![update], ..Change::default() }).unwrap();
     let qer = &store.session(up_seid).unwrap().qers()[0];
     assert_eq!((qer.mbr, qer.gates, qer.qfi, qer.rqi), (Some(rates), gates, Qfi::new(3), true));
+}
+
+/// The status is of the rate that the QER is created with. Spec: TS 29.244 §8.2.174.
+#[test]
+fn packet_rate_that_a_qer_gets_later_begins_afresh() {
+    let remaining = RemainingPackets { packets: 3, additional: None };
+    let status = PacketStatus {
+        uplink: Some(remaining),
+        until: Nanos::from_secs(60),
+        ..PacketStatus::default()
+    };
+    let limit = PacketLimit {
+        plain: PacketQuota { pkts_max: 10, unit: Nanos::from_secs(60) },
+        additional: None,
+    };
+    let packet_rate = Some(PacketLimits { uplink: Some(limit), downlink: None });
+    let mut store = store(4);
+    let mut left = |at_once: bool| {
+        let mut change = session(1);
+        change.create_qers[0].packet_status = Some(status);
+        change.create_qers[0].packet_rate = packet_rate.filter(|_| at_once);
+        let up_seid = store.establish(OWNER, CP, change).unwrap().up_seid;
+        if !at_once {
+            let update = QerUpdate { id: QerId(1), packet_rate, ..QerUpdate::default() };
+            store
+                .modify(up_seid, Change { update_qers: vec![update], ..Change::default() })
+                .unwrap();
+        }
+        let left = store.packet_rates(up_seid)[0].left(Nanos(0))[0].unwrap().packets;
+        store.delete(up_seid).unwrap();
+        left
+    };
+    assert_eq!((left(true), left(false)), (3, 10));
 }
 
 #[test]

@@ -411,6 +411,15 @@ fn start_and_stop_of_traffic_are_reported_in_turn() {
     }
 }
 
+#[test]
+fn start_of_traffic_tells_no_usage() {
+    let urr = time_urr(UsageTriggers::START_OF_TRAFFIC, UrrSettings::default());
+    let mut scene = Scene::new(vec![urr]);
+    scene.count(0, S(10), 8, 0);
+    let reports = scene.start(0, S(10));
+    assert_eq!((reports[0].volume, reports[0].duration_s), (None, None));
+}
+
 /// The one of the PDR that the first packet matched.
 #[test]
 fn start_and_stop_of_traffic_name_the_application() {
@@ -482,6 +491,17 @@ fn inactivity_is_told_once_until_traffic_comes_again() {
     scene.start(0, S(100));
     run(&mut scene, S(200));
     assert_eq!(seen, [S(50), S(130)]);
+}
+
+#[test]
+fn inactivity_of_the_session_is_reported_by_the_urrs_that_ask_for_it() {
+    let triggers = UsageTriggers::INACTIVITY | UsageTriggers::START_OF_TRAFFIC;
+    let urrs = [(1, triggers), (2, UsageTriggers::START_OF_TRAFFIC)];
+    let urrs = urrs.map(|(id, triggers)| volume_urr(id, triggers, UrrSettings::default()));
+    let mut scene = Scene::with(urrs.into(), |change| change.inactivity_timer = Some(S(30)));
+    let reports = scene.run_until(S(100));
+    let told: Vec<_> = reports.iter().map(|(at, r)| (*at, r.urr, r.triggers)).collect();
+    assert_eq!(told, [(S(30), UrrId(1), UsageTriggers::INACTIVITY)]);
 }
 
 #[test]
