@@ -12,9 +12,9 @@ use adit_session::{
 };
 use adit_tables::{Interface, IpPrefix, Route, TablesConfig};
 use adit_types::limits::NEXT_HOPS_MAX;
-use adit_types::{InterfaceId, Ipv4Prefix, Ipv6Prefix, MacAddr};
+use adit_types::{DomainId, InterfaceId, Ipv4Prefix, Ipv6Prefix, MacAddr};
 
-use crate::config::{Config, IpNet, NodeId};
+use crate::config::{self, Config, IpNet, NodeId};
 
 /// What the environment abstraction layer is started with.
 pub fn eal(config: &Config) -> EalConfig {
@@ -35,8 +35,10 @@ fn store(config: &Config, seed: u64) -> StoreConfig {
 
 /// What rules may refer to by name.
 fn provisioning(config: &Config) -> Provisioning {
-    let interface = |interface: &crate::config::Interface| LocalInterface {
+    let domains = config::domains(&config.interfaces);
+    let interface = |(interface, domain): (&config::Interface, DomainId)| LocalInterface {
         role: interface.role,
+        domain,
         network_instance: interface.network_instance.as_deref().map(Box::from),
         addresses: LocalAddresses {
             v4: interface.v4.map(|(addr, _)| addr),
@@ -66,7 +68,7 @@ fn provisioning(config: &Config) -> Provisioning {
         })
     };
     Provisioning {
-        interfaces: config.interfaces.iter().map(interface).collect(),
+        interfaces: config.interfaces.iter().zip(domains).map(interface).collect(),
         ue_pools: config.ue_pools.iter().filter_map(ue_pool).collect(),
         applications: config.applications.iter().map(application).collect(),
         policies: config.forwarding_policies.iter().map(policy).collect(),
@@ -78,9 +80,11 @@ fn provisioning(config: &Config) -> Provisioning {
 
 /// What the lookup tables are built with; `macs` are the ports' own addresses, by `PortId`.
 pub fn tables(config: &Config, macs: &[MacAddr], teid_slot_bits: u8, seed: u64) -> TablesConfig {
-    let interface = |(index, interface): (u8, &crate::config::Interface)| Interface {
+    let domains = config::domains(&config.interfaces);
+    let interface = |((index, interface), domain): ((u8, &config::Interface), _)| Interface {
         id: InterfaceId(index),
         role: interface.role,
+        domain,
         port: interface.port,
         vlan: interface.vlan,
         mac: macs[usize::from(interface.port.0)],
@@ -92,17 +96,22 @@ pub fn tables(config: &Config, macs: &[MacAddr], teid_slot_bits: u8, seed: u64) 
         let interface = u8::try_from(route.interface).map(InterfaceId).ok()?;
         Some(Route { interface, prefix: prefix(route.prefix)?, next_hop: route.next_hop })
     };
+    let pools = |pool: &config::UePool| {
+        let domains = config::domains_of(&config.interfaces, pool.network_instance.as_deref());
+        let v4 = prefix(pool.prefix).and_then(v4);
+        v4.into_iter().flat_map(move |v4| domains.clone().into_iter().map(move |at| (at, v4)))
+    };
     TablesConfig {
         sessions_max: config.sessions_max,
         teid_slot_bits,
         workers: config.datapath.workers.len(),
         next_hops_max: NEXT_HOPS_MAX,
         seed,
-        interfaces: (0..).zip(&config.interfaces).map(interface).collect(),
+        interfaces: (0..).zip(&config.interfaces).zip(domains).map(interface).collect(),
         own_addrs: vec![config.n4.listen.ip()],
         routes: config.routes.iter().filter_map(route).collect(),
         aggregates: config.qos.aggregates(),
-        ue_pools_v4: config.ue_pools.iter().filter_map(|pool| v4(prefix(pool.prefix)?)).collect(),
+        ue_pools_v4: config.ue_pools.iter().flat_map(pools).collect(),
     }
 }
 

@@ -10,7 +10,7 @@ use adit_rules::{
 };
 use adit_tables::View;
 use adit_types::limits::BURST_MAX;
-use adit_types::{Direction, InterfaceSet, Qfi, SessionIndex, Teid};
+use adit_types::{Direction, DomainId, InterfaceSet, Qfi, SessionIndex, Teid};
 use adit_wire::{IpPacket, PduSessionContainer};
 use arrayvec::ArrayVec;
 
@@ -126,8 +126,9 @@ pub(crate) trait Side {
     const COUNTED: Direction;
     /// Why a packet without a session is dropped.
     const UNKNOWN: DropReason;
-    /// Finds the sessions of `keys`; `SessionIndex::NONE` on a miss.
-    fn lookup(view: &View<'_>, keys: &[Self::Key], sessions: &mut [SessionIndex]);
+    /// Finds the sessions of `keys` in a routing domain; `SessionIndex::NONE` on a miss. A TEID is
+    /// unique in all of them.
+    fn lookup(view: &View<'_>, domain: DomainId, keys: &[Self::Key], sessions: &mut [SessionIndex]);
 }
 
 /// G-PDUs, by TEID. Their direction is that of the tunnel.
@@ -149,7 +150,7 @@ impl Side for Tunneled {
     const UNKNOWN: DropReason = DropReason::TeidUnknown;
 
     #[inline]
-    fn lookup(view: &View<'_>, keys: &[Teid], sessions: &mut [SessionIndex]) {
+    fn lookup(view: &View<'_>, _: DomainId, keys: &[Teid], sessions: &mut [SessionIndex]) {
         view.lookup_teids(keys, sessions);
     }
 }
@@ -161,8 +162,8 @@ impl Side for DownlinkV4 {
     const UNKNOWN: DropReason = DropReason::UeUnknown;
 
     #[inline]
-    fn lookup(view: &View<'_>, keys: &[u32], sessions: &mut [SessionIndex]) {
-        view.lookup_ues_v4(keys, sessions);
+    fn lookup(view: &View<'_>, domain: DomainId, keys: &[u32], sessions: &mut [SessionIndex]) {
+        view.ues(domain).lookup_v4(keys, sessions);
     }
 }
 
@@ -173,8 +174,8 @@ impl Side for DownlinkV6 {
     const UNKNOWN: DropReason = DropReason::UeUnknown;
 
     #[inline]
-    fn lookup(view: &View<'_>, keys: &[u64], sessions: &mut [SessionIndex]) {
-        view.lookup_ues_v6(keys, sessions);
+    fn lookup(view: &View<'_>, domain: DomainId, keys: &[u64], sessions: &mut [SessionIndex]) {
+        view.ues(domain).lookup_v6(keys, sessions);
     }
 }
 

@@ -7,7 +7,7 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use adit_rules::rule::ue_ipv6_key;
 use adit_tables::Interface;
-use adit_types::{InterfaceId, InterfaceRole, MacAddr, PortId, VlanId};
+use adit_types::{DomainId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, PortId, VlanId};
 use adit_wire::{GPduPattern, IpPattern, UsualIp, UsualOuter};
 
 /// The interfaces that share one port and VLAN.
@@ -82,6 +82,8 @@ pub(crate) struct UsualLink {
     pub n3: Option<UsualN3>,
     /// The interface towards the data network.
     pub n6: Option<(InterfaceId, IpPattern)>,
+    /// Its routing domain.
+    pub domain: DomainId,
     /// Where both are, our addresses on the link, or the upper halves of those of IPv6: what is sent
     /// to them and is no usual G-PDU may be another one.
     own: Vec<(bool, u64)>,
@@ -206,10 +208,12 @@ impl Interfaces {
         self.by_id.iter().find(|interface| interface.role.is_gtpu() && interface.owns(addr))
     }
 
-    /// The address, of the family of `ue`, that errors to a UE come from: the first towards a data
-    /// network.
-    pub fn n6_source(&self, ue: IpAddr) -> Option<IpAddr> {
-        let mut n6 = self.by_id.iter().filter(|interface| interface.role == InterfaceRole::N6);
+    /// The address, of the family of `ue`, that errors to a UE come from: the first of `within` towards
+    /// a data network.
+    pub fn n6_source(&self, within: InterfaceSet, ue: IpAddr) -> Option<IpAddr> {
+        let mut n6 = self.by_id.iter().filter(|interface| {
+            interface.role == InterfaceRole::N6 && within.contains(interface.id)
+        });
         n6.find_map(|interface| source_addr(interface, ue))
     }
 }
@@ -231,7 +235,9 @@ fn usual_link(links: &[Link]) -> Option<UsualLink> {
         (Some(_), Some(_)) => link.interfaces.iter().flat_map(addrs).collect(),
         _ => Vec::new(),
     };
-    (link.vlan == VlanId::UNTAGGED).then_some(UsualLink { n3, n6, own })
+    let mut networks = link.interfaces.iter().filter(|interface| Some(interface.id) == link.n6);
+    let domain = networks.next().map_or(DomainId(0), |interface| interface.domain);
+    (link.vlan == VlanId::UNTAGGED).then_some(UsualLink { n3, n6, domain, own })
 }
 
 fn door(interface: &Interface) -> Option<Door> {

@@ -92,12 +92,7 @@ const IES: &[(IeType, Acts)] = &[
     (IeType::CAUSE, Acts::Yes),
     (IeType::SOURCE_INTERFACE, Acts::Partly("CP function by GTP-U; no 5G VN internal")),
     (IeType::F_TEID, Acts::Yes),
-    (
-        IeType::NETWORK_INSTANCE,
-        Acts::Partly(
-            "names interfaces, their routes and pools; a UE address belongs to one session in all",
-        ),
-    ),
+    (IeType::NETWORK_INSTANCE, Acts::Yes),
     (IeType::SDF_FILTER, Acts::Partly("no options and no negated addresses")),
     (IeType::APPLICATION_ID, Acts::Yes),
     (IeType::ACTIVATE_PREDEFINED_RULES, Acts::Yes),

@@ -40,6 +40,7 @@ fn two_networks() -> Provisioning {
         role,
         network_instance: name.map(Box::from),
         addresses: adit_session::LocalAddresses { v4: Some(N3), v6: None },
+        domain: adit_types::DomainId(0),
     };
     let interfaces = vec![
         interface(InterfaceRole::N3, None),
@@ -185,10 +186,13 @@ fn several_ue_addresses_and_delegated_prefixes_all_lead_to_the_session() {
     bench.node.handle_datagram(bench.now, smf(10), &request);
     let (_, delta) = bench.node.poll_delta().unwrap();
     let added = |key| delta.keys.contains(&KeyChange::Add(key));
-    assert!(added(SessionKey::UeIpv4(script().ue)));
-    assert!(added(SessionKey::UeIpv4([10, 45, 9, 9].into())));
-    assert!(added(SessionKey::Framed("2001:db8:0:10::/60".parse().unwrap())));
-    assert!(added(SessionKey::UeIpv6(0x2001_0db8_0005_0000)));
+    assert!(added(SessionKey::UeIpv4(adit_types::DomainId(0), script().ue)));
+    assert!(added(SessionKey::UeIpv4(adit_types::DomainId(0), [10, 45, 9, 9].into())));
+    assert!(added(SessionKey::Framed(
+        adit_types::DomainId(0),
+        "2001:db8:0:10::/60".parse().unwrap()
+    )));
+    assert!(added(SessionKey::UeIpv6(adit_types::DomainId(0), 0x2001_0db8_0005_0000)));
 }
 
 /// TS 29.244 §8.2.62: addresses of one UE are on one side of its packets.

@@ -175,7 +175,10 @@ fn fault_within_a_commit_removes_the_session_and_nothing_else() {
             removed.extend(delta.rules.is_none().then_some(delta.keys));
             bench.node.handle_published(bench.now, id);
         }
-        assert!(removed[0].contains(&KeyChange::Remove(SessionKey::UeIpv4(script().ue))));
+        assert!(removed[0].contains(&KeyChange::Remove(SessionKey::UeIpv4(
+            adit_types::DomainId(0),
+            script().ue
+        ))));
         assert_eq!(cause(&bench.sent()[0].bytes), Cause::SystemFailure);
         assert_eq!(bench.node.store().reserved(), reserved);
         assert_eq!(bench.node.counters().scalars.sessions_removed_after_fault, 1);

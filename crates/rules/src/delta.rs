@@ -2,7 +2,7 @@
 
 use core::net::Ipv4Addr;
 
-use adit_types::{IpPrefix, SessionIndex, Teid};
+use adit_types::{DomainId, IpPrefix, SessionIndex, Teid};
 
 use crate::rule::{SessionRules, UE_IPV6_KEY_BITS, ue_ipv6_key};
 
@@ -15,26 +15,48 @@ pub struct DeltaId(pub u64);
 pub enum SessionKey {
     /// A local TEID: packets that arrive in a tunnel.
     Teid(Teid),
-    /// A UE's IPv4 address: packets from the data network.
-    UeIpv4(Ipv4Addr),
-    /// The upper 64 bits of a UE's IPv6 address: packets from the data network.
-    UeIpv6(u64),
-    /// A network behind a UE, shorter than an address key: packets from the data network that no
-    /// address key fits. Of several prefixes the longest counts.
-    Framed(IpPrefix),
+    /// A UE's IPv4 address: packets from the data networks of a routing domain.
+    UeIpv4(DomainId, Ipv4Addr),
+    /// The upper 64 bits of a UE's IPv6 address: packets from the data networks of a routing domain.
+    UeIpv6(DomainId, u64),
+    /// A network behind a UE, shorter than an address key: packets from the data networks
+    /// of a routing domain that no address key fits. Of several prefixes the longest counts.
+    Framed(DomainId, IpPrefix),
 }
 
 impl SessionKey {
-    /// The key under which packets to `prefix` are found: that of an address where the prefix is
-    /// as long as one.
+    /// The key under which packets to `prefix` are found in `domain`: that of an address where the
+    /// prefix is as long as one.
     #[must_use]
-    pub fn of_prefix(prefix: IpPrefix) -> Self {
+    pub fn of_prefix(domain: DomainId, prefix: IpPrefix) -> Self {
         match prefix {
-            IpPrefix::V4(host) if host.len() == 32 => Self::UeIpv4(host.addr()),
+            IpPrefix::V4(host) if host.len() == 32 => Self::UeIpv4(domain, host.addr()),
             IpPrefix::V6(prefix) if prefix.len() >= UE_IPV6_KEY_BITS => {
-                Self::UeIpv6(ue_ipv6_key(prefix.addr()))
+                Self::UeIpv6(domain, ue_ipv6_key(prefix.addr()))
             }
-            _ => Self::Framed(prefix),
+            _ => Self::Framed(domain, prefix),
+        }
+    }
+
+    /// The routing domain; `None` of a TEID, which is unique in the UPF.
+    #[must_use]
+    pub const fn domain(self) -> Option<DomainId> {
+        match self {
+            Self::Teid(_) => None,
+            Self::UeIpv4(domain, _) | Self::UeIpv6(domain, _) | Self::Framed(domain, _) => {
+                Some(domain)
+            }
+        }
+    }
+
+    /// The same key in `domain`.
+    #[must_use]
+    pub const fn within(self, domain: DomainId) -> Self {
+        match self {
+            Self::Teid(_) => self,
+            Self::UeIpv4(_, addr) => Self::UeIpv4(domain, addr),
+            Self::UeIpv6(_, upper) => Self::UeIpv6(domain, upper),
+            Self::Framed(_, prefix) => Self::Framed(domain, prefix),
         }
     }
 }

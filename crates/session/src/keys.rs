@@ -6,37 +6,140 @@
 use core::net::IpAddr;
 
 use adit_rules::{SessionKey, UeAddresses, rule::ue_ipv6_key};
+use adit_types::{DomainId, InterfaceSet, IpPrefix};
 
-use crate::record::{Pdi, Records, TrafficEndpoint};
+use crate::local::Domains;
+use crate::provisioning::Provisioning;
+use crate::record::{Forwarding, Pdi, Records, TrafficEndpoint};
+
+/// The routing domains of what a session's rules name. A rule without a network instance is of those
+/// that the others name; if none does, of all.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scope<'a> {
+    own: &'a Provisioning,
+    /// Of rules without a network instance.
+    unnamed: Domains,
+    /// Where packets without a tunnel come from; without any rule for such, where packets go to.
+    session: Domains,
+    /// Where packets of any UE come from.
+    of_any_ue: Domains,
+}
+
+impl<'a> Scope<'a> {
+    pub fn new(own: &'a Provisioning, records: &Records) -> Self {
+        let union =
+            |sets: &mut dyn Iterator<Item = Domains>| sets.fold(Domains::NONE, Domains::union);
+        let plain = || pdis(records).filter(|pdi| is_plain_downlink(pdi));
+        let parts = records.fars.iter().filter_map(|far| far.forwarding.as_ref());
+        let leaving = parts.filter(|parts| parts.leads_to_a_data_network());
+        let of_name = |name| match own.knows(name) {
+            true => own.domains_of(Some(name)),
+            false => Domains::NONE,
+        };
+        let arriving = plain().filter_map(|pdi| pdi.network_instance.as_deref());
+        let sent =
+            union(&mut leaving.filter_map(|parts| own.network_instance_of(parts)).map(of_name));
+        let unnamed = match union(&mut arriving.map(of_name)).union(sent) {
+            none if none.is_empty() => own.domains_of(None),
+            some => some,
+        };
+        let known = Self { own, unnamed, session: unnamed, of_any_ue: Domains::NONE };
+        let of_any_ue =
+            union(&mut plain().filter(|pdi| pdi.is_of_any_ue()).map(|pdi| known.of(pdi)));
+        let session = match union(&mut plain().map(|pdi| known.of(pdi))) {
+            none if none.is_empty() => unnamed,
+            some => some,
+        };
+        Self { session, of_any_ue, ..known }
+    }
+
+    fn of(&self, pdi: &Pdi) -> Domains {
+        let name = pdi.network_instance.as_deref();
+        name.map_or(self.unnamed, |name| self.own.domains_of(Some(name)))
+    }
+
+    /// Where the session claims what `pdi` names.
+    pub fn of_claims(&self, pdi: &Pdi) -> Domains {
+        match is_plain_downlink(pdi) {
+            true => self.of(pdi).union(self.of_any_ue),
+            false => self.session,
+        }
+    }
+
+    /// Where it claims what traffic endpoints name.
+    pub const fn of_endpoints(&self) -> Domains {
+        self.session
+    }
+
+    /// Where packets to what `pdi` names find the session.
+    fn of_keys(&self, pdi: &Pdi) -> Domains {
+        match is_plain_downlink(pdi) {
+            true => self.of(pdi).union(self.of_any_ue),
+            false => self.of_any_ue,
+        }
+    }
+
+    /// The interfaces that packets of `pdi` arrive on: those of its tunnel's own addresses, else
+    /// those of its network instance.
+    pub fn arrival_interfaces(&self, pdi: &Pdi) -> InterfaceSet {
+        match (&pdi.f_teid, pdi.network_instance.as_deref()) {
+            (Some(f_teid), _) => self.own.owners(f_teid),
+            (None, Some(name)) => self.own.interfaces_of(Some(name)),
+            (None, None) => self.own.interfaces_in(self.unnamed),
+        }
+    }
+
+    /// The interfaces that forwarding with `parts` uses. As [`Provisioning::forwarding_interfaces`],
+    /// but without a network instance those of the session's.
+    pub fn forwarding_interfaces(&self, parts: &Forwarding) -> InterfaceSet {
+        let all = self.own.forwarding_interfaces(parts);
+        match self.own.network_instance_of(parts) {
+            None if !parts.is_gtpu() => all.intersection(self.own.interfaces_in(self.unnamed)),
+            _ => all,
+        }
+    }
+}
+
+fn pdis(records: &Records) -> impl Iterator<Item = &Pdi> {
+    records.pdrs.iter().flat_map(|pdr| pdr.pdi.each())
+}
 
 /// All TEIDs, UE addresses and framed routes that the records name, in ascending order.
-pub(crate) fn claims(records: &Records) -> Vec<SessionKey> {
-    let pdis = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each());
-    let pdis = pdis.flat_map(|pdi| teid(pdi).chain(ues(pdi)));
-    let endpoints = records.traffic_endpoints.iter().flat_map(of_endpoint);
-    sorted(pdis.chain(endpoints))
+pub(crate) fn claims(own: &Provisioning, records: &Records) -> Vec<SessionKey> {
+    let scope = Scope::new(own, records);
+    let pdis = pdis(records).flat_map(|pdi| teid(pdi).chain(ues(pdi, scope.of_claims(pdi))));
+    let endpoints = records.traffic_endpoints.iter();
+    sorted(pdis.chain(endpoints.flat_map(|known| of_endpoint(known, scope.of_endpoints()))))
 }
 
 /// The lookup keys, in ascending order: all local TEIDs; UE addresses and framed routes of downlink
 /// PDRs without a tunnel; and, when a downlink PDR names neither a UE nor a tunnel, those that
-/// uplink PDRs name.
-pub(crate) fn keys(records: &Records) -> Vec<SessionKey> {
-    let all = || {
-        records.pdrs.iter().flat_map(|pdr| pdr.pdi.each().map(|pdi| (is_plain_downlink(pdi), pdi)))
-    };
-    let any_ue = all().any(|(is_plain, pdi)| is_plain && pdi.is_of_any_ue());
-    sorted(all().flat_map(|(is_plain, pdi)| {
-        let ues = (any_ue || is_plain).then(|| ues(pdi));
-        teid(pdi).chain(ues.into_iter().flatten())
-    }))
+/// uplink PDRs name. A key has the routing domains of the network instance that its PDR names.
+pub(crate) fn keys(own: &Provisioning, records: &Records) -> Vec<SessionKey> {
+    let scope = Scope::new(own, records);
+    sorted(pdis(records).flat_map(|pdi| teid(pdi).chain(ues(pdi, scope.of_keys(pdi)))))
 }
 
-/// Everything that a traffic endpoint names.
-pub(crate) fn of_endpoint(endpoint: &TrafficEndpoint) -> impl Iterator<Item = SessionKey> {
+/// Everything that a traffic endpoint names, in `domains`.
+pub(crate) fn of_endpoint(
+    endpoint: &TrafficEndpoint,
+    domains: Domains,
+) -> impl Iterator<Item = SessionKey> {
     let teid = endpoint.f_teid.map(|f_teid| SessionKey::Teid(f_teid.teid));
     let addresses = endpoint.ue.map(|ue| ue.addresses).unwrap_or_default();
     let networks = endpoint.further_ues.iter().chain(&endpoint.framed_routes).copied();
-    teid.into_iter().chain(ue(addresses)).chain(networks.map(SessionKey::of_prefix))
+    let named = ue(addresses).chain(networks.map(of_prefix));
+    teid.into_iter().chain(named.flat_map(move |key| within(key, domains)))
+}
+
+/// The key in each of `domains`.
+pub(crate) fn within(key: SessionKey, domains: Domains) -> impl Iterator<Item = SessionKey> {
+    domains.each().map(move |domain| key.within(domain))
+}
+
+/// The key of a prefix, in the first domain.
+pub(crate) fn of_prefix(prefix: IpPrefix) -> SessionKey {
+    SessionKey::of_prefix(DomainId(0), prefix)
 }
 
 /// Elements of `a` that are not in `b`. Both in ascending order.
@@ -47,10 +150,11 @@ pub(crate) fn difference<'a, T: Ord + Copy>(
     a.iter().copied().filter(|key| b.binary_search(key).is_err())
 }
 
-/// The keys of UE addresses.
+/// The keys of UE addresses, in the first domain.
 pub(crate) fn ue(addresses: UeAddresses) -> impl Iterator<Item = SessionKey> {
-    let v4 = addresses.v4.map(SessionKey::UeIpv4);
-    let v6 = addresses.v6.map(|prefix| SessionKey::UeIpv6(ue_ipv6_key(prefix.addr())));
+    let v4 = addresses.v4.map(|addr| SessionKey::UeIpv4(DomainId(0), addr));
+    let v6 = addresses.v6.map(|prefix| ue_ipv6_key(prefix.addr()));
+    let v6 = v6.map(|key| SessionKey::UeIpv6(DomainId(0), key));
     v4.into_iter().chain(v6)
 }
 
@@ -58,11 +162,11 @@ pub(crate) fn ue(addresses: UeAddresses) -> impl Iterator<Item = SessionKey> {
 pub(crate) fn addr(key: SessionKey) -> Option<IpAddr> {
     match key {
         SessionKey::Teid(_) => None,
-        SessionKey::UeIpv4(addr) => Some(IpAddr::V4(addr)),
-        SessionKey::UeIpv6(upper) => {
+        SessionKey::UeIpv4(_, addr) => Some(IpAddr::V4(addr)),
+        SessionKey::UeIpv6(_, upper) => {
             Some(IpAddr::V6(core::net::Ipv6Addr::from_bits(u128::from(upper) << 64)))
         }
-        SessionKey::Framed(prefix) => Some(prefix.addr()),
+        SessionKey::Framed(_, prefix) => Some(prefix.addr()),
     }
 }
 
@@ -70,8 +174,9 @@ fn teid(pdi: &Pdi) -> impl Iterator<Item = SessionKey> + use<> {
     pdi.f_teid.map(|f_teid| SessionKey::Teid(f_teid.teid)).into_iter()
 }
 
-fn ues(pdi: &Pdi) -> impl Iterator<Item = SessionKey> {
-    ue(pdi.ue_addresses()).chain(pdi.ue_networks().map(SessionKey::of_prefix))
+fn ues(pdi: &Pdi, domains: Domains) -> impl Iterator<Item = SessionKey> {
+    let named = ue(pdi.ue_addresses()).chain(pdi.ue_networks().map(of_prefix));
+    named.flat_map(move |key| within(key, domains))
 }
 
 fn is_plain_downlink(pdi: &Pdi) -> bool {

@@ -32,6 +32,7 @@ mod session_usage;
 mod shared_rates;
 mod store;
 mod timers;
+mod ue_claims;
 mod update;
 mod usage;
 

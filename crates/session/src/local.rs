@@ -3,7 +3,7 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use adit_rules::{DestinationInterface, SourceInterface};
-use adit_types::{InterfaceId, InterfaceRole, InterfaceSet, IpPrefix};
+use adit_types::{DomainId, InterfaceId, InterfaceRole, InterfaceSet, IpPrefix};
 
 use crate::provisioning::Provisioning;
 use crate::record::{FTeid, Forwarding, InterfaceType, Pdi};
@@ -44,13 +44,50 @@ pub struct LocalInterface {
     pub network_instance: Option<Box<str>>,
     /// Our addresses; of GTP-U interfaces those of F-TEIDs.
     pub addresses: LocalAddresses,
+    /// The routing domain; of N6 interfaces only.
+    pub domain: DomainId,
+}
+
+/// A set of routing domains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Domains(u32);
+
+impl Domains {
+    pub const NONE: Self = Self(0);
+    /// The first domain alone.
+    pub const FIRST: Self = Self(1);
+
+    pub const fn with(self, domain: DomainId) -> Self {
+        Self(self.0 | 1_u32.wrapping_shl(domain.0 as u32))
+    }
+
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub const fn contains(self, domain: DomainId) -> bool {
+        self.0 & 1_u32.wrapping_shl(domain.0 as u32) != 0
+    }
+
+    pub const fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// The domains, in ascending order.
+    pub fn each(self) -> impl Iterator<Item = DomainId> {
+        (0..32).map(DomainId).filter(move |domain| self.contains(*domain))
+    }
 }
 
 impl LocalInterface {
     /// One of `role` that serves every network instance.
     #[must_use]
     pub const fn of_role(role: InterfaceRole, addresses: LocalAddresses) -> Self {
-        Self { role, network_instance: None, addresses }
+        Self { role, network_instance: None, addresses, domain: DomainId(0) }
     }
 
     /// True when this interface serves `network_instance`. Letters compare without case, as in
@@ -79,8 +116,10 @@ impl<'a> GtpuSide<'a> {
         Self::of_source(pdi.source, pdi.interface_type, pdi.network_instance.as_deref())
     }
 
-    /// The side that packets come from. Spec: TS 29.244 §8.2.2, §8.2.118.
-    pub const fn of_source(
+    /// The side that packets come from. A type of interface that is not of this side says nothing.
+    /// INTEROP: some control planes write the type of another interface.
+    /// Spec: TS 29.244 §8.2.2, §8.2.118.
+    pub fn of_source(
         source: SourceInterface,
         reference: Option<InterfaceType>,
         network_instance: Option<&'a str>,
@@ -90,11 +129,13 @@ impl<'a> GtpuSide<'a> {
             SourceInterface::CpFunction => InterfaceRole::N4u,
             SourceInterface::Core | SourceInterface::SgiLanN6Lan => InterfaceRole::N9,
         };
+        let reference = reference.filter(|of| of.fits_source(source));
         Self { role, reference, network_instance }
     }
 
-    /// The side that packets leave to. Spec: TS 29.244 §8.2.24, §8.2.118.
-    pub const fn of_destination(
+    /// The side that packets leave to; for the type of interface see [`GtpuSide::of_source`].
+    /// Spec: TS 29.244 §8.2.24, §8.2.118.
+    pub fn of_destination(
         destination: DestinationInterface,
         reference: Option<InterfaceType>,
         network_instance: Option<&'a str>,
@@ -106,6 +147,7 @@ impl<'a> GtpuSide<'a> {
             | DestinationInterface::SgiLanN6Lan
             | DestinationInterface::LiFunction => InterfaceRole::N9,
         };
+        let reference = reference.filter(|of| of.fits_destination(destination));
         Self { role, reference, network_instance }
     }
 }
@@ -126,6 +168,18 @@ impl Provisioning {
             known.role == InterfaceRole::N6 && known.serves(network_instance)
         };
         self.interfaces.is_empty() || self.interfaces.iter().any(fits)
+    }
+
+    /// The routing domains of a network instance: those of the N6 interfaces that serve it. Without a
+    /// name all of them.
+    pub(crate) fn domains_of(&self, network_instance: Option<&str>) -> Domains {
+        let networks = self.interfaces.iter().filter(|known| known.role == InterfaceRole::N6);
+        let serving =
+            networks.filter(|known| network_instance.is_none_or(|name| known.serves(name)));
+        match serving.fold(Domains::NONE, |set, known| set.with(known.domain)) {
+            none if none.is_empty() => Domains::FIRST,
+            some => some,
+        }
     }
 
     /// The GTP-U interfaces of one side's tunnels.
@@ -160,29 +214,37 @@ impl Provisioning {
         })
     }
 
-    /// The interfaces that forwarding with `parts` uses: of its forwarding policy's network instance
-    /// or else of its own, and for a tunnel those of its side.
-    pub(crate) fn forwarding_interfaces(&self, parts: &Forwarding) -> InterfaceSet {
+    /// The network instance that forwarding with `parts` names: that of its forwarding policy, or else
+    /// its own.
+    pub(crate) fn network_instance_of<'a>(&'a self, parts: &'a Forwarding) -> Option<&'a str> {
         let policy = parts.policy.as_deref().and_then(|id| self.policy(id));
-        let network_instance = policy
+        policy
             .and_then(|policy| policy.network_instance.as_deref())
-            .or(parts.network_instance.as_deref());
-        match parts.outer_header_creation.and_then(|outer| outer.tunnel()) {
-            Some(_) => self.tunnel_interfaces(GtpuSide::of_destination(
+            .or(parts.network_instance.as_deref())
+    }
+
+    /// The interfaces that forwarding with `parts` uses: of its network instance, and for a tunnel
+    /// those of its side.
+    pub(crate) fn forwarding_interfaces(&self, parts: &Forwarding) -> InterfaceSet {
+        let network_instance = self.network_instance_of(parts);
+        match parts.is_gtpu() {
+            true => self.tunnel_interfaces(GtpuSide::of_destination(
                 parts.destination,
                 parts.interface_type,
                 network_instance,
             )),
-            None => self.interfaces_of(network_instance),
+            false => self.interfaces_of(network_instance),
         }
     }
 
-    /// The interfaces that packets of `pdi` arrive on: those of its tunnel's own addresses, else
-    /// those of its network instance.
-    pub(crate) fn arrival_interfaces(&self, pdi: &Pdi) -> InterfaceSet {
-        match &pdi.f_teid {
-            Some(f_teid) => self.owners(f_teid),
-            None => self.interfaces_of(pdi.network_instance.as_deref()),
+    /// All interfaces but the N6 interfaces of other routing domains.
+    pub(crate) fn interfaces_in(&self, domains: Domains) -> InterfaceSet {
+        let is_other = |known: &LocalInterface| {
+            known.role == InterfaceRole::N6 && !domains.contains(known.domain)
+        };
+        match self.interfaces.iter().any(is_other) {
+            true => self.set_of(|known| !is_other(known)),
+            false => InterfaceSet::ALL,
         }
     }
 
@@ -240,7 +302,7 @@ impl Provisioning {
     }
 
     /// The GTP-U interfaces that have an address of the F-TEID.
-    fn owners(&self, f_teid: &FTeid) -> InterfaceSet {
+    pub(crate) fn owners(&self, f_teid: &FTeid) -> InterfaceSet {
         let v4 = f_teid.v4.map(IpAddr::V4);
         let v6 = f_teid.v6.map(IpAddr::V6);
         self.set_of(|interface| {
@@ -268,7 +330,12 @@ mod tests {
     fn interface(role: InterfaceRole, name: Option<&str>, last: u8) -> LocalInterface {
         let v4 = Some(Ipv4Addr::new(192, 0, 2, last));
         let addresses = LocalAddresses { v4, v6: None };
-        LocalInterface { role, network_instance: name.map(Box::from), addresses }
+        LocalInterface {
+            role,
+            network_instance: name.map(Box::from),
+            addresses,
+            domain: DomainId(0),
+        }
     }
 
     fn provisioning(interfaces: Vec<LocalInterface>) -> Provisioning {

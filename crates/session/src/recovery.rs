@@ -66,16 +66,8 @@ impl SessionStore {
                     waiting.extend(self.recover_teid(teid, index).map(SessionKey::Teid));
                     continue;
                 }
-                SessionKey::UeIpv4(addr) if self.ue_v4.get(&addr) == Some(&index) => {
-                    self.ue_v4.remove(&addr);
-                }
-                SessionKey::UeIpv6(upper) if self.ue_v6.get(&upper) == Some(&index) => {
-                    self.ue_v6.remove(&upper);
-                }
-                SessionKey::Framed(prefix) if self.framed.get(&prefix) == Some(&index) => {
-                    self.framed.remove(&prefix);
-                }
-                SessionKey::UeIpv4(_) | SessionKey::UeIpv6(_) | SessionKey::Framed(_) => {}
+                _ if self.ues.holder(key) == Some(index) => self.ues.remove(key),
+                _ => {}
             }
             let owed = self.retired.values().flatten().flat_map(|retired| &retired.keys);
             let is_owed = owed.into_iter().any(|&known| known == key);

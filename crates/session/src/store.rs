@@ -1,12 +1,11 @@
 //! The session store: all sessions, who holds which key, and the doors that change them.
 
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{GtpuTunnel, RuleDelta, SessionKey, SharedRateId, UeAddresses};
 use adit_types::limits::{shared_rates_max, usage_slots_max};
-use adit_types::{InterfaceSet, IpPrefix, PdrId, Seid, SessionIndex, UsageSlot};
+use adit_types::{InterfaceSet, PdrId, Seid, SessionIndex, UsageSlot};
 
 use crate::alloc::{
     SeidAllocator, SessionIndexAllocator, TeidAllocator, UeIpAllocator, UsageSlotAllocator,
@@ -26,6 +25,7 @@ use crate::session::{CpFSeid, OpenSession, OwnerId, Session};
 use crate::session_usage::{Ended, SessionUsage, UsageHandle};
 use crate::shared_rates::SharedRates;
 use crate::timers::Deadlines;
+use crate::ue_claims::UeClaims;
 use crate::update::{self, Committed, Compiled, Fate};
 use crate::usage::UsageReport;
 
@@ -135,9 +135,7 @@ pub struct SessionStore {
     pub(crate) keys_max: usize,
     pub(crate) sessions: Vec<Option<Session>>,
     pub(crate) len: usize,
-    pub(crate) ue_v4: HashMap<Ipv4Addr, SessionIndex>,
-    pub(crate) ue_v6: HashMap<u64, SessionIndex>,
-    pub(crate) framed: HashMap<IpPrefix, SessionIndex>,
+    pub(crate) ues: UeClaims,
     pub(crate) far_ends: FarEnds,
     pub(crate) guaranteed: Guaranteed,
     pub(crate) shared_rates: SharedRates,
@@ -184,7 +182,9 @@ impl SessionStore {
     pub fn new(config: StoreConfig) -> Self {
         let sessions_max = config.sessions_max.min(adit_types::limits::SESSIONS_MAX);
         Self {
-            ue_pools: UeIpAllocator::new(&config.provisioning.ue_pools),
+            ue_pools: UeIpAllocator::new(&config.provisioning.ue_pools, |name| {
+                config.provisioning.domains_of(name)
+            }),
             guaranteed: Guaranteed::new(&config.provisioning.qos),
             packet_rates: PacketRates::default(),
             shared_rates: SharedRates::new(shared_rates_max(sessions_max)),
@@ -194,9 +194,7 @@ impl SessionStore {
             // All room at once, untouched: growth would move all sessions while N4 waits.
             sessions: Vec::with_capacity(sessions_max),
             len: 0,
-            ue_v4: HashMap::with_capacity(sessions_max),
-            ue_v6: HashMap::with_capacity(sessions_max),
-            framed: HashMap::new(),
+            ues: UeClaims::with_capacity(sessions_max),
             far_ends: FarEnds::default(),
             teids: TeidAllocator::new(sessions_max, config.seed),
             seids: SeidAllocator::new(config.seed),
@@ -317,8 +315,8 @@ impl SessionStore {
         for key in retired.keys {
             match key {
                 SessionKey::Teid(teid) => self.teids.reclaim(teid),
-                SessionKey::UeIpv4(_) | SessionKey::UeIpv6(_) => self.ue_pools.reclaim(key),
-                SessionKey::Framed(_) => {}
+                SessionKey::UeIpv4(..) | SessionKey::UeIpv6(..) => self.ue_pools.reclaim(key),
+                SessionKey::Framed(..) => {}
             }
         }
         for slot in retired.usage_slots {
@@ -336,14 +334,11 @@ impl SessionStore {
         self.session_at(seid_index(up_seid)).filter(|session| session.up_seid == up_seid)
     }
 
-    /// The session with an address of its UE; for IPv6 an address of its /64.
+    /// The session with an address of its UE, in the first routing domain that has one; for IPv6 an
+    /// address of its /64.
     #[must_use]
     pub fn session_of_ue(&self, addr: IpAddr) -> Option<&Session> {
-        let index = match addr {
-            IpAddr::V4(addr) => self.ue_v4.get(&addr),
-            IpAddr::V6(addr) => self.ue_v6.get(&ue_ipv6_key(addr)),
-        };
-        self.session_at(*index?)
+        self.session_at(self.ues.session_of_ue(addr)?)
     }
 
     /// The session of index `index`.
@@ -440,7 +435,7 @@ impl SessionStore {
             sessions: self.indices.reserved_count(),
             teids: self.teids.reserved_count(),
             ues: self.ue_pools.reserved_count(),
-            framed_routes: self.framed.len(),
+            framed_routes: self.ues.framed_count(),
             usage_slots: self.usage_slots.reserved_count(),
             shared_rates: self.shared_rates.count(),
         }

@@ -6,7 +6,7 @@ use core::hint::black_box;
 
 use adit_rules::{DeltaId, KeyChange, RuleDelta, SessionKey};
 use adit_tables::{Publisher, Reader, TablesConfig};
-use adit_types::{SessionIndex, Teid};
+use adit_types::{DomainId, SessionIndex, Teid};
 use core::net::Ipv4Addr;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
@@ -38,15 +38,15 @@ fn tables() -> (Publisher, Reader) {
         own_addrs: Vec::new(),
         routes: Vec::new(),
         aggregates: Vec::new(),
-        ue_pools_v4: vec!["10.0.0.0/8".parse().unwrap()],
+        ue_pools_v4: vec![(DomainId(0), "10.0.0.0/8".parse().unwrap())],
     };
     let (mut publisher, readers) = adit_tables::build(config).unwrap();
     for number in 0..SESSIONS {
         let keys = [
             SessionKey::Teid(chosen(number)),
             SessionKey::Teid(foreign(number)),
-            SessionKey::UeIpv4(Ipv4Addr::from_bits(POOL + number)),
-            SessionKey::UeIpv4(Ipv4Addr::from_bits(OTHER + number)),
+            SessionKey::UeIpv4(DomainId(0), Ipv4Addr::from_bits(POOL + number)),
+            SessionKey::UeIpv4(DomainId(0), Ipv4Addr::from_bits(OTHER + number)),
         ];
         let keys = keys.into_iter().map(KeyChange::Add).collect();
         let delta = RuleDelta { session: SessionIndex(number), keys, rules: None };
@@ -87,12 +87,12 @@ fn lookup(criterion: &mut Criterion) {
     }
     for (name, first) in [("ue_v4/pool", POOL), ("ue_v4/foreign", OTHER)] {
         let keys: Vec<_> = bursts.iter().map(|burst| burst.map(|number| first + number)).collect();
-        view.lookup_ues_v4(&keys[0], &mut out);
+        view.ues(DomainId(0)).lookup_v4(&keys[0], &mut out);
         assert_eq!(out, bursts[0].map(SessionIndex));
         let mut burst = keys.iter().cycle();
         group.bench_function(name, |bench| {
             bench.iter(|| {
-                view.lookup_ues_v4(black_box(burst.next().unwrap()), &mut out);
+                view.ues(DomainId(0)).lookup_v4(black_box(burst.next().unwrap()), &mut out);
                 out[0]
             });
         });

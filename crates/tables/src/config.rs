@@ -7,7 +7,7 @@ use adit_types::limits::{
     INTERFACES_MAX, NEXT_HOPS_MAX, ROUTES_MAX, SESSIONS_MAX, SLICES_MAX, WORKERS_MAX,
 };
 use adit_types::{
-    InterfaceId, InterfaceRole, IpPrefix, Ipv4Prefix, Ipv6Prefix, MacAddr, PortId, VlanId,
+    DomainId, InterfaceId, InterfaceRole, IpPrefix, Ipv4Prefix, Ipv6Prefix, MacAddr, PortId, VlanId,
 };
 
 /// Low bits of a TEID that may select its place: an index of 2 GiB.
@@ -38,8 +38,8 @@ pub struct TablesConfig {
     /// Rates that sessions share, uplink and downlink: first of all sessions together, then by slice;
     /// what is absent is unlimited.
     pub aggregates: Vec<[RateLimit; 2]>,
-    /// Pools that most UE addresses come from: inside them a UE is found without a hash.
-    pub ue_pools_v4: Vec<Ipv4Prefix>,
+    /// Pools that most UE addresses of a domain come from: inside them a UE is found without a hash.
+    pub ue_pools_v4: Vec<(DomainId, Ipv4Prefix)>,
 }
 
 /// A logical interface: an ethdev port, or one VLAN on it.
@@ -49,6 +49,8 @@ pub struct Interface {
     pub id: InterfaceId,
     /// The reference point that it serves.
     pub role: InterfaceRole,
+    /// The routing domain; of N6 interfaces only.
+    pub domain: DomainId,
     /// The ethdev port.
     pub port: PortId,
     /// The VLAN, or [`VlanId::UNTAGGED`].

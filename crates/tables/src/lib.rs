@@ -37,6 +37,7 @@ mod shared_rates;
 mod sync;
 mod teid;
 mod ue_pools;
+mod ues;
 mod usage;
 
 pub use adit_types::IpPrefix;
@@ -57,4 +58,5 @@ pub use prefetch::read as prefetch;
 pub use publisher::{Publisher, PublisherCounters, build};
 pub use rate_changes::{NextChange, RateChange};
 pub use reader::{Reader, View};
+pub use ues::Ues;
 pub use usage::{ClearUsage, UsageMark, UsageTable, UsageView};

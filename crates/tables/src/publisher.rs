@@ -12,10 +12,10 @@ use adit_rules::{
     DeltaId, Express, ExpressUe, Gate, Guaranteed, KeyChange, PublishedRules, QerEntry, QerMeter,
     RateLimit, RuleDelta, SessionKey, SessionRules, Shapes, SharedRateId,
 };
-use adit_types::limits::{framed_routes_max, usage_slots_max};
+use adit_types::limits::{UE_POOL_INDEX_MAX, usage_slots_max};
 use adit_types::{
-    Direction, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, NextHopIndex, SessionIndex,
-    WorkerId,
+    Direction, DomainId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, NextHopIndex,
+    SessionIndex, WorkerId,
 };
 
 use crate::aggregates::Aggregates;
@@ -23,8 +23,7 @@ use crate::choice::ChoicePlan;
 use crate::config::{Interface, TablesConfig, TablesError, check};
 use crate::counters::{SessionTraffic, Snapshot, WorkerCounters};
 use crate::express::{ExpressTable, Unsettled};
-use crate::foreign::{KeyRefused, KeyWriter};
-use crate::framed::FramedWriter;
+use crate::foreign::KeyRefused;
 use crate::gtpu_peers::GtpuPeerWriter;
 use crate::meters::{MeterTable, MeterTraffic};
 use crate::next_hop::{NextHop, NextHopWriter};
@@ -36,6 +35,7 @@ use crate::shared_rates::SharedRateNumbers;
 use crate::sync::Arc;
 use crate::teid::TeidWriter;
 use crate::ue_pools::UePools;
+use crate::ues::{Ues, UesWriter};
 use crate::usage::UsageTable;
 
 /// What went wrong on the control side without being anybody's fault at the time.
@@ -67,9 +67,7 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
     check(&config)?;
     let TablesConfig { sessions_max, teid_slot_bits, workers, seed, .. } = config;
     let teids = TeidWriter::new(teid_slot_bits, sessions_max, seed, 1);
-    let ues_v4 = KeyWriter::new(sessions_max, seed, 2);
-    let ues_v6 = KeyWriter::new(sessions_max, seed, 3);
-    let framed = FramedWriter::new(framed_routes_max(sessions_max), seed, [6, 7]);
+    let (ues, ue_tables) = ues(&config);
     let mut next_hops = NextHopWriter::new(config.next_hops_max, seed, [4, 5]);
     let gtpu_peers = GtpuPeerWriter::new(config.next_hops_max, seed, 8);
     let gateway = |interface, addr| {
@@ -81,10 +79,7 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
     let routes = Routes::build(interfaces, own_addrs, &config.routes, gateway)?;
     let tables = Arc::new(Tables {
         teids: Arc::clone(teids.table()),
-        ue_pools: UePools::new(&config.ue_pools_v4),
-        ues_v4: Arc::clone(ues_v4.table()),
-        ues_v6: Arc::clone(ues_v6.table()),
-        framed: Arc::clone(framed.routes()),
+        ues: ue_tables.into(),
         next_hops: Arc::clone(next_hops.table()),
         gtpu_peers: Arc::clone(gtpu_peers.peers()),
         expresses: ExpressTable::new(sessions_max),
@@ -112,9 +107,7 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
         shapes: Shapes::default(),
         tables,
         teids,
-        ues_v4,
-        ues_v6,
-        framed,
+        ues,
         next_hops,
         gtpu_peers,
         shared_rates: SharedRateNumbers::default(),
@@ -126,6 +119,20 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
         counters: PublisherCounters::default(),
     };
     Ok((publisher, readers))
+}
+
+/// The tables of the UEs of each routing domain, and their writers.
+fn ues(config: &TablesConfig) -> (Vec<UesWriter>, Vec<Ues>) {
+    let last = config.interfaces.iter().map(|interface| interface.domain).max();
+    let mut left = UE_POOL_INDEX_MAX;
+    (0..=last.unwrap_or_default().0)
+        .map(|number| {
+            let domain = DomainId(number);
+            let pools = config.ue_pools_v4.iter().filter(|pool| pool.0 == domain);
+            let pools = UePools::new(pools.map(|pool| pool.1), &mut left);
+            UesWriter::new(config.sessions_max, config.seed, domain, pools)
+        })
+        .unzip()
 }
 
 /// A delta that some worker may not run yet.
@@ -144,9 +151,8 @@ pub struct Publisher {
     shapes: Shapes,
     tables: Arc<Tables>,
     teids: TeidWriter,
-    ues_v4: KeyWriter,
-    ues_v6: KeyWriter,
-    framed: FramedWriter,
+    /// By `DomainId`.
+    ues: Vec<UesWriter>,
     next_hops: NextHopWriter,
     gtpu_peers: GtpuPeerWriter,
     shared_rates: SharedRateNumbers,
@@ -243,9 +249,7 @@ impl Publisher {
         }
         let (passed, epoch) = (self.rules.passed(), self.rules.next_epoch());
         self.teids.reclaim(passed, epoch);
-        self.ues_v4.reclaim(passed, epoch);
-        self.ues_v6.reclaim(passed, epoch);
-        self.framed.reclaim(passed, epoch);
+        self.ues.iter_mut().for_each(|ues| ues.reclaim(passed, epoch));
         self.next_hops.reclaim(passed, epoch);
         self.gtpu_peers.reclaim(passed, epoch);
         let Unobserved { id, session, expresses, .. } =
@@ -440,14 +444,10 @@ impl Publisher {
     fn add_key(&mut self, key: SessionKey, session: SessionIndex) {
         let added = match key {
             SessionKey::Teid(teid) => self.teids.insert(teid, session),
-            SessionKey::UeIpv4(addr) => {
-                match self.tables.ue_pools.insert(addr.to_bits(), session) {
-                    true => Ok(()),
-                    false => insert(&mut self.ues_v4, addr.to_bits().into(), session),
-                }
-            }
-            SessionKey::UeIpv6(key) => insert(&mut self.ues_v6, key, session),
-            SessionKey::Framed(prefix) => self.framed.insert(prefix, session),
+            _ => match self.ues_of(key) {
+                Some((writer, ues)) => writer.insert(ues, key, session),
+                None => Err(KeyRefused::Reserved),
+            },
         };
         if added.is_err() {
             self.counters.keys_refused += 1;
@@ -456,15 +456,17 @@ impl Publisher {
 
     fn remove_key(&mut self, key: SessionKey, session: SessionIndex) {
         let epoch = self.rules.next_epoch();
-        match key {
-            SessionKey::Teid(teid) => self.teids.remove(teid, session, epoch),
-            SessionKey::UeIpv4(addr) => {
-                self.tables.ue_pools.remove(addr.to_bits(), session)
-                    || self.ues_v4.remove(addr.to_bits().into(), session.0, epoch)
-            }
-            SessionKey::UeIpv6(key) => self.ues_v6.remove(key, session.0, epoch),
-            SessionKey::Framed(prefix) => self.framed.remove(prefix, session, epoch),
-        };
+        if let SessionKey::Teid(teid) = key {
+            self.teids.remove(teid, session, epoch);
+        } else if let Some((writer, ues)) = self.ues_of(key) {
+            writer.remove(ues, key, session, epoch);
+        }
+    }
+
+    /// The UEs of the domain of a key.
+    fn ues_of(&mut self, key: SessionKey) -> Option<(&mut UesWriter, &Ues)> {
+        let domain = usize::from(key.domain()?.0);
+        Some((self.ues.get_mut(domain)?, self.tables.ues.get(domain)?))
     }
 
     /// Gives every QER with a rate the buckets that it had, or some that no other QER has had last.
@@ -570,7 +572,7 @@ impl Publisher {
         match self.tables.routes.lookup(InterfaceRole::N3, within, peer) {
             Some(RouteTarget::Gateway(_, index)) => Some(index),
             Some(RouteTarget::OnLink(interface)) => self.ensure(interface, peer, 0),
-            Some(RouteTarget::Nowhere(_) | RouteTarget::Own) | None => {
+            Some(RouteTarget::Nowhere(_) | RouteTarget::Own(_)) | None => {
                 self.counters.peers_without_route += 1;
                 None
             }
@@ -605,8 +607,4 @@ fn bit(bucket: u8) -> u64 {
 enum Way {
     One(Express),
     Choice(ChoicePlan),
-}
-
-fn insert(table: &mut KeyWriter, key: u64, session: SessionIndex) -> Result<(), KeyRefused> {
-    table.insert(key, session.0).map(|_| ())
 }

@@ -4,8 +4,8 @@ use core::net::IpAddr;
 
 use adit_rules::PublishedRules;
 use adit_types::{
-    Direction, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, NextHopIndex, SessionIndex, Teid,
-    WorkerId,
+    Direction, DomainId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, NextHopIndex,
+    SessionIndex, Teid, WorkerId,
 };
 
 use crate::aggregates::Aggregates;
@@ -13,8 +13,6 @@ use crate::choice::{Choice, Chosen};
 use crate::config::Interface;
 use crate::counters::WorkerCounters;
 use crate::express::{ExpressHome, ExpressTable};
-use crate::foreign::KeyTable;
-use crate::framed::FramedRoutes;
 use crate::gtpu_peers::GtpuPeers;
 use crate::meters::{Meter, MeterPair, MeterTable, Waiting};
 use crate::next_hop::{KnownNeighbor, NextHop, NextHopRef, NextHopTable, Via};
@@ -23,18 +21,15 @@ use crate::rate_changes::{NextChange, RateChangeRing};
 use crate::routes::{RouteTarget, Routes};
 use crate::sync::Arc;
 use crate::teid::TeidTable;
-use crate::ue_pools::UePools;
+use crate::ues::Ues;
 use crate::usage::{UsageTable, UsageView};
 
 /// What all workers look at.
 #[derive(Debug)]
 pub(crate) struct Tables {
     pub(crate) teids: Arc<TeidTable>,
-    pub(crate) ue_pools: UePools,
-    /// UEs outside the pools.
-    pub(crate) ues_v4: Arc<KeyTable>,
-    pub(crate) ues_v6: Arc<KeyTable>,
-    pub(crate) framed: Arc<FramedRoutes>,
+    /// Of each routing domain; never empty.
+    pub(crate) ues: Box<[Ues]>,
     pub(crate) next_hops: Arc<NextHopTable>,
     pub(crate) gtpu_peers: Arc<GtpuPeers>,
     pub(crate) expresses: ExpressTable,
@@ -129,27 +124,13 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Finds the session of every UE IPv4 address, given as host-order bits
-    /// ([`core::net::Ipv4Addr::to_bits`]). Shape as of [`View::lookup_teids`].
-    ///
-    /// Cost: two passes with prefetch; one load inside the pools, else one bucket of a hash table.
-    ///       Misses then visit the framed routes while there are any.
+    /// The UEs of a routing domain; of one beyond the last, those of the last.
     #[inline]
-    pub fn lookup_ues_v4(&self, addrs: &[u32], out: &mut [SessionIndex]) {
-        addrs.iter().for_each(|addr| self.prefetch_ue_v4(*addr));
-        for (out, addr) in out.iter_mut().zip(addrs) {
-            *out = self.session_of_ue_v4(*addr);
-        }
-    }
-
-    /// Finds the session of every UE IPv6 key ([`adit_rules::rule::ue_ipv6_key`]). Shape and cost
-    /// as of [`View::lookup_ues_v4`].
-    #[inline]
-    pub fn lookup_ues_v6(&self, keys: &[u64], out: &mut [SessionIndex]) {
-        keys.iter().for_each(|key| self.prefetch_ue_v6(*key));
-        for (out, key) in out.iter_mut().zip(keys) {
-            *out = self.session_of_ue_v6(*key);
-        }
+    #[must_use]
+    pub fn ues(&self, domain: DomainId) -> &'a Ues {
+        let domains = &self.tables.ues;
+        let last = domains.len().saturating_sub(1);
+        &domains[usize::from(domain.0).min(last)]
     }
 
     /// Asks for the cache line of [`View::session_of_teid`].
@@ -163,48 +144,6 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn session_of_teid(&self, teid: Teid) -> SessionIndex {
         self.tables.teids.session(teid)
-    }
-
-    /// Asks for the cache line of [`View::session_of_ue_v4`].
-    #[inline]
-    pub fn prefetch_ue_v4(&self, addr: u32) {
-        if !self.tables.ue_pools.prefetch(addr) {
-            self.tables.ues_v4.prefetch(addr.into());
-        }
-    }
-
-    /// The session of a UE IPv4 address, or of the network behind a UE; `SessionIndex::NONE` on a
-    /// miss.
-    #[inline]
-    #[must_use]
-    pub fn session_of_ue_v4(&self, addr: u32) -> SessionIndex {
-        match self.tables.ue_pools.lookup(addr) {
-            Some(session) if session.is_some() => session,
-            pooled => self.other_session_of_ue_v4(addr, pooled.is_some()),
-        }
-    }
-
-    #[inline(never)]
-    fn other_session_of_ue_v4(&self, addr: u32, is_pooled: bool) -> SessionIndex {
-        let session = match is_pooled {
-            true => SessionIndex::NONE,
-            false => self.tables.ues_v4.session(addr.into()),
-        };
-        if session.is_some() { session } else { self.tables.framed.session_v4(addr) }
-    }
-
-    /// Asks for the cache line of [`View::session_of_ue_v6`].
-    #[inline]
-    pub fn prefetch_ue_v6(&self, key: u64) {
-        self.tables.ues_v6.prefetch(key);
-    }
-
-    /// The session of a UE IPv6 key, or of the network behind a UE; `SessionIndex::NONE` on a miss.
-    #[inline]
-    #[must_use]
-    pub fn session_of_ue_v6(&self, key: u64) -> SessionIndex {
-        let session = self.tables.ues_v6.session(key);
-        if session.is_some() { session } else { self.tables.framed.session_v6(key) }
     }
 
     /// The rules of a session; `None` if it has none (any more), and for `SessionIndex::NONE`.
@@ -266,7 +205,7 @@ impl<'a> View<'a> {
                 let known = self.tables.next_hops.lookup(interface, addr);
                 Some(NextHopRef { interface, via: known.map_or(Via::Unknown(addr), Via::Known) })
             }
-            RouteTarget::Nowhere(_) | RouteTarget::Own => None,
+            RouteTarget::Nowhere(_) | RouteTarget::Own(_) => None,
         }
     }
 
@@ -282,11 +221,12 @@ impl<'a> View<'a> {
         &self.tables.gtpu_peers
     }
 
-    /// True when `addr` is ours, on whatever interface: no route of a data network leads to it.
+    /// True when `addr` is ours for packets that may leave through `within`: no route of a data network
+    /// leads to it. Addresses on N6 interfaces are ours in their routing domain alone.
     #[must_use]
-    pub fn is_own(&self, addr: IpAddr) -> bool {
-        let target = self.tables.routes.lookup(InterfaceRole::N6, InterfaceSet::ALL, addr);
-        target == Some(RouteTarget::Own)
+    pub fn is_own(&self, within: InterfaceSet, addr: IpAddr) -> bool {
+        let target = self.tables.routes.lookup(InterfaceRole::N6, within, addr);
+        matches!(target, Some(RouteTarget::Own(_)))
     }
 
     /// The next hop of `index`, `None` if the index names none.
@@ -450,6 +390,22 @@ impl<'a> View<'a> {
     #[inline]
     pub fn prefetch_next_hop(&self, index: NextHopIndex) {
         self.tables.next_hops.prefetch(index);
+    }
+
+    /// True without further routing domains than the first.
+    #[inline]
+    #[must_use]
+    pub fn is_one_domain(&self) -> bool {
+        self.tables.ues.len() == 1
+    }
+
+    /// The routing domain of the first N6 interface in a set.
+    #[inline]
+    #[must_use]
+    pub fn domain_within(&self, interfaces: InterfaceSet) -> DomainId {
+        let is_it =
+            |known: &&Interface| known.role == InterfaceRole::N6 && interfaces.contains(known.id);
+        self.tables.interfaces.iter().find(is_it).map_or(DomainId(0), |known| known.domain)
     }
 
     /// Our logical interfaces, by id.

@@ -23,21 +23,32 @@ pub(crate) enum RouteTarget {
     Gateway(InterfaceId, NextHopIndex),
     /// Nowhere: our own, network and broadcast addresses on an interface's link.
     Nowhere(InterfaceId),
-    /// Nowhere: an address of ours, whatever interface the packet may leave through.
-    Own,
+    /// Nowhere: an address of ours, for packets that may leave through one of these interfaces.
+    Own(InterfaceSet),
 }
 
 impl RouteTarget {
     const fn interface(self) -> Option<InterfaceId> {
         match self {
             Self::OnLink(id) | Self::Gateway(id, _) | Self::Nowhere(id) => Some(id),
-            Self::Own => None,
+            Self::Own(_) => None,
         }
     }
 
     /// True when packets that may leave through `within` have this target.
     fn is_for(self, within: InterfaceSet) -> bool {
-        self.interface().is_none_or(|id| within.contains(id))
+        match self {
+            Self::OnLink(id) | Self::Gateway(id, _) | Self::Nowhere(id) => within.contains(id),
+            Self::Own(interfaces) => !within.intersection(interfaces).is_empty(),
+        }
+    }
+
+    /// True when a prefix has no use for both targets.
+    fn excludes(self, other: Self) -> bool {
+        match (self.interface(), other.interface()) {
+            (None, None) => self == other,
+            (one, other) => one == other,
+        }
     }
 }
 
@@ -62,30 +73,53 @@ const SEARCH: u8 = 0;
 /// The number of the first gateway: that of the first block that one gateway leads to.
 const FIRST: u8 = 1;
 
-/// Gateways that lead to whole blocks of destinations, by their numbers less one.
+/// A gateway for each set of interfaces in [`Gateways::scopes`].
+type ByScope = Box<[Option<(InterfaceId, NextHopIndex)>]>;
+
+/// Gateways that lead to whole blocks of destinations.
 #[derive(Debug)]
-struct Gateways(Vec<(InterfaceId, NextHopIndex)>);
+struct Gateways {
+    /// The interfaces that routes may be looked up among: first all, then those of each routing
+    /// domain if there are several.
+    scopes: Vec<InterfaceSet>,
+    /// By number less one.
+    numbered: Vec<ByScope>,
+}
 
 impl Gateways {
-    /// The number of `target`, which it gets if it is a gateway and there are few.
-    fn number(&mut self, target: Option<RouteTarget>) -> u8 {
-        let Some(RouteTarget::Gateway(interface, index)) = target else { return SEARCH };
-        let known = self.0.iter().position(|known| *known == (interface, index));
-        let number = known.map_or(self.0.len(), |at| at) + 1;
+    /// The number of the gateways that `lookup` finds for each scope, which they get if there are
+    /// few.
+    fn number(&mut self, lookup: impl Fn(InterfaceSet) -> Option<RouteTarget>) -> u8 {
+        let gateway = |scope: &InterfaceSet| match lookup(*scope) {
+            Some(RouteTarget::Gateway(interface, index)) => Some((interface, index)),
+            _ => None,
+        };
+        let gateways: ByScope = self.scopes.iter().map(gateway).collect();
+        if gateways.iter().all(Option::is_none) {
+            return SEARCH;
+        }
+        let known = self.numbered.iter().position(|known| *known == gateways);
+        let number = known.map_or(self.numbered.len(), |at| at) + 1;
         match u8::try_from(number) {
             Ok(number) if known.is_none() => {
-                self.0.push((interface, index));
+                self.numbered.push(gateways);
                 number
             }
             number => number.unwrap_or(SEARCH),
         }
     }
 
-    /// The gateway of a number, if it is one and on one of `within`.
+    /// The gateway of a number among routes through `within`, if it has one. What is best among more
+    /// interfaces is best among `within` if it is one of them.
     #[inline]
     fn find(&self, within: InterfaceSet, number: u8) -> Option<(InterfaceId, NextHopIndex)> {
-        let gateway = *self.0.get(usize::from(number).checked_sub(1)?)?;
-        within.contains(gateway.0).then_some(gateway)
+        let gateways = self.numbered.get(usize::from(number).checked_sub(1)?)?;
+        let all = *self.scopes.first()?;
+        let within = within.intersection(all);
+        self.scopes.iter().zip(gateways).find_map(|(scope, gateway)| {
+            let is_wider = within.intersection(*scope) == within;
+            gateway.filter(|(interface, _)| is_wider && within.contains(*interface))
+        })
     }
 }
 
@@ -113,8 +147,8 @@ impl Blocks {
         }
         for (at, _) in divided.iter().enumerate().filter(|(_, is_divided)| !**is_divided) {
             let Ok(high) = u16::try_from(at) else { continue };
-            let target = lpm.lookup(InterfaceSet::ALL, u32::from(high) << 16);
-            built.numbers[at] = gateways.number(target);
+            let addr = u32::from(high) << 16;
+            built.numbers[at] = gateways.number(|scope| lpm.lookup(scope, addr));
             built.first[at / 64] |= u64::from(built.numbers[at] == FIRST) << (at % 64);
         }
         built
@@ -161,7 +195,7 @@ impl Spans {
         for border in borders {
             let number = match divided.contains(&border) {
                 true => SEARCH,
-                false => gateways.number(lpm.lookup(InterfaceSet::ALL, u128::from(border) << 64)),
+                false => gateways.number(|scope| lpm.lookup(scope, u128::from(border) << 64)),
             };
             if numbers.last() != Some(&number) {
                 starts.push(border);
@@ -208,9 +242,7 @@ impl<K: Copy + Ord + BitAnd<Output = K>> Lpm<K> {
             }
         };
         let prefixes = &mut self.0[at].prefixes;
-        let known = |(other, known): &(K, RouteTarget)| {
-            *other == prefix && known.interface() == target.interface()
-        };
+        let known = |(other, known): &(K, RouteTarget)| *other == prefix && known.excludes(target);
         if prefixes.iter().any(known) {
             return false;
         }
@@ -247,7 +279,7 @@ struct RoleRoutes {
 impl RoleRoutes {
     fn new() -> Self {
         Self {
-            gateways: Gateways(Vec::new()),
+            gateways: Gateways { scopes: Vec::new(), numbered: Vec::new() },
             v4_blocks: Blocks::new(),
             v6_spans: Spans::new(),
             v4: Lpm::new(),
@@ -255,8 +287,9 @@ impl RoleRoutes {
         }
     }
 
-    /// Works out which gateways lead to whole blocks.
-    fn number(&mut self) {
+    /// Works out which gateways lead to whole blocks, among the routes of each scope.
+    fn number(&mut self, scopes: Vec<InterfaceSet>) {
+        self.gateways.scopes = scopes;
         self.v4_blocks = Blocks::build(&self.v4, &mut self.gateways);
         self.v6_spans = Spans::build(&self.v6, &mut self.gateways);
     }
@@ -273,6 +306,30 @@ impl RoleRoutes {
             }
         }
     }
+}
+
+/// All N6 interfaces, and those of each routing domain if there are several.
+fn scopes(interfaces: &[Interface]) -> Vec<InterfaceSet> {
+    let n6 = || interfaces.iter().filter(|interface| interface.role == InterfaceRole::N6);
+    let set = |interfaces: &mut dyn Iterator<Item = &Interface>| {
+        interfaces.fold(InterfaceSet::NONE, |set, interface| set.with(interface.id))
+    };
+    let last = n6().map(|interface| interface.domain.0).max().unwrap_or(0);
+    let domains = (0..=last).filter(|_| last > 0);
+    let of_domain = |domain| set(&mut n6().filter(|interface| interface.domain.0 == domain));
+    [set(&mut n6())].into_iter().chain(domains.map(of_domain)).collect()
+}
+
+/// The interfaces whose UEs would reach the addresses of `interface`: of an N6 interface those of its
+/// routing domain, of another one all.
+fn reachable_from(interfaces: &[Interface], interface: &Interface) -> InterfaceSet {
+    if interface.role != InterfaceRole::N6 {
+        return InterfaceSet::ALL;
+    }
+    let network = interfaces
+        .iter()
+        .filter(|other| other.role == InterfaceRole::N6 && other.domain == interface.domain);
+    network.fold(InterfaceSet::NONE, |set, other| set.with(other.id))
 }
 
 /// The routes of all interfaces.
@@ -293,8 +350,11 @@ impl Routes {
         mut gateway: impl FnMut(InterfaceId, IpAddr) -> Option<NextHopIndex>,
     ) -> Result<Self, TablesError> {
         let mut built = Self { gtpu: RoleRoutes::new(), n6: RoleRoutes::new() };
-        let of_interfaces = interfaces.iter().flat_map(Interface::addrs);
-        of_interfaces.chain(own_addrs.iter().copied()).for_each(|addr| built.insert_own(addr));
+        own_addrs.iter().for_each(|addr| built.insert_own(*addr, InterfaceSet::ALL));
+        for interface in interfaces {
+            let reachable = reachable_from(interfaces, interface);
+            interface.addrs().for_each(|addr| built.insert_own(addr, reachable));
+        }
         for interface in interfaces {
             built.insert_connected(interface)?;
         }
@@ -306,8 +366,8 @@ impl Routes {
                 gateway(interface.id, route.next_hop).ok_or(TablesError::TooManyGateways)?;
             built.insert(interface, route.prefix, RouteTarget::Gateway(interface.id, index))?;
         }
-        built.gtpu.number();
-        built.n6.number();
+        built.gtpu.number(vec![InterfaceSet::ALL]);
+        built.n6.number(scopes(interfaces));
         Ok(built)
     }
 
@@ -324,16 +384,16 @@ impl Routes {
         routes.insert(prefix, target).then_some(()).ok_or(TablesError::DuplicateRoute(prefix))
     }
 
-    /// Keeps packets of UEs from an address of ours. Nothing leads to it, so no gateway leads to the
-    /// whole block around it, and the express leaves its packets to the stages. To be called before
-    /// all other targets: the first of a prefix counts.
-    fn insert_own(&mut self, addr: IpAddr) {
+    /// Keeps packets of UEs that may leave through one of `within` from an address of ours. Nothing
+    /// leads to it, so no gateway leads to the whole block around it, and the express leaves its
+    /// packets to the stages. To be called before all other targets: the first of a prefix counts.
+    fn insert_own(&mut self, addr: IpAddr, within: InterfaceSet) {
         let host = match addr {
             IpAddr::V4(addr) => Ipv4Prefix::containing(addr, 32).map(IpPrefix::V4),
             IpAddr::V6(addr) => Ipv6Prefix::containing(addr, 128).map(IpPrefix::V6),
         };
         // Two interfaces may have the same address: then it is known.
-        host.map(|host| self.n6.insert(host, RouteTarget::Own));
+        host.map(|host| self.n6.insert(host, RouteTarget::Own(within)));
     }
 
     /// The connected prefixes; a host prefix connects nothing but ourselves.

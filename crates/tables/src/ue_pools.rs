@@ -4,7 +4,6 @@
 
 use core::fmt;
 
-use adit_types::limits::UE_POOL_INDEX_MAX;
 use adit_types::{Ipv4Prefix, SessionIndex};
 
 use crate::large::Large;
@@ -35,14 +34,14 @@ pub(crate) struct UePools {
 }
 
 impl UePools {
-    /// An empty index of `pools`, in their order as far as `UE_POOL_INDEX_MAX` addresses reach.
-    pub(crate) fn new(pools: &[Ipv4Prefix]) -> Self {
-        let mut left = UE_POOL_INDEX_MAX;
+    /// An empty index of `pools`, in their order as far as `left` addresses reach, which it takes
+    /// from there; all domains have `UE_POOL_INDEX_MAX`.
+    pub(crate) fn new(pools: impl IntoIterator<Item = Ipv4Prefix>, left: &mut usize) -> Self {
         let mut indexed = Vec::new();
         for pool in pools {
             let Some(len) = 1_usize.checked_shl(32 - u32::from(pool.len())) else { continue };
             let Some(rest) = left.checked_sub(len) else { continue };
-            left = rest;
+            *left = rest;
             indexed.push(Pool { first: pool.addr().to_bits(), sessions: Large::zeroed(len) });
         }
         let mut pools = indexed.into_iter();
@@ -105,10 +104,14 @@ impl fmt::Debug for UePools {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use adit_types::limits::UE_POOL_INDEX_MAX;
 
     #[test]
     fn address_inside_a_pool_is_found_until_it_is_removed() {
-        let pools = UePools::new(&["10.0.0.0/30".parse().unwrap(), "10.9.0.0/16".parse().unwrap()]);
+        let pools = UePools::new(
+            ["10.0.0.0/30".parse().unwrap(), "10.9.0.0/16".parse().unwrap()],
+            &mut UE_POOL_INDEX_MAX.clone(),
+        );
         let (inside, last, outside) = (0x0a09_0001, 0x0a00_0003, 0x0a00_0004);
         assert!(pools.insert(inside, SessionIndex(0)) && pools.insert(last, SessionIndex(7)));
         assert!(!pools.insert(outside, SessionIndex(1)));
@@ -124,7 +127,10 @@ mod tests {
 
     #[test]
     fn pool_beyond_the_index_is_left_out() {
-        let pools = UePools::new(&["10.0.0.0/7".parse().unwrap(), "20.0.0.0/24".parse().unwrap()]);
+        let pools = UePools::new(
+            ["10.0.0.0/7".parse().unwrap(), "20.0.0.0/24".parse().unwrap()],
+            &mut UE_POOL_INDEX_MAX.clone(),
+        );
         assert_eq!(pools.lookup(0x0a00_0001), None);
         assert_eq!(pools.lookup(0x1400_0001), Some(SessionIndex::NONE));
     }

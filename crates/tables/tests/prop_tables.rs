@@ -10,7 +10,7 @@ use adit_rules::{KeyChange, RuleDelta, SessionKey};
 use adit_tables::publish::published;
 use adit_tables::{Interface, IpPrefix, KeyRefused, KeyWriter, Route, TablesConfig, Via, build};
 use adit_types::{
-    InterfaceId, InterfaceRole, InterfaceSet, Ipv4Prefix, Ipv6Prefix, SessionIndex, Teid,
+    DomainId, InterfaceId, InterfaceRole, InterfaceSet, Ipv4Prefix, Ipv6Prefix, SessionIndex, Teid,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -124,7 +124,7 @@ proptest! {
         let mut model = BTreeMap::new();
         for (n, (add, session, is_v4, bits, len)) in (0..).zip(ops) {
             let prefix = prefix(is_v4, bits, len);
-            let key = SessionKey::of_prefix(prefix);
+            let key = SessionKey::of_prefix(DomainId(0), prefix);
             let change = if add {
                 model.insert(prefix, session);
                 KeyChange::Add(key)
@@ -153,11 +153,11 @@ proptest! {
         let v4: Vec<u32> = v6.iter().map(|bits| u32::try_from(bits >> 32).unwrap()).collect();
         let mut out = vec![SessionIndex(0); addrs.len()];
         let view = readers[0].observe();
-        view.lookup_ues_v4(&v4, &mut out);
+        view.ues(DomainId(0)).lookup_v4(&v4, &mut out);
         for (bits, found) in v4.iter().zip(&out) {
             prop_assert_eq!(*found, longest(Ipv4Addr::from_bits(*bits).into()));
         }
-        view.lookup_ues_v6(&v6, &mut out);
+        view.ues(DomainId(0)).lookup_v6(&v6, &mut out);
         for (bits, found) in v6.iter().zip(&out) {
             let addr = Ipv6Addr::from_bits(u128::from(*bits) << 64);
             prop_assert_eq!(*found, longest(addr.into()));
@@ -334,10 +334,12 @@ fn destinations_of_one_gateway_share_a_block_and_those_on_links_have_none() {
     assert_eq!(gateway("8.8.8.8"), Some(ip("198.16.0.254")));
     assert_eq!(block("8.8.8.8"), block("203.1.113.1"));
     for own in ["203.0.113.4", "192.0.2.1", "2001:db8:3::1"] {
-        assert!(block(own) == 0 && view.is_own(ip(own)), "{own} is ours");
+        assert!(block(own) == 0 && view.is_own(InterfaceSet::ALL, ip(own)), "{own} is ours");
         assert_eq!(view.route(InterfaceRole::N6, InterfaceSet::ALL, ip(own)), None);
     }
-    assert!(!view.is_own(ip("203.0.113.5")) && !view.is_own(ip("2001:db8:3::2")));
+    for other in ["203.0.113.5", "2001:db8:3::2"] {
+        assert!(!view.is_own(InterfaceSet::ALL, ip(other)), "{other} is not");
+    }
     assert_eq!((block("198.17.0.1"), block("198.18.5.5")), (0, 0), "on the link");
     for addr in ["::1", "2001:db8:5::1", "2001:db8:6:1::1", "2606::1", "ffff::1"] {
         assert_eq!(gateway(addr), Some(ip("fe80::fe")), "{addr}");

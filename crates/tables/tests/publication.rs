@@ -13,7 +13,7 @@ use adit_tables::{
     Interface, Publisher, Reader, SessionTraffic, TablesConfig, TablesError, Via, View, build,
 };
 use adit_types::{
-    BitRate, Direction, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, Nanos, QerId,
+    BitRate, Direction, DomainId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, Nanos, QerId,
     SessionIndex, Teid,
 };
 use static_assertions::{assert_impl_all, assert_not_impl_any};
@@ -37,7 +37,7 @@ fn session_of_teid(view: &View<'_>, value: u32) -> SessionIndex {
 
 fn session_of_ue(view: &View<'_>, addr: [u8; 4]) -> SessionIndex {
     let mut out = [SessionIndex::NONE];
-    view.lookup_ues_v4(&[Ipv4Addr::from(addr).to_bits()], &mut out);
+    view.ues(DomainId(0)).lookup_v4(&[Ipv4Addr::from(addr).to_bits()], &mut out);
     out[0]
 }
 
@@ -74,14 +74,14 @@ fn delta_is_observed_in_order_when_every_online_worker_passed_a_boundary() {
 #[test]
 fn view_finds_a_session_by_every_kind_of_key() {
     let (mut publisher, mut reader) = one_worker();
-    let keys = [teid(0x0100_0005), ue(2), SessionKey::UeIpv6(0x2001_0db8_0000_0001)];
+    let keys = [teid(0x0100_0005), ue(2), SessionKey::UeIpv6(DomainId(0), 0x2001_0db8_0000_0001)];
     publisher.apply(id(1), install(9, &keys, rules(77, &[])));
     let view = reader.observe();
     assert_eq!(session_of_teid(&view, 0x0100_0005), SessionIndex(9));
     assert_eq!(session_of_teid(&view, 0x0200_0005), SessionIndex::NONE, "same slot, other tag");
     assert_eq!(session_of_ue(&view, [10, 45, 0, 2]), SessionIndex(9));
     let mut out = [SessionIndex::NONE; 2];
-    view.lookup_ues_v6(&[0x2001_0db8_0000_0001, u64::MAX], &mut out);
+    view.ues(DomainId(0)).lookup_v6(&[0x2001_0db8_0000_0001, u64::MAX], &mut out);
     assert_eq!(out, [SessionIndex(9), SessionIndex::NONE]);
     view.prefetch_slot(SessionIndex(9));
     view.prefetch_rules(SessionIndex(9));
@@ -355,7 +355,7 @@ fn configuration_mistakes_are_refused() {
 #[test]
 fn ue_address_is_preferred_to_the_framed_routes_around_it() {
     let (mut publisher, mut reader) = one_worker();
-    let framed = |text: &str| SessionKey::of_prefix(text.parse().unwrap());
+    let framed = |text: &str| SessionKey::of_prefix(DomainId(0), text.parse().unwrap());
     publisher.apply(id(1), install(1, &[framed("10.45.0.0/16")], rules(1, &[])));
     publisher.apply(id(2), install(2, &[framed("10.45.0.0/24")], rules(2, &[])));
     publisher.apply(id(3), install(3, &[ue(7)], rules(3, &[])));

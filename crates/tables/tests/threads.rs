@@ -10,7 +10,7 @@ use std::thread;
 
 use adit_rules::{DropReason, KeyChange, RuleDelta};
 use adit_tables::{Publisher, Reader, Snapshot, TablesConfig, WorkerCounters, build};
-use adit_types::{Direction, QerId, SessionIndex, Teid};
+use adit_types::{Direction, DomainId, QerId, SessionIndex, Teid};
 use support::{config, id, install, rules, teid, ue};
 
 /// Sessions that stay; their TEIDs are direct and, from 64 on, foreign.
@@ -58,7 +58,7 @@ fn read(mut reader: Reader, start: &Barrier, stop: &AtomicBool) -> u64 {
         for (teid, found) in stable_teids.iter().zip(&out) {
             assert_eq!(found.0, teid.0 % 64, "stable TEID {teid} was missed");
         }
-        view.lookup_ues_v4(&stable_ues, &mut out);
+        view.ues(DomainId(0)).lookup_v4(&stable_ues, &mut out);
         for (n, found) in (0..).zip(&out[..stable_ues.len()]) {
             assert_eq!(found.0, n, "stable UE was missed");
         }

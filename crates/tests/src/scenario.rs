@@ -99,7 +99,7 @@ pub fn layout(rng: &mut StdRng, seed: u64) -> Layout {
             interface(N9, 2, 0, 9, 1500),
             interface(N6, 1, 0, 6, 1500),
             interface(N3, 0, 40, 4, mtu),
-            interface(N6, 1, 7, 7, 1500),
+            interface(N6, 3, 0, 7, 1500),
         ],
         _ => vec![interface(N3, 0, 0, 3, mtu), interface(N6, 0, 0, 6, mtu)],
     };
@@ -714,9 +714,30 @@ fn averaging_window_ms(rng: &mut StdRng) -> Option<u32> {
 
 /// A session: FARs 1–3 uplink, 4–6 downlink, 7 of quota actions, URRs 1–3, QERs 1–3, PDRs 1–4 uplink, 11–14 downlink.
 pub fn establishment(rng: &mut StdRng) -> Change {
+    let mut change = if one_in(rng, 3) { usual(rng) } else { unusual(rng) };
     if one_in(rng, 3) {
-        return usual(rng);
+        of_one_instance(rng, &mut change);
     }
+    change
+}
+
+/// Lets all rules towards data networks name the same one, in which another session may have the same
+/// addresses.
+fn of_one_instance(rng: &mut StdRng, change: &mut Change) {
+    let name = if one_in(rng, 3) { "ims" } else { "internet" };
+    let pdis = change.create_pdrs.iter_mut().map(|pdr| &mut pdr.pdi);
+    for pdi in pdis.filter(|pdi| pdi.source.is_network() && pdi.f_teid.is_none()) {
+        pdi.network_instance = (!one_in(rng, 4)).then(|| name.into());
+    }
+    for parts in change.create_fars.iter_mut().filter_map(|far| far.forwarding.as_mut()) {
+        let is_plain = parts.outer_header_creation.is_none_or(|outer| outer.tunnel().is_none());
+        if is_plain && parts.destination != DestinationInterface::Access {
+            parts.network_instance = (!one_in(rng, 4)).then(|| name.into());
+        }
+    }
+}
+
+fn unusual(rng: &mut StdRng) -> Change {
     let ue = Ue::any(rng);
     let (up, down) = (rng.random_range(1..=4), rng.random_range(1..=4));
     let mut change = Change {

@@ -23,8 +23,8 @@ use adit_types::limits::{
     COMMAND_RING_LEN, EVENT_RING_LEN, HANDOFF_RING_LEN, NEIGHBOUR_PENDING_PER_HOP_MAX,
 };
 use adit_types::{
-    InterfaceId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, MacAddr, Nanos, Owners, PortId, Precedence,
-    Qfi, Seid, SessionIndex, UrrId, UsageSlot, VlanId,
+    DomainId, InterfaceId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, MacAddr, Nanos, Owners, PortId,
+    Precedence, Qfi, Seid, SessionIndex, UrrId, UsageSlot, VlanId,
 };
 
 use self::expected::Expected;
@@ -786,11 +786,18 @@ pub fn control(layout: &Layout) -> (SessionStore, Publisher, Vec<Reader>) {
         workers: layout.workers,
         next_hops_max: 256,
         seed: layout.seed,
-        interfaces: (0..).zip(&layout.interfaces).map(interface).collect(),
+        interfaces: (0..)
+            .zip(&layout.interfaces)
+            .map(|at| interface(&layout.interfaces, at))
+            .collect(),
         own_addrs: vec![oracle::N4_ADDR.into()],
         routes: layout.routes.iter().map(route).collect(),
         aggregates: layout.qos.aggregates(),
-        ue_pools_v4: UE_POOLS.iter().filter_map(|prefix| prefix.parse().ok()).collect(),
+        ue_pools_v4: UE_POOLS
+            .iter()
+            .filter_map(|prefix| prefix.parse().ok())
+            .flat_map(|prefix| (0..2).map(move |domain| (DomainId(domain), prefix)))
+            .collect(),
     })
     .unwrap();
     store.set_usage_source(publisher.usage());
@@ -801,6 +808,7 @@ pub fn control(layout: &Layout) -> (SessionStore, Publisher, Vec<Reader>) {
 fn provisioning(layout: &Layout) -> Provisioning {
     let interface = |interface: &oracle::Interface| LocalInterface {
         role: role(interface),
+        domain: domain(&layout.interfaces, interface),
         network_instance: interface.network_instance.map(Box::from),
         addresses: LocalAddresses { v4: Some(interface.v4.0), v6: Some(interface.v6.0) },
     };
@@ -847,6 +855,14 @@ fn predefined_rule(rule: &oracle::predefined::Rule) -> PredefinedRule {
     }
 }
 
+/// The second one is the data network "ims" where each has a name, all else is of the first.
+fn domain(all: &[oracle::Interface], interface: &oracle::Interface) -> DomainId {
+    let is_network = |known: &&oracle::Interface| known.role == oracle::Role::N6;
+    let are_separate = all.iter().filter(is_network).all(|known| known.network_instance.is_some());
+    let is_ims = is_network(&interface) && interface.network_instance == Some("ims");
+    DomainId(u8::from(are_separate && is_ims))
+}
+
 fn role(interface: &oracle::Interface) -> InterfaceRole {
     match interface.role {
         oracle::Role::N3 => InterfaceRole::N3,
@@ -883,10 +899,11 @@ fn port_macs(interfaces: &[oracle::Interface]) -> Vec<MacAddr> {
         .collect()
 }
 
-fn interface((id, interface): (u8, &oracle::Interface)) -> Interface {
+fn interface(all: &[oracle::Interface], (id, interface): (u8, &oracle::Interface)) -> Interface {
     Interface {
         id: InterfaceId(id),
         role: role(interface),
+        domain: domain(all, interface),
         port: PortId(interface.port),
         vlan: VlanId::from_tag_control(interface.vlan),
         mac: MacAddr(interface.mac),

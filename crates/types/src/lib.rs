@@ -17,8 +17,8 @@ pub use id::{
 };
 pub use interface_set::InterfaceSet;
 pub use net::{
-    InterfaceId, InterfaceRole, IpPrefix, Ipv4Prefix, Ipv6Prefix, MacAddr, PrefixError, VlanId,
-    is_forwardable, is_forwardable_v4, is_forwardable_v6,
+    DomainId, InterfaceId, InterfaceRole, IpPrefix, Ipv4Prefix, Ipv6Prefix, MacAddr, PrefixError,
+    VlanId, is_forwardable, is_forwardable_v4, is_forwardable_v6,
 };
 pub use owner::{OWNER_GROUP_SHIFT, OWNER_GROUPS, Owners};
 pub use quantity::{BitRate, ByteCount, Nanos};

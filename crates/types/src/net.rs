@@ -63,6 +63,12 @@ impl VlanId {
 #[repr(transparent)]
 pub struct InterfaceId(pub u8);
 
+/// Dense index of a routing domain (VRF): UE addresses, pools and routes of one domain have nothing to
+/// do with those of others. A network instance belongs to one. Spec: TS 29.244 §8.2.4.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[repr(transparent)]
+pub struct DomainId(pub u8);
+
 /// The reference point that a logical interface serves. Spec: TS 23.501 §4.2.7.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum InterfaceRole {

@@ -15,8 +15,8 @@ use adit_session::{
 };
 use adit_tables::{Interface, IpPrefix, Publisher, Reader, Route, TablesConfig};
 use adit_types::{
-    BitRate, FarId, InterfaceId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, MacAddr, Nanos, PdrId,
-    PortId, Precedence, QerId, Qfi, Seid, Teid, UrrId, VlanId,
+    BitRate, DomainId, FarId, InterfaceId, InterfaceRole, Ipv4Prefix, Ipv6Prefix, MacAddr, Nanos,
+    PdrId, PortId, Precedence, QerId, Qfi, Seid, Teid, UrrId, VlanId,
 };
 use anyhow::Context;
 
@@ -70,6 +70,7 @@ fn tables(
     let interface = |id: u8, role, addr| Interface {
         id: InterfaceId(id),
         role,
+        domain: DomainId(0),
         port: PortId(id.into()),
         vlan: VlanId::UNTAGGED,
         mac: MACS[usize::from(id)],
@@ -91,7 +92,7 @@ fn tables(
         own_addrs: Vec::new(),
         routes: vec![route("0.0.0.0/0", DN_ADDR.into())?, route("::/0", DN6_ADDR.into())?],
         aggregates: rates.aggregates(),
-        ue_pools_v4: pool.into_iter().collect(),
+        ue_pools_v4: pool.into_iter().map(|pool| (DomainId(0), pool)).collect(),
     })?;
     let neighbors: [(u8, IpAddr, MacAddr); 3] =
         [(0, GNB_ADDR.into(), GNB_MAC), (1, DN_ADDR.into(), DN_MAC), (1, DN6_ADDR.into(), DN_MAC)];

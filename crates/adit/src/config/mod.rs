@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use adit_dpdk::{Device, HugepageMode};
 pub use adit_session::{PredefinedRule, QosPolicy, Tolerances};
-use adit_types::{InterfaceRole, Nanos, PortId, VlanId};
+use adit_types::{DomainId, InterfaceRole, Nanos, PortId, VlanId};
 
 pub use read::RECEIVE_BUFFER_KIB;
 pub use section::Problem;
@@ -158,6 +158,41 @@ impl Interface {
     }
 }
 
+/// The routing domain of each interface. If every N6 interface names its network instance, each of
+/// these names is a domain; if one serves all names, they share one domain, since its packets may be
+/// of any of them.
+pub fn domains(interfaces: &[Interface]) -> Vec<DomainId> {
+    let n6 = || interfaces.iter().filter(|known| known.role == InterfaceRole::N6);
+    let lower = |known: &Interface| known.network_instance.as_deref().map(str::to_ascii_lowercase);
+    let mut names: Vec<String> = Vec::new();
+    if n6().all(|known| known.network_instance.is_some()) {
+        for name in n6().filter_map(lower) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    let domain = |known: &Interface| {
+        let name = lower(known).filter(|_| known.role == InterfaceRole::N6);
+        let at = names.iter().position(|known| Some(known) == name.as_ref());
+        at.and_then(|at| u8::try_from(at).ok()).map_or(DomainId(0), DomainId)
+    };
+    interfaces.iter().map(domain).collect()
+}
+
+/// The routing domains, without repetition, whose UEs may be of a network instance; without a name
+/// all of them.
+pub fn domains_of(interfaces: &[Interface], network_instance: Option<&str>) -> Vec<DomainId> {
+    let all = domains(interfaces);
+    let serving = interfaces.iter().zip(all);
+    let serving = serving
+        .filter(|(known, _)| known.role == InterfaceRole::N6 && known.serves(network_instance));
+    let mut found: Vec<_> = serving.map(|(_, domain)| domain).collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     /// Position in [`Config::interfaces`].
@@ -194,7 +229,8 @@ pub struct UePool {
     pub identity: Option<String>,
     /// The slice whose UEs it is for.
     pub s_nssai: Option<adit_session::SNssai>,
-    /// IPv4, or IPv6 of at most 64 bits. Overlaps no other pool and no interface's link.
+    /// IPv4, or IPv6 of at most 64 bits. Overlaps no other pool of its routing domain, and neither
+    /// the link of an interface of it nor that of a GTP-U interface.
     pub prefix: IpNet,
 }
 

@@ -9,7 +9,7 @@ use adit_types::limits::{ANNOUNCED_POOLS_MAX, SDF_FILTERS_PER_PDR_MAX};
 
 use super::read::{network, read_network_instance};
 use super::section::Section;
-use super::{Application, ForwardingPolicy, Interface, IpNet, UePool};
+use super::{Application, ForwardingPolicy, Interface, IpNet, UePool, domains_of};
 
 /// Applications at most.
 const APPLICATIONS_MAX: usize = 1024;
@@ -43,7 +43,8 @@ pub fn read_ue_pools(root: &mut Section<'_, '_>, interfaces: &[Interface]) -> Ve
         let expects = "a prefix such as \"10.45.0.0/16\" or \"2001:db8:45::/48\"";
         let prefix: Option<IpNet> = section.parsed("prefix", expects);
         if let Some(prefix) = prefix {
-            check_prefix(&section, prefix, interfaces, &pools);
+            let name = network_instance.as_deref();
+            check_prefix(&section, (name, prefix), interfaces, &pools);
             let s_nssai = slice.map(|slice| slice.0);
             pools.push(UePool { network_instance, identity, s_nssai, prefix });
         }
@@ -179,7 +180,7 @@ pub(super) fn read_flow_descriptions(section: &mut Section<'_, '_>) -> Vec<adit_
 
 fn check_prefix(
     section: &Section<'_, '_>,
-    prefix: IpNet,
+    (name, prefix): (Option<&str>, IpNet),
     interfaces: &[Interface],
     before: &[UePool],
 ) {
@@ -193,10 +194,21 @@ fn check_prefix(
     if prefix.addr.is_ipv6() && prefix.len > 64 {
         section.problem("prefix", "takes an IPv6 prefix of at most 64 bits: each UE gets a /64");
     }
-    if before.iter().any(|pool| overlap(pool.prefix, prefix)) {
+    let domains = domains_of(interfaces, name);
+    let shares_domain = |other: Option<&str>| {
+        let others = domains_of(interfaces, other);
+        domains.is_empty() || others.is_empty() || others.iter().any(|at| domains.contains(at))
+    };
+    let is_taken = |pool: &UePool| {
+        overlap(pool.prefix, prefix) && shares_domain(pool.network_instance.as_deref())
+    };
+    if before.iter().any(is_taken) {
         section.problem("prefix", format!("{prefix} overlaps another pool"));
     }
-    for interface in interfaces {
+    let near = interfaces.iter().filter(|interface| {
+        interface.role.is_gtpu() || shares_domain(interface.network_instance.as_deref())
+    });
+    for interface in near {
         let v4 = interface.v4.map(|(addr, len)| IpNet { addr: addr.into(), len });
         let v6 = interface.v6.map(|(addr, len)| IpNet { addr: addr.into(), len });
         if v4.into_iter().chain(v6).any(|link| overlap(link, prefix)) {

@@ -414,3 +414,37 @@ fn address_of_two_gtpu_interfaces_is_refused() {
     let problems = Config::parse(&text).unwrap_err();
     assert_eq!(paths(&problems), ["interface[3].addresses", "interface[4].addresses"]);
 }
+
+/// The example with a second data network of its own name, or of none, on a VLAN.
+fn with_second_network(name: &str) -> String {
+    let section = format!(
+        "[[interface]]\nname = \"n6b\"\nrole = \"n6\"\nport = \"core\"\nvlan = 7\n\
+         addresses = [\"10.0.7.2/24\"]\n{name}\n\n# Routes beyond"
+    );
+    EXAMPLE.replacen("# Routes beyond", &section, 1)
+}
+
+#[test]
+fn network_instances_are_domains_if_every_n6_interface_names_one() {
+    let domains = |name: &str| {
+        let config = Config::parse(&with_second_network(name)).unwrap();
+        domains(&config.interfaces).iter().map(|domain| domain.0).collect::<Vec<_>>()
+    };
+    assert_eq!(domains("network_instance = \"corp\""), [0, 0, 1]);
+    assert_eq!(domains("network_instance = \"Internet\""), [0, 0, 0]);
+    assert_eq!(domains(""), [0, 0, 0]);
+}
+
+#[test]
+fn pools_overlap_only_between_routing_domains() {
+    let pool = |name: &str, pool: &str| {
+        let section = format!("[[ue_pool]]\n{pool}\nprefix = \"10.60.0.0/24\"\n\n[[application]]");
+        Config::parse(&with_second_network(name).replacen("[[application]]", &section, 1))
+    };
+    let corp = "network_instance = \"corp\"";
+    assert!(pool(corp, corp).is_ok());
+    for (name, of_pool) in [("", corp), (corp, ""), (corp, "network_instance = \"internet\"")] {
+        let problems = pool(name, of_pool).unwrap_err();
+        assert_eq!(paths(&problems), ["ue_pool[2].prefix"], "{name} {of_pool}");
+    }
+}

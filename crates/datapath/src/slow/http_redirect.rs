@@ -139,15 +139,16 @@ fn way<'v, B: PacketBuf>(
     (session, ip): (SessionIndex, &IpPacket),
 ) -> Option<crate::stage::egress::Way<'v>> {
     let mut found = [SessionIndex::NONE];
+    let ues = env.view.ues(env.view.domain_within(far.interfaces));
     match ip.addrs.src() {
         IpAddr::V4(ue) => {
-            env.view.lookup_ues_v4(&[ue.to_bits()], &mut found);
+            ues.lookup_v4(&[ue.to_bits()], &mut found);
             let is_own = found == [session];
             is_own.then(|| deliver::<_, DownlinkV4>(env, buf, far.interfaces, ue.to_bits()))?
         }
         IpAddr::V6(ue) => {
             let key = ue_ipv6_key(ue);
-            env.view.lookup_ues_v6(&[key], &mut found);
+            ues.lookup_v6(&[key], &mut found);
             let is_own = found == [session];
             is_own.then(|| deliver::<_, DownlinkV6>(env, buf, far.interfaces, key))?
         }

@@ -76,8 +76,8 @@ pub(super) fn send<Io: PacketIo>(
         return;
     }
     let sent = match (error.direction, error.ip.addrs.src()) {
-        (Direction::Uplink, ue) => {
-            build(buf, error, env.interfaces.n6_source(ue)).and_then(|mut buf| {
+        (Direction::Uplink, ue) => build(buf, error, env.interfaces.n6_source(error.network, ue))
+            .and_then(|mut buf| {
                 let way = match ue {
                     IpAddr::V4(ue) => {
                         deliver::<_, DownlinkV4>(env, &mut buf, error.network, ue.to_bits())
@@ -87,8 +87,7 @@ pub(super) fn send<Io: PacketIo>(
                     }
                 };
                 way.map(|way| (buf, way))
-            })
-        }
+            }),
         (Direction::Downlink, sender) => {
             way_by_route(env, InterfaceRole::N6, error.network, sender).and_then(|way| {
                 let mut buf = build(buf, error, source_addr(way.interface, sender))?;
@@ -203,7 +202,7 @@ pub(super) fn deliver<'v, B: PacketBuf, S: Side>(
     key: S::Key,
 ) -> Option<Way<'v>> {
     let mut session = [SessionIndex::NONE];
-    S::lookup(&env.view, &[key], &mut session);
+    S::lookup(&env.view, env.view.domain_within(interfaces), &[key], &mut session);
     let rules = session.first().and_then(|session| env.view.rules(*session))?;
     let ip = parse_ip(buf.data(), false).ok()?;
     let (outer, teid) = (OuterHeader::None, Teid(0));

@@ -16,7 +16,7 @@ use core::net::IpAddr;
 use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_rules::{DropReason, EXPRESS_URRS_MAX, ExpressUe};
 use adit_shaper::RateSet;
-use adit_tables::{Chosen, ClearUsage, ExpressHome, ExpressLine, Leases, View};
+use adit_tables::{Chosen, ClearUsage, ExpressHome, ExpressLine, Leases, Ues, View};
 use adit_types::{
     Direction, InterfaceId, InterfaceSet, MacAddr, NextHopIndex, PortId, Qfi, SessionIndex, Teid,
 };
@@ -78,8 +78,8 @@ const NO_DOOR: InterfaceId = InterfaceId(u8::MAX);
 trait Course {
     const DIRECTION: Direction;
 
-    /// The session of a packet.
-    fn session(view: &View<'_>, row: &Row<'_>, is_v6: bool) -> SessionIndex;
+    /// The session of a packet; `ues` are those of the domain that its burst came from.
+    fn session(view: &View<'_>, ues: &Ues, row: &Row<'_>, is_v6: bool) -> SessionIndex;
 
     /// The interface that packets arrive on.
     fn arrival(link: &UsualLink) -> Option<InterfaceId>;
@@ -267,12 +267,13 @@ fn run_families<'v, Io: PacketIo, C: Course, F: Families>(
 ) {
     let Some(arrival) = C::arrival(link) else { return };
     let view = &env.view;
+    let ues = view.ues(link.domain);
     let Outbound { buffering, shaping, leases, handoff, tally, .. } = out;
     // Without room nothing waits, and only the stages know that before they count a packet.
     let is_shaping = !shaping.is_empty() || !shaping.has_room(0);
     let is_alone = handoff.is_alone();
     let locate = |row: &mut Row<'v>| {
-        row.session = C::session(view, row, F::is_v6(row));
+        row.session = C::session(view, ues, row, F::is_v6(row));
         // What another worker writes is not fetched away from it.
         if is_alone || handoff.is_ours(row.session) {
             row.home = view.express_home(row.session, C::DIRECTION);
@@ -439,7 +440,7 @@ impl Course for Uplink {
     const DIRECTION: Direction = Direction::Uplink;
 
     #[inline(always)]
-    fn session(view: &View<'_>, row: &Row<'_>, _: bool) -> SessionIndex {
+    fn session(view: &View<'_>, _: &Ues, row: &Row<'_>, _: bool) -> SessionIndex {
         view.session_of_teid(row.teid)
     }
 
@@ -488,10 +489,10 @@ impl Course for Downlink {
     const DIRECTION: Direction = Direction::Downlink;
 
     #[inline(always)]
-    fn session(view: &View<'_>, row: &Row<'_>, is_v6: bool) -> SessionIndex {
+    fn session(_: &View<'_>, ues: &Ues, row: &Row<'_>, is_v6: bool) -> SessionIndex {
         match is_v6 {
-            false => view.session_of_ue_v4(v4(row.ue).to_bits()),
-            true => view.session_of_ue_v6(row.ue),
+            false => ues.session_v4(v4(row.ue).to_bits()),
+            true => ues.session_v6(row.ue),
         }
     }
 

@@ -1,8 +1,8 @@
 //! Second stage: whose packet is this?
 
 use adit_tables::View;
-use adit_types::SessionIndex;
 use adit_types::limits::BURST_MAX;
+use adit_types::{DomainId, SessionIndex};
 
 use crate::columns::{Lane, Side};
 
@@ -16,7 +16,11 @@ use crate::columns::{Lane, Side};
 pub(crate) fn s2_lookup<B, S: Side>(view: &View<'_>, lane: &mut Lane<'_, B, S>) {
     let mut sessions = [SessionIndex::NONE; BURST_MAX];
     let found = &mut sessions[..lane.keys.len()];
-    S::lookup(view, &lane.keys, found);
+    if S::IS_TUNNELED || view.is_one_domain() {
+        S::lookup(view, DomainId(0), &lane.keys, found);
+    } else {
+        lookup_by_domain(view, lane, found);
+    }
     for session in found.iter() {
         view.prefetch_slot(*session);
     }
@@ -25,4 +29,25 @@ pub(crate) fn s2_lookup<B, S: Side>(view: &View<'_>, lane: &mut Lane<'_, B, S>) 
         view.prefetch_express(*session, S::COUNTED);
     }
     lane.sessions.extend(found.iter().copied());
+}
+
+/// The same for packets of several routing domains: packets that follow each other and arrived in the
+/// same one are looked up together.
+fn lookup_by_domain<B, S: Side>(
+    view: &View<'_>,
+    lane: &Lane<'_, B, S>,
+    found: &mut [SessionIndex],
+) {
+    let domain =
+        |at: usize| lane.arrivals.get(at).map(|arrival| view.domain_within(arrival.interfaces));
+    let mut first = 0;
+    while let Some(here) = domain(first) {
+        let end = (first..).find(|at| domain(*at) != Some(here)).unwrap_or(first + 1);
+        let (Some(keys), Some(found)) = (lane.keys.get(first..end), found.get_mut(first..end))
+        else {
+            return;
+        };
+        S::lookup(view, here, keys, found);
+        first = end;
+    }
 }

@@ -253,7 +253,7 @@ fn way_out<'v>(env: &Env<'v>, matched: &Matched<'_>, dst: IpAddr) -> Option<Way<
         (None, DestinationInterface::Core | DestinationInterface::SgiLanN6Lan) => {
             let station = match &far.steering {
                 // A service function would bring it back, as a packet of the data network.
-                Some(_) if env.view.is_own(dst) => return None,
+                Some(_) if env.view.is_own(far.interfaces, dst) => return None,
                 Some(steering) => steering.towards(dst),
                 None => dst,
             };
@@ -267,7 +267,8 @@ fn way_out<'v>(env: &Env<'v>, matched: &Matched<'_>, dst: IpAddr) -> Option<Way<
 #[cold]
 fn nowhere(env: &Env<'_>, matched: &Matched<'_>, dst: IpAddr) -> DropReason {
     let is_routed = matched.far.outer_header_creation().is_none();
-    match is_routed && matched.direction == Direction::Uplink && env.view.is_own(dst) {
+    let is_own = || env.view.is_own(matched.far.interfaces, dst);
+    match is_routed && matched.direction == Direction::Uplink && is_own() {
         true => DropReason::UeToOwnAddress,
         false => DropReason::RouteUnknown,
     }

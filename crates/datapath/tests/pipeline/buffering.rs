@@ -151,7 +151,10 @@ fn drop_removal_and_drobu_discard_by_name() {
 #[test]
 fn deleted_session_takes_its_packets_along_though_its_index_is_used_again() {
     let mut scene = holding(ApplyAction::BUFF, 3);
-    let keys = [SessionKey::Teid(Teid(TEID)), SessionKey::UeIpv4(UE.parse().unwrap())];
+    let keys = [
+        SessionKey::Teid(Teid(TEID)),
+        SessionKey::UeIpv4(adit_types::DomainId(0), UE.parse().unwrap()),
+    ];
     let keys = keys.into_iter().map(KeyChange::Remove).collect();
     let delta = RuleDelta { session: SESSION, keys, rules: None };
     scene.publisher.apply(adit_rules::DeltaId(100), delta);
@@ -173,7 +176,8 @@ fn sessions_are_released_apart() {
     other.up_seid = Seid(2);
     other.ue = vec![];
     other.downlink[0].ue = Default::default();
-    let keys = vec![KeyChange::Add(SessionKey::UeIpv4(ue.parse().unwrap()))];
+    let keys =
+        vec![KeyChange::Add(SessionKey::UeIpv4(adit_types::DomainId(0), ue.parse().unwrap()))];
     let delta = RuleDelta { session: second, keys: keys.clone(), rules: Some(Box::new(other)) };
     scene.publisher.apply(adit_rules::DeltaId(50), delta);
     let to_other = from_gateway().ipv4(SERVER, ue).udp(53, 4000).payload(&[9]).build();

@@ -536,7 +536,7 @@ fn packet_to_our_own_address_is_for_us_though_a_session_claims_the_address() {
         pdr.ue.v4 = Some(v4(N6_ADDR));
     }
     let mut scene = Scene::usual(claiming.clone());
-    let keys = vec![KeyChange::Add(SessionKey::UeIpv4(v4(N6_ADDR)))];
+    let keys = vec![KeyChange::Add(SessionKey::UeIpv4(adit_types::DomainId(0), v4(N6_ADDR)))];
     let delta = RuleDelta { session: SESSION, keys, rules: Some(Box::new(claiming)) };
     scene.publisher.apply(DeltaId(2), delta);
     let frame = from_gateway().ipv4(SERVER, N6_ADDR).udp(53, 4000).payload(b"for us").build();

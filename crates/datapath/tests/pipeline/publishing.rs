@@ -19,7 +19,8 @@ const G_PDU: u8 = 255;
 const END_MARKER: u8 = 254;
 
 fn publish(publisher: &mut Publisher, change: u64, rules: SessionRules) {
-    let keys = vec![KeyChange::Add(SessionKey::UeIpv4(UE.parse().unwrap()))];
+    let keys =
+        vec![KeyChange::Add(SessionKey::UeIpv4(adit_types::DomainId(0), UE.parse().unwrap()))];
     let delta = RuleDelta { session: SESSION, keys, rules: Some(Box::new(rules)) };
     publisher.apply(DeltaId(change), delta);
 }

@@ -6,7 +6,9 @@ use adit_rules::{
     RuleDelta, SessionKey, SessionRules, UrrEntry, UsageLimits, UsageSource, WorkerEvent,
 };
 use adit_testkit::packet::PacketBuilder;
-use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, Seid, SessionIndex, UrrId, UsageSlot};
+use adit_types::{
+    DomainId, FarId, PdrId, Precedence, QerId, Qfi, Seid, SessionIndex, UrrId, UsageSlot,
+};
 
 use crate::scene::*;
 
@@ -292,10 +294,11 @@ fn publish(scene: &mut Scene, n: u8, action: ApplyAction) {
     scene.deltas += 1;
     let session = SessionIndex(if n < 7 { u32::from(n) } else { u32::from(n) + 1 });
     let keys = vec![
-        KeyChange::Add(SessionKey::UeIpv4(v4(&host(n)))),
-        KeyChange::Add(SessionKey::UeIpv6(ue_ipv6_key(
-            format!("2001:db8:{n:x}::1").parse().unwrap(),
-        ))),
+        KeyChange::Add(SessionKey::UeIpv4(DomainId(0), v4(&host(n)))),
+        KeyChange::Add(SessionKey::UeIpv6(
+            DomainId(0),
+            ue_ipv6_key(format!("2001:db8:{n:x}::1").parse().unwrap()),
+        )),
     ];
     let rules = Some(Box::new(one_of_many(n, action)));
     scene.publisher.apply(adit_rules::DeltaId(scene.deltas), RuleDelta { session, keys, rules });

@@ -76,6 +76,7 @@ fn interface(
     Interface {
         id,
         role,
+        domain: adit_types::DomainId(0),
         port,
         vlan: VlanId::new(vlan).unwrap_or(VlanId::UNTAGGED),
         mac,
@@ -254,7 +255,8 @@ impl Scene {
         Self::built(config(), rules)
     }
 
-    fn built(tables: TablesConfig, rules: SessionRules) -> Self {
+    /// The same with tables of any kind and without any neighbor.
+    pub fn built(tables: TablesConfig, rules: SessionRules) -> Self {
         let (publisher, mut readers) = build(tables).unwrap();
         let (event_tx, events) = RingBuffer::new(256);
         let (commands, command_rx) = RingBuffer::new(64);
@@ -279,8 +281,11 @@ impl Scene {
         self.deltas += 1;
         let keys = vec![
             KeyChange::Add(SessionKey::Teid(Teid(TEID))),
-            KeyChange::Add(SessionKey::UeIpv4(UE.parse().unwrap())),
-            KeyChange::Add(SessionKey::UeIpv6(ue_ipv6_key(UE_V6.parse().unwrap()))),
+            KeyChange::Add(SessionKey::UeIpv4(adit_types::DomainId(0), UE.parse().unwrap())),
+            KeyChange::Add(SessionKey::UeIpv6(
+                adit_types::DomainId(0),
+                ue_ipv6_key(UE_V6.parse().unwrap()),
+            )),
         ];
         let delta = RuleDelta { session: SESSION, keys, rules: Some(Box::new(rules)) };
         self.publisher.apply(DeltaId(self.deltas), delta);

@@ -9,8 +9,9 @@ use std::collections::{HashMap, VecDeque};
 use adit_rules::rule::UE_IPV6_KEY_BITS;
 use adit_rules::sdf::AddrMatch;
 use adit_rules::{SessionKey, UeAddresses};
-use adit_types::Ipv6Prefix;
+use adit_types::{DomainId, Ipv6Prefix};
 
+use crate::local::Domains;
 use crate::provisioning::UePool;
 
 /// All pools, in the order of their configuration.
@@ -22,6 +23,8 @@ pub(crate) struct UeIpAllocator {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Pool {
     config: UePool,
+    /// The routing domains that it is for.
+    domains: Domains,
     range: Range,
     /// The first position that was never taken.
     fresh: u64,
@@ -82,18 +85,19 @@ impl Range {
         }
     }
 
+    /// The key of an address, in the first domain.
     fn key(self, position: u64) -> SessionKey {
         let value = self.first.wrapping_add(position);
         match u32::try_from(value) {
-            Ok(bits) if self.is_v4 => SessionKey::UeIpv4(Ipv4Addr::from_bits(bits)),
-            _ => SessionKey::UeIpv6(value),
+            Ok(bits) if self.is_v4 => SessionKey::UeIpv4(DomainId(0), Ipv4Addr::from_bits(bits)),
+            _ => SessionKey::UeIpv6(DomainId(0), value),
         }
     }
 
     fn position(self, key: SessionKey) -> Option<u64> {
         let value = match key {
-            SessionKey::UeIpv4(addr) if self.is_v4 => u64::from(addr.to_bits()),
-            SessionKey::UeIpv6(upper) if !self.is_v4 => upper,
+            SessionKey::UeIpv4(_, addr) if self.is_v4 => u64::from(addr.to_bits()),
+            SessionKey::UeIpv6(_, upper) if !self.is_v4 => upper,
             _ => return None,
         };
         value.checked_sub(self.first).filter(|&position| position < self.count)
@@ -101,9 +105,10 @@ impl Range {
 }
 
 impl UeIpAllocator {
-    pub fn new(pools: &[UePool]) -> Self {
+    pub fn new(pools: &[UePool], domains_of: impl Fn(Option<&str>) -> Domains) -> Self {
         let pool = |config: &UePool| Pool {
             config: config.clone(),
+            domains: domains_of(config.network_instance.as_deref()),
             range: Range::of(config.prefix),
             fresh: 0,
             free: VecDeque::new(),
@@ -137,18 +142,23 @@ impl UeIpAllocator {
         self.pools.iter().map(move |pool| (used(pool), pool.range.count))
     }
 
-    /// Pools of the family that serve the network instance and, if one is named, are it.
+    /// Pools of the family that serve the network instance, or without one those of a session's
+    /// routing domains; if pools are named, only these.
     pub fn candidates(
         &self,
         is_v4: bool,
-        network_instance: Option<&str>,
+        (network_instance, domains): (Option<&str>, Domains),
         identities: &[Box<str>],
     ) -> Vec<usize> {
         let fits = |pool: &Pool| {
-            let named = pool.config.network_instance.as_deref().zip(network_instance);
+            let own = pool.config.network_instance.as_deref();
+            let serves = match network_instance {
+                Some(wanted) => own.is_none_or(|own| own.eq_ignore_ascii_case(wanted)),
+                None => pool.domains.intersects(domains),
+            };
             let identity = pool.config.identity.as_deref();
             pool.range.is_v4 == is_v4
-                && named.is_none_or(|(own, wanted)| own.eq_ignore_ascii_case(wanted))
+                && serves
                 && (identities.is_empty() || identities.iter().any(|id| Some(&**id) == identity))
         };
         (0..).zip(&self.pools).filter(|(_, pool)| fits(pool)).map(|(at, _)| at).collect()
@@ -180,7 +190,7 @@ impl UeIpAllocator {
     /// Takes `key` from its session. True when it was chosen here and waits for its reclaim.
     pub fn retire(&mut self, key: SessionKey) -> bool {
         let mut pools = self.pools.iter_mut();
-        pools.any(|pool| match pool.range.position(key).and_then(|at| pool.held.get_mut(&at)) {
+        pools.any(|pool| match pool.position(key).and_then(|at| pool.held.get_mut(&at)) {
             Some(hold) if *hold == Hold::Used => {
                 *hold = Hold::Retired;
                 true
@@ -193,7 +203,7 @@ impl UeIpAllocator {
     pub fn is_retired(&self, key: SessionKey) -> bool {
         let mut pools = self.pools.iter();
         pools.any(|pool| {
-            let position = pool.range.position(key);
+            let position = pool.position(key);
             position.and_then(|at| pool.held.get(&at)) == Some(&Hold::Retired)
         })
     }
@@ -201,7 +211,7 @@ impl UeIpAllocator {
     /// Makes a retired address available again, behind all others.
     pub fn reclaim(&mut self, key: SessionKey) {
         for pool in &mut self.pools {
-            let Some(position) = pool.range.position(key) else { continue };
+            let Some(position) = pool.position(key) else { continue };
             if pool.held.get(&position) == Some(&Hold::Retired) {
                 pool.held.remove(&position);
                 pool.free.push_back(position);
@@ -211,8 +221,14 @@ impl UeIpAllocator {
 }
 
 impl Pool {
+    /// Where an address of a domain of the pool stands in it.
+    fn position(&self, key: SessionKey) -> Option<u64> {
+        key.domain().filter(|domain| self.domains.contains(*domain))?;
+        self.range.position(key)
+    }
+
     fn is_used(&self, key: SessionKey) -> bool {
-        let position = self.range.position(key);
+        let position = self.position(key);
         position.and_then(|position| self.held.get(&position)) == Some(&Hold::Used)
     }
 
@@ -243,8 +259,8 @@ pub(crate) fn addresses(keys: impl IntoIterator<Item = SessionKey>) -> UeAddress
     let mut addresses = UeAddresses::default();
     for key in keys {
         match key {
-            SessionKey::UeIpv4(addr) => addresses.v4 = Some(addr),
-            SessionKey::UeIpv6(upper) => {
+            SessionKey::UeIpv4(_, addr) => addresses.v4 = Some(addr),
+            SessionKey::UeIpv6(_, upper) => {
                 let addr = Ipv6Addr::from_bits(u128::from(upper) << 64);
                 addresses.v6 = Ipv6Prefix::containing(addr, UE_IPV6_KEY_BITS);
             }
@@ -273,12 +289,12 @@ mod tests {
     }
 
     fn v4(last: u8) -> SessionKey {
-        SessionKey::UeIpv4(Ipv4Addr::new(10, 0, 0, last))
+        SessionKey::UeIpv4(DomainId(0), Ipv4Addr::new(10, 0, 0, last))
     }
 
     #[test]
     fn addresses_are_given_once_and_again_after_their_reclaim() {
-        let mut pools = UeIpAllocator::new(&[pool("10.0.0.0/29")]);
+        let mut pools = UeIpAllocator::new(&[pool("10.0.0.0/29")], |_| Domains::FIRST);
         let all: Vec<_> = core::iter::from_fn(|| take(&mut pools, |_| false)).collect();
         assert_eq!(all, (1..=6).map(v4).collect::<Vec<_>>(), "neither network nor broadcast");
         assert!(pools.retire(v4(3)) && !pools.retire(v4(3)) && !pools.retire(v4(7)));
@@ -292,7 +308,7 @@ mod tests {
 
     #[test]
     fn address_taken_by_others_is_passed_over_and_stays_free() {
-        let mut pools = UeIpAllocator::new(&[pool("10.0.0.0/30")]);
+        let mut pools = UeIpAllocator::new(&[pool("10.0.0.0/30")], |_| Domains::FIRST);
         assert_eq!(take(&mut pools, |key| key == v4(1)), Some(v4(2)));
         assert_eq!(take(&mut pools, |key| key == v4(1)), None);
         assert_eq!(take(&mut pools, |_| false), Some(v4(1)));
@@ -300,11 +316,14 @@ mod tests {
 
     #[test]
     fn ipv6_pool_gives_one_64_each() {
-        let mut pools = UeIpAllocator::new(&[pool("2001:db8::/63")]);
+        let mut pools = UeIpAllocator::new(&[pool("2001:db8::/63")], |_| Domains::FIRST);
         let keys: Vec<_> = core::iter::from_fn(|| take(&mut pools, |_| false)).collect();
         let upper = 0x2001_0db8_0000_0000;
-        assert_eq!(keys, [SessionKey::UeIpv6(upper), SessionKey::UeIpv6(upper + 1)]);
-        let prefix = addresses([SessionKey::UeIpv6(upper + 1)]).v6.unwrap();
+        assert_eq!(
+            keys,
+            [SessionKey::UeIpv6(DomainId(0), upper), SessionKey::UeIpv6(DomainId(0), upper + 1)]
+        );
+        let prefix = addresses([SessionKey::UeIpv6(DomainId(0), upper + 1)]).v6.unwrap();
         assert_eq!(prefix.to_string(), "2001:db8:0:1::/64");
     }
 
@@ -315,12 +334,18 @@ mod tests {
             identity: Some(id.into()),
             ..pool("10.0.0.0/29")
         };
-        let pools =
-            UeIpAllocator::new(&[named("ims", "a"), named("internet", "b"), pool("2001:db8::/56")]);
-        assert_eq!(pools.candidates(true, Some("Internet"), &[]), [1]);
-        assert_eq!(pools.candidates(true, None, &[]), [0, 1]);
-        assert_eq!(pools.candidates(true, None, &["b".into()]), [1]);
-        assert!(pools.candidates(true, Some("ims"), &["b".into()]).is_empty());
-        assert_eq!(pools.candidates(false, Some("ims"), &[]), [2], "a pool without a name");
+        let pools = UeIpAllocator::new(
+            &[named("ims", "a"), named("internet", "b"), pool("2001:db8::/56")],
+            |_| Domains::FIRST,
+        );
+        assert_eq!(pools.candidates(true, (Some("Internet"), Domains::FIRST), &[]), [1]);
+        assert_eq!(pools.candidates(true, (None, Domains::FIRST), &[]), [0, 1]);
+        assert_eq!(pools.candidates(true, (None, Domains::FIRST), &["b".into()]), [1]);
+        assert!(pools.candidates(true, (Some("ims"), Domains::FIRST), &["b".into()]).is_empty());
+        assert_eq!(
+            pools.candidates(false, (Some("ims"), Domains::FIRST), &[]),
+            [2],
+            "a pool without a name"
+        );
     }
 }

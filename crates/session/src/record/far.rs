@@ -64,6 +64,19 @@ impl Forwarding {
     pub fn lacks_tunnel(&self) -> bool {
         self.destination == DestinationInterface::Access && self.outer_header_creation.is_none()
     }
+
+    /// True when packets leave in a GTP-U tunnel.
+    #[must_use]
+    pub fn is_gtpu(&self) -> bool {
+        self.outer_header_creation.is_some_and(|outer| outer.tunnel().is_some())
+    }
+
+    /// True when packets leave to a data network, without a GTP-U tunnel.
+    #[must_use]
+    pub fn leads_to_a_data_network(&self) -> bool {
+        use DestinationInterface::{Core, SgiLanN6Lan};
+        matches!(self.destination, Core | SgiLanN6Lan) && !self.is_gtpu()
+    }
 }
 
 impl Far {

@@ -5,7 +5,8 @@ use adit_types::PdrId;
 
 use super::s1_provide::{Target, WantedUe};
 use crate::alloc::{UePlan, ue_ip};
-use crate::keys;
+use crate::keys::{self, Scope};
+use crate::local::Domains;
 use crate::record::{Records, UeMatch};
 use crate::refusal::Refusal;
 use crate::store::SessionStore;
@@ -17,6 +18,8 @@ struct Choice<'a> {
     before: Vec<SessionKey>,
     /// Claims that the change itself states.
     stated: Vec<SessionKey>,
+    /// Routing domains of the session.
+    domains: Domains,
     plans: Vec<UePlan>,
 }
 
@@ -33,9 +36,11 @@ pub(super) fn choose(
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
-    let before = keys::claims(before);
-    let stated = keys::claims(records);
-    let mut choice = Choice { store, before, stated, plans: Vec::new() };
+    let own = &store.provisioning;
+    let before = keys::claims(own, before);
+    let stated = keys::claims(own, records);
+    let domains = Scope::new(own, records).of_endpoints();
+    let mut choice = Choice { store, before, stated, domains, plans: Vec::new() };
     for wanted in wanted {
         let network_instance = network_instance(records, wanted.target).map(Box::<str>::from);
         let mut chosen = Vec::new();
@@ -59,7 +64,8 @@ impl Choice<'_> {
     ) -> Result<SessionKey, Refusal> {
         let pools = &self.store.ue_pools;
         let pdr = pdr_of(wanted.target);
-        let candidates = pools.candidates(is_v4, network_instance, &wanted.choose.pools);
+        let candidates =
+            pools.candidates(is_v4, (network_instance, self.domains), &wanted.choose.pools);
         if candidates.is_empty() {
             return Err(match wanted.choose.pools.is_empty() || pools.is_empty() {
                 true => Refusal::NoUePool { pdr },
@@ -73,14 +79,11 @@ impl Choice<'_> {
         if let Some(key) = had.or(planned) {
             return Ok(key);
         }
-        let is_taken = |key| match key {
-            SessionKey::UeIpv4(addr) => {
-                self.store.ue_v4.contains_key(&addr) || self.stated.contains(&key)
-            }
-            SessionKey::UeIpv6(upper) => {
-                self.store.ue_v6.contains_key(&upper) || self.stated.contains(&key)
-            }
-            _ => true,
+        let named = network_instance.map(|name| self.store.provisioning.domains_of(Some(name)));
+        let domains = self.domains.union(named.unwrap_or(Domains::NONE));
+        let is_taken = |key| {
+            let is_held = |key| self.store.ues.holder(key).is_some() || self.stated.contains(&key);
+            keys::within(key, domains).any(is_held)
         };
         let plan = pools.plan(&candidates, is_taken).ok_or(Refusal::UePoolsExhausted { pdr })?;
         self.plans.push(plan);

@@ -4,14 +4,15 @@
 //! rules are in `check`.
 
 use adit_rules::{Redirect, SdfFilter, SessionKey, SourceInterface, UeAddresses};
-use adit_types::limits::{KEYS_PER_SESSION_MAX, RULES_PER_SESSION_MAX, framed_routes_max};
+use adit_types::limits::{KEYS_PER_SESSION_MAX, RULES_PER_SESSION_MAX};
 use adit_types::{QerId, SessionIndex, Teid, UrrId};
 
 use super::s1_provide::{Draft, Target, Wanted, WantedUe};
 use super::{check, choose_f_teid, choose_ue, endpoints, exemption, pool, predefined, provisioned};
 use crate::alloc::{Holder, TeidPlan, UePlan};
 use crate::direction::{self, Directions};
-use crate::keys;
+use crate::keys::{self, Scope};
+use crate::local::Domains;
 use crate::provisioning::Known;
 use crate::record::{FTeid, Far, Pdi, Pdr, Records, TrafficEndpoint, UeMatch};
 use crate::refusal::{Refusal, RuleKind};
@@ -63,19 +64,20 @@ pub(super) fn resolve(
         check_linked_endpoint(&records, far)?;
     }
     check_urrs(store, before, &records, &usage)?;
+    let scope = Scope::new(&store.provisioning, &records);
     for pdr in &records.pdrs {
         check::pdr(&store.provisioning, &records, pdr)?;
         for pdi in pdr.pdi.each() {
             let tunneled = is_tunneled(pdr, pdi, &wanted);
             provisioned::pdi(store.known(), before, (pdr, pdi), tunneled)?;
-            check_claims(store, index, pdr, pdi)?;
+            check_claims(store, index, (pdr, pdi), scope.of_claims(pdi))?;
         }
         predefined::check(store.known(), pdr)?;
         check_references(store.known(), &records, pdr)?;
     }
     predefined::check_count(store.known(), &records)?;
     for endpoint in &records.traffic_endpoints {
-        check_endpoint(store, index, endpoint)?;
+        check_endpoint(store, index, endpoint, scope.of_endpoints())?;
     }
     let ues = choose_ue::choose(store, before, &mut records, &wanted_ues)?;
     endpoints::link(&mut records)?;
@@ -84,8 +86,7 @@ pub(super) fn resolve(
     let (teids, f_teids) = choose_f_teid::choose(store, index, &mut records, &wanted)?;
     endpoints::link(&mut records)?;
     check_tunnel_sides(&records)?;
-    ignore_contradicting_types(&mut records);
-    if keys::claims(&records).len() > KEYS_PER_SESSION_MAX {
+    if keys::claims(&store.provisioning, &records).len() > KEYS_PER_SESSION_MAX {
         return Err(Refusal::TooManyKeys);
     }
     let created = created(&records, &f_teids, &wanted_ues);
@@ -119,25 +120,16 @@ fn check_given_keys(
     records: &Records,
     is_restoration: bool,
 ) -> Result<(), Refusal> {
-    let (mut teids, mut ue_v4, mut ue_v6) =
-        (store.teids.given_count(), store.ue_v4.len(), store.ue_v6.len());
-    let mut framed = store.framed.len();
-    for claim in keys::claims(records) {
-        match claim {
-            SessionKey::Teid(teid) => {
-                let is_restored = is_restoration && store.teids.is_restorable(teid);
-                let is_new = store.teids.holder(teid) == Holder::Nobody;
-                teids += usize::from(is_new && !is_restored);
-            }
-            SessionKey::UeIpv4(addr) => ue_v4 += usize::from(!store.ue_v4.contains_key(&addr)),
-            SessionKey::UeIpv6(key) => ue_v6 += usize::from(!store.ue_v6.contains_key(&key)),
-            SessionKey::Framed(prefix) => {
-                framed += usize::from(!store.framed.contains_key(&prefix))
-            }
+    let claims = keys::claims(&store.provisioning, records);
+    let is_counted = |claim: &&SessionKey| match **claim {
+        SessionKey::Teid(teid) => {
+            let is_restored = is_restoration && store.teids.is_restorable(teid);
+            store.teids.holder(teid) == Holder::Nobody && !is_restored
         }
-    }
-    let is_over =
-        teids.max(ue_v4).max(ue_v6) > store.keys_max || framed > framed_routes_max(store.keys_max);
+        _ => false,
+    };
+    let teids = store.teids.given_count() + claims.iter().filter(is_counted).count();
+    let is_over = teids > store.keys_max || store.ues.exceeds(&claims, store.keys_max);
     match is_over {
         true => Err(Refusal::TooManyKeys),
         false => Ok(()),
@@ -236,8 +228,8 @@ fn check_references(known: Known<'_>, records: &Records, pdr: &Pdr) -> Result<()
 fn check_claims(
     store: &SessionStore,
     index: SessionIndex,
-    pdr: &Pdr,
-    pdi: &Pdi,
+    (pdr, pdi): (&Pdr, &Pdi),
+    domains: Domains,
 ) -> Result<(), Refusal> {
     if let Some(teid) = pdi.f_teid.map(|f_teid| f_teid.teid)
         && is_others(store, index, SessionKey::Teid(teid))
@@ -245,13 +237,13 @@ fn check_claims(
         return Err(Refusal::FTeidTaken { pdr: pdr.id, teid });
     }
     for &prefix in &pdi.framed_routes {
-        if is_others(store, index, SessionKey::of_prefix(prefix)) {
+        if is_others_in(store, index, keys::of_prefix(prefix), domains) {
             return Err(Refusal::FramedRouteTaken { pdr: pdr.id, prefix });
         }
     }
-    let further = pdi.further_ues.iter().map(|&prefix| SessionKey::of_prefix(prefix));
+    let further = pdi.further_ues.iter().map(|&prefix| keys::of_prefix(prefix));
     for key in keys::ue(pdi.ue_addresses()).chain(further) {
-        if let Some(addr) = keys::addr(key).filter(|_| is_others(store, index, key)) {
+        if let Some(addr) = keys::addr(key).filter(|_| is_others_in(store, index, key, domains)) {
             return Err(Refusal::UeAddressTaken { pdr: pdr.id, addr });
         }
     }
@@ -260,16 +252,23 @@ fn check_claims(
 
 /// True when another session, or one that workers may still know, has the key.
 fn is_others(store: &SessionStore, index: SessionIndex, key: SessionKey) -> bool {
-    let holder = match key {
-        SessionKey::UeIpv4(addr) => store.ue_v4.get(&addr),
-        SessionKey::UeIpv6(upper) => store.ue_v6.get(&upper),
-        SessionKey::Framed(prefix) => store.framed.get(&prefix),
+    match key {
         SessionKey::Teid(teid) => {
             let holder = store.teids.holder(teid);
-            return holder != Holder::Nobody && holder != Holder::Session(index);
+            holder != Holder::Nobody && holder != Holder::Session(index)
         }
-    };
-    holder.is_some_and(|&held| held != index)
+        _ => store.ues.holder(key).is_some_and(|held| held != index),
+    }
+}
+
+/// The same for a key of a UE in each of `domains`.
+fn is_others_in(
+    store: &SessionStore,
+    index: SessionIndex,
+    key: SessionKey,
+    domains: Domains,
+) -> bool {
+    keys::within(key, domains).any(|key| is_others(store, index, key))
 }
 
 /// The same for a traffic endpoint, be it named by a PDR or not.
@@ -277,12 +276,13 @@ fn check_endpoint(
     store: &SessionStore,
     index: SessionIndex,
     endpoint: &TrafficEndpoint,
+    domains: Domains,
 ) -> Result<(), Refusal> {
     let id = endpoint.id;
     let name = endpoint.network_instance.as_deref();
     let is_usable =
         endpoint.f_teid.is_none_or(|given| check::is_local(&store.provisioning, &given, name));
-    if !is_usable || keys::of_endpoint(endpoint).any(|key| is_others(store, index, key)) {
+    if !is_usable || keys::of_endpoint(endpoint, domains).any(|key| is_others(store, index, key)) {
         return Err(Refusal::TrafficEndpointUnusable { id });
     }
     Ok(())
@@ -354,22 +354,6 @@ fn link_sdf_filters(pdrs: &mut [Pdr]) -> Result<(), Refusal> {
         }
     }
     Ok(())
-}
-
-/// An interface type that is not of its interface's side is left out.
-/// INTEROP: some control planes write the type of another interface. Spec: TS 29.244 §8.2.118.
-fn ignore_contradicting_types(records: &mut Records) {
-    for pdi in records.pdrs.iter_mut().map(|pdr| &mut pdr.pdi) {
-        let (source, further) = (pdi.source, &mut pdi.further);
-        for other in further {
-            other.interface_type = other.interface_type.filter(|of| of.fits_source(source));
-        }
-        pdi.interface_type = pdi.interface_type.filter(|of| of.fits_source(source));
-    }
-    for forwarding in records.fars.iter_mut().filter_map(|far| far.forwarding.as_mut()) {
-        let to = forwarding.destination;
-        forwarding.interface_type = forwarding.interface_type.filter(|of| of.fits_destination(to));
-    }
 }
 
 /// A local tunnel comes from one side: packets in it are matched against the PDRs of that side.

@@ -10,6 +10,7 @@ use arrayvec::ArrayVec;
 
 use super::predefined::{self, Brought};
 use crate::direction::Directions;
+use crate::keys::Scope;
 use crate::provisioning::Known;
 use crate::record::{Far, Forwarding, Pdi, Pdr, Qer, Records};
 use crate::session::{Identity, OwnerId};
@@ -30,7 +31,9 @@ pub(crate) fn compile(
 ) -> SessionRules {
     let brought = Brought::new(known, records);
     let directions = Directions::new(records);
-    let pdrs = |direction| pdrs(known, (records, &brought, &directions), usage, direction);
+    let scope = Scope::new(known.configured, records);
+    let pdrs =
+        |direction| pdrs((known, &scope), (records, &brought, &directions), usage, direction);
     let qers = records.qers.iter().chain(&brought.qers);
     SessionRules {
         up_seid,
@@ -43,7 +46,7 @@ pub(crate) fn compile(
         uplink: pdrs(Direction::Uplink),
         downlink: pdrs(Direction::Downlink),
         matchers: None,
-        fars: fars(known, records, &brought),
+        fars: fars((known, &scope), records, &brought),
         qers: qers.map(|rule| qer(known, origin, packet_rates, rule)).collect(),
         urrs: urr_entries(known, records, usage),
     }
@@ -95,7 +98,7 @@ fn tunnel_sides(records: &Records, directions: &Directions<'_>) -> Vec<(Teid, Tu
 }
 
 fn pdrs(
-    known: Known<'_>,
+    (known, scope): (Known<'_>, &Scope<'_>),
     (records, brought, directions): (&Records, &Brought, &Directions<'_>),
     usage: &SessionUsage,
     direction: Direction,
@@ -104,7 +107,7 @@ fn pdrs(
     let active = records.pdrs.iter().filter(|pdr| pdr.is_active);
     let all = active.flat_map(|pdr| pdr.pdi.each().map(move |pdi| (pdr, pdi)));
     for (record, pdi) in all.filter(|(pdr, pdi)| directions.of(pdr, pdi) == direction) {
-        let Some(entry) = pdr(known, records, usage, (record, pdi)) else { continue };
+        let Some(entry) = pdr((known, scope), records, usage, (record, pdi)) else { continue };
         if record.predefined.is_empty() {
             entries.push(entry);
             continue;
@@ -123,7 +126,7 @@ fn pdrs(
 /// The entry of one alternative of a PDR; `None` while the PDR's application has no PFDs any more:
 /// then it matches nothing.
 fn pdr(
-    known: Known<'_>,
+    (known, scope): (Known<'_>, &Scope<'_>),
     records: &Records,
     usage: &SessionUsage,
     (pdr, pdi): (&Pdr, &Pdi),
@@ -138,7 +141,7 @@ fn pdr(
         id: pdr.id,
         precedence: pdr.precedence,
         source: pdi.source,
-        interfaces: known.configured.arrival_interfaces(pdi),
+        interfaces: scope.arrival_interfaces(pdi),
         teid: pdi.f_teid.map(|f_teid| f_teid.teid),
         qfis: pdi.qfis.clone(),
         ue: pdi.ue_addresses(),
@@ -183,32 +186,32 @@ pub(super) fn resolved(position: Option<usize>) -> u16 {
 
 /// The FARs in the order of their records, behind them those of predefined rules, and behind them
 /// one entry for each copy.
-fn fars(known: Known<'_>, records: &Records, brought: &Brought) -> Vec<FarEntry> {
+fn fars(scoped: (Known<'_>, &Scope<'_>), records: &Records, brought: &Brought) -> Vec<FarEntry> {
     let all = records.fars.iter().chain(&brought.fars);
-    let mut entries: Vec<FarEntry> = all.map(|record| far(known, records, record)).collect();
+    let mut entries: Vec<FarEntry> = all.map(|record| far(scoped, records, record)).collect();
     let duplicating = |(_, far): &(usize, &Far)| far.action.contains(ApplyAction::DUPL);
     for (at, record) in records.fars.iter().enumerate().filter(duplicating) {
         for parts in &record.duplicating {
             let position = resolved(Some(entries.len()));
-            entries.push(forwarding(known, record.id, ApplyAction::FORW, Some(parts)));
+            entries.push(forwarding(scoped, record.id, ApplyAction::FORW, Some(parts)));
             entries[at].duplicates.push(position);
         }
     }
     entries
 }
 
-fn far(known: Known<'_>, records: &Records, far: &Far) -> FarEntry {
+fn far(scoped: (Known<'_>, &Scope<'_>), records: &Records, far: &Far) -> FarEntry {
     let bar = records.bars.iter().find(|bar| Some(bar.id) == far.bar);
     let suggested = bar.and_then(|bar| bar.suggested_pkts).unwrap_or(BUFFER_PKTS_DEFAULT);
     let buffer_pkts_max = suggested.min(BUFFER_PKTS_PER_SESSION_MAX);
-    FarEntry { buffer_pkts_max, ..forwarding(known, far.id, far.action, far.forwarding.as_ref()) }
+    FarEntry { buffer_pkts_max, ..forwarding(scoped, far.id, far.action, far.forwarding.as_ref()) }
 }
 
 /// A FAR that drops needs no destination; it gets one that no stage looks at. Its tunnel was not
 /// judged and stays behind. One that forwards to Access without a tunnel has DROP beside FORW: it
 /// drops until the control plane tells the tunnel.
 fn forwarding(
-    known: Known<'_>,
+    (known, scope): (Known<'_>, &Scope<'_>),
     id: FarId,
     action: ApplyAction,
     parts: Option<&Forwarding>,
@@ -224,8 +227,7 @@ fn forwarding(
         id,
         action,
         destination: parts.map_or(DestinationInterface::Core, |parts| parts.destination),
-        interfaces: parts
-            .map_or(InterfaceSet::ALL, |parts| known.configured.forwarding_interfaces(parts)),
+        interfaces: parts.map_or(InterfaceSet::ALL, |parts| scope.forwarding_interfaces(parts)),
         outer_header_creation: forwards.and_then(|parts| parts.outer_header_creation),
         transport_level_marking: parts
             .and_then(|parts| parts.transport_level_marking)

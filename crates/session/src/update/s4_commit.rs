@@ -94,10 +94,11 @@ pub(crate) fn compile_change(
     let buffer_epoch = epoch_after(session, resolved.drop_buffered);
     let identity_after = Identity { buffer_epoch, packet_rates: &packet_rates, ..identity };
     let compile = |identity, records, usage| compile(store.known(), identity, records, usage);
-    let key_changes = changes(&keys::keys(before), &keys::keys(after));
+    let own = &store.provisioning;
+    let key_changes = changes(&keys::keys(own, before), &keys::keys(own, after));
     let rules =
         (fate != Fate::Delete).then(|| Box::new(compile(identity_after, after, &usage.after)));
-    let (claims_before, claims_after) = (keys::claims(before), keys::claims(after));
+    let (claims_before, claims_after) = (keys::claims(own, before), keys::claims(own, after));
     // A claim that ends may wait for its reclaim, which needs a delta.
     let unchanged = fate == Fate::Modify
         && key_changes.is_empty()
@@ -201,17 +202,9 @@ fn move_claims(
     for key in keys::difference(before, after) {
         let waits = match key {
             SessionKey::Teid(teid) => store.teids.retire(teid),
-            SessionKey::UeIpv4(addr) => {
-                store.ue_v4.remove(&addr);
+            SessionKey::UeIpv4(..) | SessionKey::UeIpv6(..) | SessionKey::Framed(..) => {
+                store.ues.remove(key);
                 store.ue_pools.retire(key)
-            }
-            SessionKey::UeIpv6(upper) => {
-                store.ue_v6.remove(&upper);
-                store.ue_pools.retire(key)
-            }
-            SessionKey::Framed(prefix) => {
-                store.framed.remove(&prefix);
-                false
             }
         };
         if waits {
@@ -222,9 +215,9 @@ fn move_claims(
         match key {
             SessionKey::Teid(teid) if is_restoration => store.teids.restore(teid, index),
             SessionKey::Teid(teid) => store.teids.ensure_given(teid, index),
-            SessionKey::UeIpv4(addr) => drop(store.ue_v4.insert(addr, index)),
-            SessionKey::UeIpv6(upper) => drop(store.ue_v6.insert(upper, index)),
-            SessionKey::Framed(prefix) => drop(store.framed.insert(prefix, index)),
+            SessionKey::UeIpv4(..) | SessionKey::UeIpv6(..) | SessionKey::Framed(..) => {
+                store.ues.insert(key, index);
+            }
         }
     }
     retired

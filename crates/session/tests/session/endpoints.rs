@@ -54,7 +54,8 @@ fn pdr_takes_over_tunnel_and_ue_of_its_traffic_endpoint() {
     let rules = established.delta.rules.unwrap();
     assert_eq!(rules.uplink[0].teid, Some(teid));
     assert_eq!((rules.uplink[0].ue.v4, rules.downlink[0].ue.v4), (Some(ue(1)), Some(ue(1))));
-    let keys = [SessionKey::Teid(teid), SessionKey::UeIpv4(ue(1))].map(KeyChange::Add);
+    let keys = [SessionKey::Teid(teid), SessionKey::UeIpv4(adit_types::DomainId(0), ue(1))]
+        .map(KeyChange::Add);
     assert_eq!(established.delta.keys, keys);
 }
 

@@ -28,10 +28,10 @@ fn framed_routes_are_keys_and_allowed_sources_of_their_session() {
     let established = store(4).establish(OWNER, CP, change).unwrap();
     let keys = established.delta.keys;
     for key in [
-        SessionKey::Framed(prefix("192.168.1.0/24")),
-        SessionKey::UeIpv4("192.168.9.1".parse().unwrap()),
-        SessionKey::Framed(prefix("2001:db8:1::/48")),
-        SessionKey::UeIpv4(ue(1)),
+        SessionKey::Framed(adit_types::DomainId(0), prefix("192.168.1.0/24")),
+        SessionKey::UeIpv4(adit_types::DomainId(0), "192.168.9.1".parse().unwrap()),
+        SessionKey::Framed(adit_types::DomainId(0), prefix("2001:db8:1::/48")),
+        SessionKey::UeIpv4(adit_types::DomainId(0), ue(1)),
     ] {
         assert!(keys.contains(&KeyChange::Add(key)), "{key:?} in {keys:?}");
     }
@@ -97,7 +97,7 @@ fn update_replaces_framed_routes_key_by_key() {
     let teid = store.session(up_seid).unwrap().pdrs()[0].pdi.f_teid.unwrap().teid;
     update_pdrs[0].pdi.as_mut().unwrap().f_teid = Some(given(teid.0));
     let modified = store.modify(up_seid, Change { update_pdrs, ..Change::default() }).unwrap();
-    let framed = |text| SessionKey::Framed(prefix(text));
+    let framed = |text| SessionKey::Framed(adit_types::DomainId(0), prefix(text));
     let expected =
         [KeyChange::Remove(framed("192.168.1.0/24")), KeyChange::Add(framed("192.168.3.0/24"))];
     assert_eq!(modified.delta.unwrap().keys, expected);
@@ -112,8 +112,14 @@ fn further_ue_addresses_are_keys_and_compared() {
     assert!(
         rules.downlink[0].matches_ue(ue(1).into()) && rules.downlink[0].matches_ue(ue(2).into())
     );
-    assert!(established.delta.keys.contains(&KeyChange::Add(SessionKey::UeIpv4(ue(2)))));
-    let shorter = KeyChange::Add(SessionKey::Framed(prefix("2001:db8::/60")));
+    assert!(
+        established
+            .delta
+            .keys
+            .contains(&KeyChange::Add(SessionKey::UeIpv4(adit_types::DomainId(0), ue(2))))
+    );
+    let shorter =
+        KeyChange::Add(SessionKey::Framed(adit_types::DomainId(0), prefix("2001:db8::/60")));
     assert!(established.delta.keys.contains(&shorter));
     change.create_pdrs[1].pdi.further_ues = vec![prefix("192.0.2.1/32")];
     let refusal = store(4).establish(OWNER, CP, change).unwrap_err();

@@ -1,13 +1,15 @@
-//! Several GTP-U interfaces: which one the tunnels of a rule have.
+//! Several interfaces: which ones the tunnels of a rule have, and routing domains.
 
 use core::net::Ipv4Addr;
 
-use adit_rules::{DestinationInterface, GtpuTunnel, OuterHeaderCreation, SourceInterface};
-use adit_session::{
-    FTeidSpec, InterfaceType, LocalAddresses, LocalInterface, PdrSpec, Provisioning, Refusal,
-    SessionStore,
+use adit_rules::{
+    DestinationInterface, GtpuTunnel, KeyChange, OuterHeaderCreation, SessionKey, SourceInterface,
 };
-use adit_types::{FarId, InterfaceRole, InterfaceSet, PdrId, Teid};
+use adit_session::{
+    Change, ChooseUe, FTeidSpec, FarUpdate, ForwardingUpdate, InterfaceType, LocalAddresses,
+    LocalInterface, PdrSpec, PdrUpdate, Provisioning, Refusal, SessionStore, UePool, UeSide,
+};
+use adit_types::{DomainId, FarId, InterfaceRole, InterfaceSet, PdrId, Teid};
 
 use crate::builders::*;
 
@@ -126,4 +128,139 @@ fn family_of_a_tunnel_is_one_of_its_side() {
         Some(OuterHeaderCreation::Gtpu(tunnel));
     let refusal = store.establish(OWNER, CP, change).unwrap_err();
     assert_eq!(refusal, Refusal::TunnelFamilyUnavailable { far: FarId(2) });
+}
+
+/// N3 for every name, and N6 of two data networks with domains of their own. Both have the same pool.
+fn two_domains() -> SessionStore {
+    let n6 = |name: &str, domain| LocalInterface {
+        network_instance: Some(name.into()),
+        domain: DomainId(domain),
+        ..LocalInterface::of_role(InterfaceRole::N6, LocalAddresses::default())
+    };
+    let n3 = LocalAddresses { v4: Some(N3), v6: None };
+    let interfaces =
+        vec![LocalInterface::of_role(InterfaceRole::N3, n3), n6("internet", 0), n6("corp", 1)];
+    let pool = |name: &str| UePool {
+        network_instance: Some(name.into()),
+        identity: None,
+        s_nssai: None,
+        prefix: adit_rules::sdf::AddrMatch::V4("10.60.0.0/29".parse().unwrap()),
+    };
+    let ue_pools = vec![pool("internet"), pool("corp")];
+    store_with(16, Provisioning { interfaces, ue_pools, ..Provisioning::default() })
+}
+
+/// A session of UE `last` whose rules towards the data network name it.
+fn session_in(last: u8, name: Option<&str>) -> Change {
+    let mut change = session(last);
+    change.create_pdrs[1].pdi.network_instance = name.map(Box::from);
+    let forwarding = change.create_fars[0].forwarding.as_mut().unwrap();
+    forwarding.network_instance = name.map(Box::from);
+    change
+}
+
+#[test]
+fn same_ue_address_in_two_network_instances_is_two_ues() {
+    let mut store = two_domains();
+    let key = |domain| KeyChange::Add(SessionKey::UeIpv4(DomainId(domain), ue(1)));
+    let first = store.establish(OWNER, CP, session_in(1, Some("internet"))).unwrap();
+    assert!(first.delta.keys.contains(&key(0)) && !first.delta.keys.contains(&key(1)));
+    let second = store.establish(OWNER, CP, session_in(1, Some("Corp"))).unwrap();
+    assert!(second.delta.keys.contains(&key(1)) && !second.delta.keys.contains(&key(0)));
+    // Within one instance, and without a name in any, the address is taken.
+    for name in [Some("corp"), Some("internet"), None] {
+        let refusal = store.establish(OWNER, CP, session_in(1, name)).unwrap_err();
+        assert!(matches!(refusal, Refusal::UeAddressTaken { .. }), "{name:?}: {refusal:?}");
+    }
+    let gone = store.delete(first.up_seid).unwrap();
+    assert!(gone.keys.contains(&KeyChange::Remove(SessionKey::UeIpv4(DomainId(0), ue(1)))));
+    store.establish(OWNER, CP, session_in(1, Some("internet"))).unwrap();
+}
+
+#[test]
+fn rules_without_a_network_instance_are_of_every_domain() {
+    let mut store = two_domains();
+    let made = store.establish(OWNER, CP, session_in(1, None)).unwrap();
+    for domain in [0, 1] {
+        let key = SessionKey::UeIpv4(DomainId(domain), ue(1));
+        assert!(made.delta.keys.contains(&KeyChange::Add(key)), "{domain}");
+    }
+    for name in ["internet", "corp"] {
+        assert!(store.establish(OWNER, CP, session_in(1, Some(name))).is_err(), "{name}");
+    }
+}
+
+#[test]
+fn rule_without_a_network_instance_is_of_that_of_its_session() {
+    // Which rule has the name: the downlink PDR, or the uplink FAR.
+    for of_pdr in [true, false] {
+        let mut store = two_domains();
+        let mut change = session_in(1, Some("corp"));
+        match of_pdr {
+            true => change.create_fars[0].forwarding.as_mut().unwrap().network_instance = None,
+            false => change.create_pdrs[1].pdi.network_instance = None,
+        }
+        let made = store.establish(OWNER, CP, change).unwrap();
+        let key = |domain| KeyChange::Add(SessionKey::UeIpv4(DomainId(domain), ue(1)));
+        assert!(made.delta.keys.contains(&key(1)) && !made.delta.keys.contains(&key(0)));
+        let rules = made.delta.rules.unwrap();
+        let n6 = InterfaceSet(0b110);
+        assert_eq!(rules.fars[0].interfaces.intersection(n6), InterfaceSet(0b100), "{of_pdr}");
+        let arrival = rules.downlink[0].interfaces;
+        assert_eq!(arrival.intersection(n6), InterfaceSet(0b100), "{of_pdr}");
+    }
+}
+
+#[test]
+fn session_moves_to_another_network_instance() {
+    let mut store = two_domains();
+    let made = store.establish(OWNER, CP, session_in(1, Some("internet"))).unwrap();
+    let other = store.establish(OWNER, CP, session_in(2, Some("corp"))).unwrap();
+    let update = |last| Change {
+        update_fars: vec![FarUpdate {
+            forwarding: Some(ForwardingUpdate {
+                network_instance: Some("corp".into()),
+                ..ForwardingUpdate::default()
+            }),
+            id: FarId(1),
+            ..FarUpdate::default()
+        }],
+        update_pdrs: vec![PdrUpdate {
+            pdi: Some(session_in(last, Some("corp")).create_pdrs[1].pdi.clone()),
+            id: PdrId(2),
+            ..PdrUpdate::default()
+        }],
+        ..Change::default()
+    };
+    let keys = store.modify(made.up_seid, update(1)).unwrap().delta.unwrap().keys;
+    let key = |domain| SessionKey::UeIpv4(DomainId(domain), ue(1));
+    assert_eq!(keys, [KeyChange::Remove(key(0)), KeyChange::Add(key(1))]);
+    let refusal = store.modify(made.up_seid, update(2)).unwrap_err();
+    assert!(matches!(refusal, Refusal::UeAddressTaken { .. }), "{refusal:?}");
+    store.delete(other.up_seid).unwrap();
+    store.establish(OWNER, CP, session_in(1, Some("internet"))).unwrap();
+}
+
+#[test]
+fn ue_address_is_chosen_from_the_pool_of_the_network_instance() {
+    let mut store = two_domains();
+    let mut chosen = |name: &str| {
+        let mut change = session_in(1, Some(name));
+        change.create_pdrs[0].pdi.ue = None;
+        change.create_pdrs[1].pdi.ue = None;
+        let pools = Vec::new();
+        change.create_pdrs[1].pdi.choose_ue =
+            Some(ChooseUe { v4: true, v6: false, side: UeSide::Destination, pools });
+        let made = store.establish(OWNER, CP, change).unwrap();
+        (made.up_seid, made.index, made.created_ues[0].addresses.v4)
+    };
+    let (seid, index, first) = chosen("internet");
+    let (_, _, second) = chosen("corp");
+    assert_eq!(first, second, "each instance begins with the first address of its own pool");
+    assert_ne!(chosen("corp").2, second);
+    // What one instance gives back is not free in the other.
+    store.reclaim(index);
+    store.delete(seid).unwrap();
+    store.reclaim(index);
+    assert_eq!(store.reserved().ues, 2);
 }

@@ -40,7 +40,10 @@ fn keys_are_teids_and_downlink_ue_addresses() {
     let teid = established.created[0].f_teid.teid;
     assert_eq!(
         established.delta.keys,
-        [KeyChange::Add(SessionKey::Teid(teid)), KeyChange::Add(SessionKey::UeIpv4(ue(1)))]
+        [
+            KeyChange::Add(SessionKey::Teid(teid)),
+            KeyChange::Add(SessionKey::UeIpv4(adit_types::DomainId(0), ue(1)))
+        ]
     );
 }
 
@@ -60,7 +63,9 @@ fn ue_address_of_uplink_alone_is_no_key_but_guards_the_source() {
 fn downlink_pdr_without_ue_is_found_by_the_uplink_ue_address() {
     let mut change = session(1);
     change.create_pdrs[1].pdi = pdi(SourceInterface::SgiLanN6Lan);
-    assert!(keys(change).contains(&KeyChange::Add(SessionKey::UeIpv4(ue(1)))));
+    assert!(
+        keys(change).contains(&KeyChange::Add(SessionKey::UeIpv4(adit_types::DomainId(0), ue(1))))
+    );
 }
 
 #[test]

@@ -20,7 +20,10 @@ fn deletion_removes_all_keys_and_keeps_identifiers_until_reclaimed() {
     let delta = store.delete(established.up_seid).unwrap();
     assert_eq!(
         delta.keys,
-        [KeyChange::Remove(SessionKey::Teid(teid)), KeyChange::Remove(SessionKey::UeIpv4(ue(1)))]
+        [
+            KeyChange::Remove(SessionKey::Teid(teid)),
+            KeyChange::Remove(SessionKey::UeIpv4(adit_types::DomainId(0), ue(1)))
+        ]
     );
     assert_eq!(delta.rules, None);
     assert!(store.is_empty() && store.session(established.up_seid).is_none());
@@ -195,7 +198,7 @@ fn commit_that_unwinds_is_recovered_by_removing_its_session() {
     let delta = store.recover().unwrap();
     assert_eq!(delta.session, established.index);
     assert!(delta.rules.is_none());
-    for key in [SessionKey::Teid(old), SessionKey::UeIpv4(ue(2))] {
+    for key in [SessionKey::Teid(old), SessionKey::UeIpv4(adit_types::DomainId(0), ue(2))] {
         assert!(delta.keys.contains(&KeyChange::Remove(key)), "{key:?}");
     }
     assert_eq!(store.recover(), None);

@@ -9,7 +9,7 @@ use adit_rules::{
 };
 use adit_tables::{Interface, Route, TablesConfig};
 use adit_types::{
-    FarId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, NextHopIndex, PortId, Seid,
+    DomainId, FarId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, NextHopIndex, PortId, Seid,
     SessionIndex, Teid, VlanId,
 };
 
@@ -20,6 +20,7 @@ pub fn interface(id: u8, role: InterfaceRole, v4: &str, v6: &str) -> Interface {
     Interface {
         id: InterfaceId(id),
         role,
+        domain: DomainId(0),
         port: PortId(id.into()),
         vlan: VlanId::UNTAGGED,
         mac: MacAddr([2, 0, 0, 0, 0, id]),
@@ -47,7 +48,7 @@ pub fn config(workers: usize) -> TablesConfig {
             route(1, "::/0", "fe80::fe"),
         ],
         aggregates: Vec::new(),
-        ue_pools_v4: vec!["10.45.0.0/24".parse().unwrap()],
+        ue_pools_v4: vec![(DomainId(0), "10.45.0.0/24".parse().unwrap())],
     }
 }
 
@@ -120,7 +121,7 @@ pub fn teid(value: u32) -> SessionKey {
 }
 
 pub fn ue(last: u8) -> SessionKey {
-    SessionKey::UeIpv4(Ipv4Addr::new(10, 45, 0, last))
+    SessionKey::UeIpv4(DomainId(0), Ipv4Addr::new(10, 45, 0, last))
 }
 
 pub fn id(n: u64) -> DeltaId {

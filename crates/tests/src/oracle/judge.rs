@@ -19,7 +19,7 @@ use super::predefined::{self, Rule};
 use super::rate::Bucket;
 use super::records::{Session, waits_for_tunnel};
 use super::waiting::{self, Found, HeldBy};
-use super::{Interface, Oracle, POLICIES, Role, in_prefix, rate, sdf, side};
+use super::{Interface, Oracle, POLICIES, Role, in_prefix, instance, rate, sdf, side};
 
 /// Hardware addresses by interface position and station.
 pub type Neighbours = HashMap<(usize, IpAddr), [u8; 6]>;
@@ -387,16 +387,18 @@ impl Oracle {
     /// The session that a UE address belongs to. IPv6 UEs are told apart by 64 bits. A session with
     /// a downlink PDR that names no UE is found by the addresses that its uplink PDRs name. Where
     /// nobody has the address, the longest network behind a UE counts.
-    fn owner_of_ue(&self, addr: IpAddr) -> Option<usize> {
+    /// PDRs about other data networks say nothing about packets that come in at `from`.
+    fn owner_of_ue(&self, from: usize, addr: IpAddr) -> Option<usize> {
         let whole = if addr.is_ipv4() { 32 } else { 64 };
         let mut best: Option<(u8, usize)> = None;
         for (at, (_, session)) in self.sessions.iter().enumerate() {
-            let names_no_ue = |pdr: &PdrSpec| {
-                pdr.pdi.source.is_network() && networks(pdr).is_empty() && pdr.pdi.f_teid.is_none()
+            let is_key_here = |pdr: &PdrSpec| {
+                let name = pdr.pdi.network_instance.as_deref();
+                instance::is_from_a_network(pdr) && self.is_about(session, name, from)
             };
+            let names_no_ue = |pdr: &PdrSpec| is_key_here(pdr) && networks(pdr).is_empty();
             let any = session.pdrs.iter().any(names_no_ue);
-            let is_key =
-                |pdr: &&PdrSpec| any || pdr.pdi.source.is_network() && pdr.pdi.f_teid.is_none();
+            let is_key = |pdr: &&PdrSpec| any || is_key_here(pdr);
             for (first, len) in session.pdrs.iter().filter(is_key).flat_map(networks) {
                 let len = len.min(whole);
                 if in_prefix(addr, first, len) && best.is_none_or(|(longest, _)| len > longest) {
@@ -430,7 +432,7 @@ impl Oracle {
         let ip = &arrival.ip;
         let owner = match arrival.tunnel {
             Some(tunnel) => self.owner_of_teid(tunnel.teid).ok_or(DropReason::TeidUnknown)?,
-            None => self.owner_of_ue(ip.dst).ok_or(DropReason::UeUnknown)?,
+            None => self.owner_of_ue(arrival.at, ip.dst).ok_or(DropReason::UeUnknown)?,
         };
         notes.session = Some(owner);
         let session = &self.sessions[owner].1;
@@ -503,8 +505,9 @@ impl Oracle {
             let is_discarded = is_again && is_end(far);
             if far.action.contains(ApplyAction::DUPL) && !notes.is_copied && !is_discarded {
                 let copies = far.duplicating.iter();
-                notes.copies =
-                    copies.map(|parts| self.forward(arrival, pdr, from_ue, parts, &qers)).collect();
+                notes.copies = copies
+                    .map(|parts| self.forward(arrival, (session, pdr), from_ue, parts, &qers))
+                    .collect();
             }
         };
         let kept_from_leaving = |far: &Far| match far.action {
@@ -569,14 +572,14 @@ impl Oracle {
             // How many of them are answered is a question of time.
             return is_request.then_some(Outcome::Consumed).ok_or(DropReason::RedirectUnmatched);
         }
-        self.forward(arrival, pdr, from_ue, far.forwarding.as_ref().unwrap(), &qers)
+        self.forward(arrival, (session, pdr), from_ue, far.forwarding.as_ref().unwrap(), &qers)
     }
 
     /// Carries out forwarding parameters.
     fn forward(
         &self,
         arrival: &Arrival<'_>,
-        pdr: &PdrSpec,
+        (session, pdr): (&Session, &PdrSpec),
         from_ue: bool,
         forwarding: &Forwarding,
         qers: &[&Qer],
@@ -644,20 +647,19 @@ impl Oracle {
             forwarding.destination,
             DestinationInterface::Core | DestinationInterface::SgiLanN6Lan
         );
-        let network_instance = policy
-            .and_then(|policy| policy.network_instance)
-            .or(forwarding.network_instance.as_deref());
+        let network_instance = self.name_of(forwarding);
+        let networks = self.networks(session, network_instance);
         let (at, station) = match outer {
             Some(outer) => {
                 let within = match outer.header.tunnel() {
                     Some(_) => self.transport(forwarding.destination, network_instance),
-                    None => self.networks(network_instance),
+                    None => networks,
                 };
                 self.route(&within, outer.header.addr())
             }
             None if to_data_network => {
                 let dst = redirected.map_or(ip.dst, |(dst, _)| if from_ue { dst } else { ip.dst });
-                if self.is_own(dst) {
+                if self.is_own(&networks, dst) {
                     return Err(match from_ue {
                         true => DropReason::UeToOwnAddress,
                         false => DropReason::RouteUnknown,
@@ -665,7 +667,7 @@ impl Oracle {
                 }
                 let next_hop = policy.and_then(|policy| policy.next_hop);
                 let next_hop = next_hop.filter(|_| ip.dst.is_ipv4()).map(IpAddr::V4);
-                self.route(&self.networks(network_instance), next_hop.unwrap_or(dst))
+                self.route(&networks, next_hop.unwrap_or(dst))
             }
             None => None,
         }
@@ -735,7 +737,7 @@ impl Oracle {
             None => pdr.pdi.source.is_network(),
         };
         is_of_side
-            && self.arrives_at(pdr, &self.interfaces[arrival.at])
+            && self.arrives_at(session, pdr, arrival.at)
             && local_teid(pdr).is_none_or(|local| teid == Some(local))
             && (pdr.pdi.qfis.is_empty()
                 || pdr.pdi.qfis.iter().any(|wanted| qfi == Some(wanted.value())))
@@ -749,13 +751,14 @@ impl Oracle {
 
     /// Packets of the PDR come in on the interface: the one with its tunnel's address, or one of its
     /// network instance.
-    fn arrives_at(&self, pdr: &PdrSpec, interface: &Interface) -> bool {
+    fn arrives_at(&self, session: &Session, pdr: &PdrSpec, at: usize) -> bool {
+        let interface = &self.interfaces[at];
         match pdr.pdi.f_teid {
             Some(FTeidSpec::Given { v4, v6, .. }) => {
                 v4.is_some_and(|addr| interface.owns(addr.into()))
                     || v6.is_some_and(|addr| interface.owns(addr.into()))
             }
-            _ => interface.serves(pdr.pdi.network_instance.as_deref()),
+            _ => self.is_about(session, pdr.pdi.network_instance.as_deref(), at),
         }
     }
 

@@ -7,6 +7,7 @@
 //! Spec: TS 29.244 §5.2.1; TS 29.281; TS 38.415; RFC 791, 8200, 1812.
 
 mod frame;
+mod instance;
 mod judge;
 mod packet;
 mod packet_rate;
@@ -167,24 +168,19 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// An address of ours that could be routed to, on whatever interface, or that of N4.
+    /// An address of ours that packets which may leave through `within` could be routed to: that of
+    /// N4, those towards the RAN, and those in the data networks themselves.
     #[must_use]
-    pub fn is_own(&self, addr: IpAddr) -> bool {
-        let of = |interface: &Interface| {
+    pub fn is_own(&self, within: &[usize], addr: IpAddr) -> bool {
+        let is_at = |at: usize| {
+            let interface = &self.interfaces[at];
             addr == IpAddr::V4(interface.v4.0) || addr == IpAddr::V6(interface.v6.0)
         };
-        addr == IpAddr::V4(N4_ADDR) || self.interfaces.iter().any(of)
-    }
-
-    /// The interfaces of a data network.
-    #[must_use]
-    pub fn networks(&self, network_instance: Option<&str>) -> Vec<usize> {
-        let all = 0..self.interfaces.len();
-        all.filter(|at| {
-            let interface = &self.interfaces[*at];
-            interface.role == Role::N6 && interface.serves(network_instance)
-        })
-        .collect()
+        let is_near = |at: usize| {
+            let network = self.interfaces[at].role == Role::N6;
+            !network || !self.are_separate() || within.contains(&at)
+        };
+        addr == IpAddr::V4(N4_ADDR) || (0..self.interfaces.len()).any(|at| is_near(at) && is_at(at))
     }
 
     /// The interfaces that tunnels to `destination` leave through: those that have the very name are

@@ -4,7 +4,7 @@ use core::hint::select_unpredictable;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use adit_pktio::{Burst, PacketBuf, RxChecksum};
-use adit_tables::View;
+use adit_tables::{Ues, View};
 use adit_types::limits::BURST_MAX;
 use adit_types::{Direction, SessionIndex, Teid, is_forwardable_v4, is_forwardable_v6};
 use adit_wire::{Glance, UsualGPdu, glance, guess_is_v6, usual_g_pdu, usual_ip};
@@ -58,8 +58,9 @@ pub(super) fn recognize_all<'v, B: PacketBuf>(
     rows: &mut Column<Row<'v>>,
 ) -> Seen {
     let mut seen = Seen::NOTHING;
+    let ues = view.ues(link.domain);
     for buf in rx {
-        seen.add(recognize(view, link, buf, |row| rows.push(row)));
+        seen.add(recognize(view, (link, ues), buf, |row| rows.push(row)));
     }
     seen
 }
@@ -78,11 +79,12 @@ pub(super) fn recognize_mixed<'v, B: PacketBuf>(
         rows.push(BLANK);
     }
     let mut seen = Seen::NOTHING;
+    let ues = view.ues(link.domain);
     for part in order.parts() {
         for place in part {
             let place = usize::from(*place);
             let (Some(buf), Some(row)) = (rx.get(place), rows.get_mut(place)) else { continue };
-            seen.add(recognize(view, link, buf, |seen| *row = seen));
+            seen.add(recognize(view, (link, ues), buf, |seen| *row = seen));
         }
     }
     seen
@@ -94,7 +96,7 @@ pub(super) fn recognize_mixed<'v, B: PacketBuf>(
 #[inline(always)]
 fn recognize<'v, B: PacketBuf>(
     view: &View<'v>,
-    link: &UsualLink,
+    (link, ues): (&UsualLink, &Ues),
     buf: &B,
     put: impl FnOnce(Row<'v>),
 ) -> Seen {
@@ -131,8 +133,8 @@ fn recognize<'v, B: PacketBuf>(
             && !link.is_own(&ip)
         {
             match ip.is_v6 {
-                false => view.prefetch_ue_v4(v4(ip.dst).to_bits()),
-                true => view.prefetch_ue_v6(ip.dst),
+                false => ues.prefetch_v4(v4(ip.dst).to_bits()),
+                true => ues.prefetch_v6(ip.dst),
             }
             put(Row {
                 usual: true,

@@ -1,0 +1,126 @@
+//! Which session holds a UE address or framed route, by routing domain.
+
+use core::net::{IpAddr, Ipv4Addr};
+use std::collections::HashMap;
+
+use adit_rules::SessionKey;
+use adit_rules::rule::ue_ipv6_key;
+use adit_types::limits::framed_routes_max;
+use adit_types::{DomainId, IpPrefix, SessionIndex};
+
+/// The claims in one routing domain.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct DomainClaims {
+    v4: HashMap<Ipv4Addr, SessionIndex>,
+    v6: HashMap<u64, SessionIndex>,
+    framed: HashMap<IpPrefix, SessionIndex>,
+}
+
+/// The claims in all routing domains. TEIDs are none of its business.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct UeClaims {
+    /// By `DomainId`.
+    domains: Vec<DomainClaims>,
+}
+
+impl UeClaims {
+    /// No claims, with room for `sessions_max` addresses of each kind in the first domain: growth
+    /// would move all of them while N4 waits.
+    pub fn with_capacity(sessions_max: usize) -> Self {
+        let claims = DomainClaims {
+            v4: HashMap::with_capacity(sessions_max),
+            v6: HashMap::with_capacity(sessions_max),
+            framed: HashMap::new(),
+        };
+        Self { domains: vec![claims] }
+    }
+
+    fn at(&self, domain: DomainId) -> Option<&DomainClaims> {
+        self.domains.get(usize::from(domain.0))
+    }
+
+    /// The session that holds `key`.
+    pub fn holder(&self, key: SessionKey) -> Option<SessionIndex> {
+        let found = match key {
+            SessionKey::Teid(_) => None,
+            SessionKey::UeIpv4(domain, addr) => self.at(domain)?.v4.get(&addr),
+            SessionKey::UeIpv6(domain, upper) => self.at(domain)?.v6.get(&upper),
+            SessionKey::Framed(domain, prefix) => self.at(domain)?.framed.get(&prefix),
+        };
+        found.copied()
+    }
+
+    /// The session with an address of its UE, in the first domain where there is one; for IPv6 an
+    /// address of its /64.
+    pub fn session_of_ue(&self, addr: IpAddr) -> Option<SessionIndex> {
+        let find = |domain: &DomainClaims| match addr {
+            IpAddr::V4(addr) => domain.v4.get(&addr).copied(),
+            IpAddr::V6(addr) => domain.v6.get(&ue_ipv6_key(addr)).copied(),
+        };
+        self.domains.iter().find_map(find)
+    }
+
+    /// Gives `key` to `session`.
+    pub fn insert(&mut self, key: SessionKey, session: SessionIndex) {
+        let Some(domain) = key.domain() else { return };
+        let at = usize::from(domain.0);
+        if self.domains.len() <= at {
+            self.domains.resize_with(at + 1, DomainClaims::default);
+        }
+        let Some(claims) = self.domains.get_mut(at) else { return };
+        match key {
+            SessionKey::Teid(_) => {}
+            SessionKey::UeIpv4(_, addr) => drop(claims.v4.insert(addr, session)),
+            SessionKey::UeIpv6(_, upper) => drop(claims.v6.insert(upper, session)),
+            SessionKey::Framed(_, prefix) => drop(claims.framed.insert(prefix, session)),
+        }
+    }
+
+    /// Takes `key` from whoever holds it.
+    pub fn remove(&mut self, key: SessionKey) {
+        let claims = key.domain().and_then(|domain| self.domains.get_mut(usize::from(domain.0)));
+        let Some(claims) = claims else { return };
+        match key {
+            SessionKey::Teid(_) => {}
+            SessionKey::UeIpv4(_, addr) => drop(claims.v4.remove(&addr)),
+            SessionKey::UeIpv6(_, upper) => drop(claims.v6.remove(&upper)),
+            SessionKey::Framed(_, prefix) => drop(claims.framed.remove(&prefix)),
+        }
+        // Only domains in use remain behind the first, so that stores with the same claims are equal.
+        let is_unused = |last: &DomainClaims| *last == DomainClaims::default();
+        while self.domains.len() > 1 && self.domains.last().is_some_and(is_unused) {
+            self.domains.pop();
+        }
+    }
+
+    /// Framed routes of all sessions.
+    pub fn framed_count(&self) -> usize {
+        self.domains.iter().map(|claims| claims.framed.len()).sum()
+    }
+
+    /// True when some domain has no room for those of `keys` that nobody holds: of each kind of
+    /// address there may be `keys_max`.
+    pub fn exceeds(&self, keys: &[SessionKey], keys_max: usize) -> bool {
+        let is_new = |key: &&SessionKey| self.holder(**key).is_none();
+        let mut new: HashMap<DomainId, [usize; 3]> = HashMap::new();
+        for key in keys.iter().filter(is_new) {
+            let (domain, kind) = match *key {
+                SessionKey::Teid(_) => continue,
+                SessionKey::UeIpv4(domain, _) => (domain, 0),
+                SessionKey::UeIpv6(domain, _) => (domain, 1),
+                SessionKey::Framed(domain, _) => (domain, 2),
+            };
+            if let Some(count) = new.entry(domain).or_default().get_mut(kind) {
+                *count += 1;
+            }
+        }
+        new.into_iter().any(|(domain, [v4, v6, framed])| {
+            let has = self
+                .at(domain)
+                .map_or([0; 3], |claims| [claims.v4.len(), claims.v6.len(), claims.framed.len()]);
+            has[0] + v4 > keys_max
+                || has[1] + v6 > keys_max
+                || has[2] + framed > framed_routes_max(keys_max)
+        })
+    }
+}

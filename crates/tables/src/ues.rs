@@ -1,0 +1,172 @@
+//! The UEs of one routing domain: addresses and networks behind them, by which packets from its data
+//! networks find their sessions.
+
+use adit_rules::SessionKey;
+use adit_types::limits::framed_routes_max;
+use adit_types::{DomainId, SessionIndex};
+
+use crate::foreign::{KeyRefused, KeyTable, KeyWriter};
+use crate::framed::{FramedRoutes, FramedWriter};
+use crate::publish::Epoch;
+use crate::sync::Arc;
+use crate::ue_pools::UePools;
+
+/// The readers' side. A packet looks into those of one domain, which the interface names that it
+/// arrived on.
+#[derive(Debug)]
+pub struct Ues {
+    pools: UePools,
+    /// UEs outside the pools.
+    v4: Arc<KeyTable>,
+    v6: Arc<KeyTable>,
+    framed: Arc<FramedRoutes>,
+}
+
+impl Ues {
+    /// Asks for the cache line of [`Ues::session_v4`].
+    #[inline]
+    pub fn prefetch_v4(&self, addr: u32) {
+        if !self.pools.prefetch(addr) {
+            self.v4.prefetch(addr.into());
+        }
+    }
+
+    /// The session of a UE IPv4 address, given as host-order bits
+    /// ([`core::net::Ipv4Addr::to_bits`]), or of the network behind a UE; `SessionIndex::NONE` on a
+    /// miss.
+    #[inline]
+    #[must_use]
+    pub fn session_v4(&self, addr: u32) -> SessionIndex {
+        match self.pools.lookup(addr) {
+            Some(session) if session.is_some() => session,
+            pooled => self.other_session_v4(addr, pooled.is_some()),
+        }
+    }
+
+    #[inline(never)]
+    fn other_session_v4(&self, addr: u32, is_pooled: bool) -> SessionIndex {
+        let session = match is_pooled {
+            true => SessionIndex::NONE,
+            false => self.v4.session(addr.into()),
+        };
+        if session.is_some() { session } else { self.framed.session_v4(addr) }
+    }
+
+    /// Asks for the cache line of [`Ues::session_v6`].
+    #[inline]
+    pub fn prefetch_v6(&self, key: u64) {
+        self.v6.prefetch(key);
+    }
+
+    /// The session of a UE IPv6 key ([`adit_rules::rule::ue_ipv6_key`]), or of the network behind a
+    /// UE; `SessionIndex::NONE` on a miss.
+    #[inline]
+    #[must_use]
+    pub fn session_v6(&self, key: u64) -> SessionIndex {
+        let session = self.v6.session(key);
+        if session.is_some() { session } else { self.framed.session_v6(key) }
+    }
+
+    /// Finds the session of every UE IPv4 address.
+    ///
+    /// Shape:   reads `addrs[0..n]`; writes `out[0..n]`, `SessionIndex::NONE` on a miss. The shorter
+    ///          of the two slices decides n.
+    /// Cost:    two passes with prefetch; one load inside the pools, else one bucket of a hash table.
+    ///          Misses then visit the framed routes while there are any.
+    #[inline]
+    pub fn lookup_v4(&self, addrs: &[u32], out: &mut [SessionIndex]) {
+        addrs.iter().for_each(|addr| self.prefetch_v4(*addr));
+        for (out, addr) in out.iter_mut().zip(addrs) {
+            *out = self.session_v4(*addr);
+        }
+    }
+
+    /// Finds the session of every UE IPv6 key. Shape and cost as of [`Ues::lookup_v4`].
+    #[inline]
+    pub fn lookup_v6(&self, keys: &[u64], out: &mut [SessionIndex]) {
+        keys.iter().for_each(|key| self.prefetch_v6(*key));
+        for (out, key) in out.iter_mut().zip(keys) {
+            *out = self.session_v6(*key);
+        }
+    }
+}
+
+/// The writer's side of the UEs of one domain.
+#[derive(Debug)]
+pub(crate) struct UesWriter {
+    v4: KeyWriter,
+    v6: KeyWriter,
+    framed: FramedWriter,
+}
+
+impl UesWriter {
+    /// No UEs, with room for `sessions_max` addresses of each kind, and the tables for the workers.
+    /// `pools` take IPv4 addresses.
+    pub(crate) fn new(
+        sessions_max: usize,
+        seed: u64,
+        domain: DomainId,
+        pools: UePools,
+    ) -> (Self, Ues) {
+        // Tables of the same seed differ by their numbers; those below belong to no domain.
+        let table = |number: u64| u64::from(domain.0) << 8 | number;
+        let v4 = KeyWriter::new(sessions_max, seed, table(2));
+        let v6 = KeyWriter::new(sessions_max, seed, table(3));
+        let framed = framed_routes_max(sessions_max);
+        let framed = FramedWriter::new(framed, seed, [table(6), table(7)]);
+        let ues = Ues {
+            pools,
+            v4: Arc::clone(v4.table()),
+            v6: Arc::clone(v6.table()),
+            framed: Arc::clone(framed.routes()),
+        };
+        (Self { v4, v6, framed }, ues)
+    }
+
+    /// Lets `key` lead to `session`.
+    ///
+    /// # Errors
+    /// [`KeyRefused`] without room.
+    pub(crate) fn insert(
+        &mut self,
+        ues: &Ues,
+        key: SessionKey,
+        session: SessionIndex,
+    ) -> Result<(), KeyRefused> {
+        let insert = |table: &mut KeyWriter, key| table.insert(key, session.0).map(|_| ());
+        match key {
+            SessionKey::Teid(_) => Ok(()),
+            SessionKey::UeIpv4(_, addr) => match ues.pools.insert(addr.to_bits(), session) {
+                true => Ok(()),
+                false => insert(&mut self.v4, addr.to_bits().into()),
+            },
+            SessionKey::UeIpv6(_, key) => insert(&mut self.v6, key),
+            SessionKey::Framed(_, prefix) => self.framed.insert(prefix, session),
+        }
+    }
+
+    /// Removes `key` if it leads to `session`.
+    pub(crate) fn remove(
+        &mut self,
+        ues: &Ues,
+        key: SessionKey,
+        session: SessionIndex,
+        epoch: Epoch,
+    ) {
+        match key {
+            SessionKey::Teid(_) => false,
+            SessionKey::UeIpv4(_, addr) => {
+                ues.pools.remove(addr.to_bits(), session)
+                    || self.v4.remove(addr.to_bits().into(), session.0, epoch)
+            }
+            SessionKey::UeIpv6(_, key) => self.v6.remove(key, session.0, epoch),
+            SessionKey::Framed(_, prefix) => self.framed.remove(prefix, session, epoch),
+        };
+    }
+
+    pub(crate) fn reclaim(&mut self, passed: Epoch, epoch: Epoch) {
+        self.v4.reclaim(passed, epoch);
+        self.v6.reclaim(passed, epoch);
+        self.framed.reclaim(passed, epoch);
+    }
+}

@@ -1,0 +1,69 @@
+//! Network instances as routing domains: which data networks a session's rules are of.
+
+use adit_rules::DestinationInterface;
+use adit_session::PdrSpec;
+
+use super::records::Session;
+use super::{Oracle, Role};
+
+impl Oracle {
+    /// Every data network has a name, so that a UE address may be used once in each.
+    pub(super) fn are_separate(&self) -> bool {
+        let mut networks = self.interfaces.iter().filter(|interface| interface.role == Role::N6);
+        networks.all(|interface| interface.network_instance.is_some())
+    }
+
+    /// True when a rule of the session with `name`, or without one, is about the interface at `at`.
+    /// Between separate data networks, a rule without a name is about those that the session names
+    /// elsewhere.
+    pub(super) fn is_about(&self, session: &Session, name: Option<&str>, at: usize) -> bool {
+        let interface = &self.interfaces[at];
+        if name.is_some() || interface.role != Role::N6 || !self.are_separate() {
+            return interface.serves(name);
+        }
+        let named = self.names(session);
+        named.is_empty() || named.iter().any(|name| interface.serves(Some(name)))
+    }
+
+    /// The interfaces of the data networks that a rule of the session with `name`, or without one,
+    /// is about.
+    pub(super) fn networks(&self, session: &Session, name: Option<&str>) -> Vec<usize> {
+        let all = 0..self.interfaces.len();
+        let is_one = |at: &usize| self.interfaces[*at].role == Role::N6;
+        all.filter(|at| is_one(at) && self.is_about(session, name, *at)).collect()
+    }
+
+    /// The data networks that the session names: where its packets come from without a tunnel, and
+    /// where its FARs send them without one. Names of networks that we do not have say
+    /// nothing.
+    fn names<'a>(&'a self, session: &'a Session) -> Vec<&'a str> {
+        let from = session.pdrs.iter().filter(|pdr| is_from_a_network(pdr));
+        let from = from.filter_map(|pdr| pdr.pdi.network_instance.as_deref());
+        let parts = session.fars.iter().filter_map(|far| far.forwarding.as_ref());
+        let to = parts.filter(|parts| {
+            let is_tunnel =
+                parts.outer_header_creation.is_some_and(|outer| outer.tunnel().is_some());
+            let side = parts.destination;
+            !is_tunnel
+                && matches!(side, DestinationInterface::Core | DestinationInterface::SgiLanN6Lan)
+        });
+        let all = from.chain(to.filter_map(|parts| self.name_of(parts)));
+        let is_known = |name: &&str| {
+            let mut networks = self.interfaces.iter().filter(|known| known.role == Role::N6);
+            networks.any(|known| known.network_instance == Some(name))
+        };
+        all.filter(is_known).collect()
+    }
+
+    /// The network instance of a forwarding policy counts before that of the FAR.
+    pub(super) fn name_of<'a>(&self, parts: &'a adit_session::Forwarding) -> Option<&'a str> {
+        let policies = super::POLICIES.iter();
+        let policy = policies.clone().find(|policy| Some(policy.id) == parts.policy.as_deref());
+        policy.and_then(|policy| policy.network_instance).or(parts.network_instance.as_deref())
+    }
+}
+
+/// The PDR's packets arrive without a tunnel.
+pub(super) fn is_from_a_network(pdr: &PdrSpec) -> bool {
+    pdr.pdi.source.is_network() && pdr.pdi.f_teid.is_none()
+}
