@@ -220,7 +220,10 @@ fn ipv6_addresses_and_framed_routes_of_a_commit_that_unwinds_are_free_again() {
         pdr.pdi.ue = pdr.pdi.ue.map(|ue| UeMatch { addresses, ..ue });
         pdr.pdi.framed_routes = vec![network];
     }
-    let keys = [SessionKey::UeIpv6(0x2001_0db8_0000_0000), SessionKey::Framed(network)];
+    let keys = [
+        SessionKey::UeIpv6(adit_types::DomainId(0), 0x2001_0db8_0000_0000),
+        SessionKey::Framed(adit_types::DomainId(0), network),
+    ];
     store.establish(OWNER, CP, session(2)).unwrap();
     let reserved = store.reserved();
     store.inject_fault_in_commit();
