@@ -590,3 +590,15 @@ pub(crate) fn delay_slot(delay: Nanos, slots: usize) -> usize {
     let slot = (u64::BITS - micros.leading_zeros()) as usize;
     slot.min(slots.saturating_sub(1))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delay_slots_are_powers_of_two_of_microseconds_and_the_last_takes_the_rest() {
+        let slot = |nanos| delay_slot(Nanos(nanos), 12);
+        assert_eq!([0, 999, 1000, 1999, 2000, 3999, 4000].map(slot), [0, 0, 1, 1, 2, 2, 3]);
+        assert_eq!([1_023_999, 1_024_000, u64::MAX].map(slot), [10, 11, 11]);
+    }
+}

@@ -309,6 +309,17 @@ fn fragments_without_the_rest_are_dropped_after_their_time() {
 }
 
 #[test]
+fn drain_drops_fragments_that_wait_for_others() {
+    let mut scene = Scene::new();
+    let (whole, _) = tunnel_packet(outer_v4());
+    scene.pass(N3, &divided(&whole, 7, &[400])[0], N6);
+    scene.worker.drain(&mut scene.io);
+    let counts = scene.counts();
+    assert!(counts.identity_holds());
+    assert_eq!((counts.buffered_pkts, scene.dropped(DropReason::ReassemblyTimeout)), (0, 1));
+}
+
+#[test]
 fn fragments_that_contradict_each_other_discard_their_datagram() {
     let (whole, expected) = tunnel_packet(outer_v4());
     let parts = |sizes: &[usize]| divided(&whole, 7, sizes);

@@ -296,6 +296,20 @@ fn neighbor_solicitation_of_a_probing_station_is_answered_to_all() {
     assert!(scene.take_events().is_empty());
 }
 
+/// Spec: RFC 4861 §7.1.1.
+#[test]
+fn neighbor_solicitation_of_a_probe_with_an_option_or_to_another_group_is_discarded() {
+    let mut scene = Scene::new();
+    let group = solicited_node(N6_V6.parse().unwrap());
+    for (dst, source_mac) in [(group, Some(GATEWAY_MAC)), ("ff02::1".parse().unwrap(), None)] {
+        let pseudo = Pseudo { src: "::".parse().unwrap(), dst };
+        let message = solicitation(&pseudo, N6_V6, source_mac);
+        let frame = nd_frame(multicast_mac(dst), GATEWAY_MAC, &pseudo, &message);
+        scene.assert_drops(N6, &frame, DropReason::NeighbourMalformed);
+    }
+    assert!(scene.sent(N6).is_empty() && scene.take_events().is_empty());
+}
+
 #[test]
 fn neighbor_advertisement_teaches() {
     let mut scene = Scene::unresolved(rules());

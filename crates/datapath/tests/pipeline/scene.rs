@@ -239,6 +239,18 @@ impl Scene {
         scene
     }
 
+    /// The same with N3 and N6 on one link, where usual packets of both directions arrive together.
+    pub fn on_one_link(rules: SessionRules) -> Self {
+        let mut tables = usual_config();
+        for interface in &mut tables.interfaces {
+            (interface.port, interface.mac) = (N3, N3_MAC);
+        }
+        let mut scene = Self::built(tables, rules);
+        scene.resolve(IF_N3, GNB, GNB_MAC);
+        scene.resolve(IF_N6, "10.6.0.254", GATEWAY_MAC);
+        scene
+    }
+
     /// The same with another MTU towards the data network.
     pub fn with_n6_mtu(mtu_bytes: u16, rules: SessionRules) -> Self {
         let mut tables = config();

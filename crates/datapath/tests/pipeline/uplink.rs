@@ -6,7 +6,7 @@ use adit_rules::{
     SourceInterface,
 };
 use adit_testkit::packet::PacketBuilder;
-use adit_types::{FarId, Precedence, Qfi};
+use adit_types::{FarId, InterfaceId, Precedence, Qfi};
 
 use crate::scene::*;
 
@@ -76,6 +76,34 @@ fn uplink_from_tagged_and_shared_ports_is_forwarded() {
     // The same untagged port faces a data network: plain IP there is downlink.
     let plain = PacketBuilder::ethernet(MIXED_MAC, GATEWAY_MAC).ipv4(SERVER, UE).udp(1, 2);
     assert_eq!(scene.pass(MIXED, &plain.build(), N3).len(), 1);
+}
+
+#[test]
+fn unusual_g_pdu_on_a_link_of_both_directions_keeps_its_place_among_usual_ones() {
+    let mut scene = Scene::on_one_link(rules());
+    let g_pdu = || PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR).gtpu(TEID);
+    for number in 0..6 {
+        let tunnel = if number % 2 == 0 { g_pdu() } else { g_pdu().sequence(number) };
+        scene.io.inject(N3, &tunnel.psc_ul(9).ipv4(UE, SERVER).udp(number, 1).build());
+    }
+    scene.step();
+    let sent = scene.sent(N3).into_iter();
+    let numbers: Vec<u8> = sent.map(|frame| frame[35]).collect();
+    assert_eq!(numbers, [0, 1, 2, 3, 4, 5]);
+    assert_eq!(scene.counts().express_pkts, 1, "those behind the first unusual one follow it");
+}
+
+#[test]
+fn packets_to_several_interfaces_of_a_port_count_for_each() {
+    let mut scene = Scene::new();
+    for dst in [SERVER, SERVER, "172.16.0.9", SERVER] {
+        scene.io.inject(N3, &tunneled().ipv4(UE, dst).udp(1, 2).build());
+    }
+    scene.step();
+    assert_eq!(scene.sent(N6).len(), 4);
+    let counts = scene.counts();
+    let of = |interface: InterfaceId| counts.interfaces[usize::from(interface.0)].tx_pkts;
+    assert_eq!((of(IF_N6), of(IF_N6_VLAN)), (3, 1));
 }
 
 #[test]
