@@ -160,10 +160,30 @@ fn dropped_excess_is_no_usage_unless_measured_before_qos() {
     }
 }
 
+/// The same with two more QERs, and a PDR of uplink that names the last one alone.
+fn limited_by_a_third(rates: [RateLimit; 2]) -> SessionRules {
+    let fast = [limit(1_000_000, Excess::Waits); 2];
+    let mut rules = limited(fast, fast);
+    let mut third = rules.qers[1].clone();
+    third.id.0 += 1;
+    let [uplink, downlink] = rates;
+    third.meter = third.meter.map(|meter| QerMeter { uplink, downlink, ..meter });
+    rules.qers.push(third);
+    rules.uplink[0].qers = [2].into_iter().collect();
+    rules
+}
+
 #[test]
 fn excess_that_waits_leaves_in_order_at_the_rate() {
-    let slow = limit(144, Excess::Waits);
-    let mut scene = Scene::with(limited([slow; 2], OPEN));
+    let slow = [limit(144, Excess::Waits); 2];
+    for rules in [limited(slow, OPEN), limited_by_a_third(slow)] {
+        check_order_and_rate(rules);
+    }
+}
+
+/// Sends ten packets at once through a rate of 144 kb/s.
+fn check_order_and_rate(rules: SessionRules) {
+    let mut scene = Scene::with(rules);
     let frames: Vec<Vec<u8>> = (0..10_u8)
         .map(|n| {
             let packet = tunneled();
