@@ -7,6 +7,7 @@ use adit_rules::{
     PuntReason, SdfFilter, SessionRules,
 };
 use adit_testkit::packet::PacketBuilder;
+use adit_types::limits::REASSEMBLY_FRAGMENTS_MAX;
 use adit_types::{Nanos, PortId, Precedence};
 use adit_wire::{Fragment, parse_ip};
 
@@ -393,6 +394,23 @@ fn too_many_fragments_and_too_long_datagrams_are_dropped_by_name() {
     }
     assert_eq!(scene.dropped(DropReason::ReassemblyTooLong), 3);
     assert_eq!(scene.counts().buffered_pkts, 0);
+}
+
+#[test]
+fn fragments_of_many_datagrams_are_bounded_together() {
+    let (whole, expected) = tunnel_packet(outer_v4());
+    let mut scene = Scene::new();
+    for identification in 0..60 {
+        for part in divided(&whole, identification, &[8; 16]).iter().take(16) {
+            assert!(scene.pass(N3, part, N6).is_empty());
+        }
+        assert!(scene.counts().reassembly_pkts <= REASSEMBLY_FRAGMENTS_MAX as u64);
+    }
+    let full = scene.dropped(DropReason::ReassemblyFull);
+    assert_eq!(scene.counts().reassembly_pkts + full, 60 * 16);
+    let parts = divided(&whole, 3000, &[400]);
+    assert!(scene.pass(N3, &parts[0], N6).is_empty());
+    assert_eq!(scene.pass(N3, &parts[1], N6), [&expected[..]]);
 }
 
 #[test]

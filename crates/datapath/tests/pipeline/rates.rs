@@ -1,12 +1,15 @@
 //! Rates of QERs: what is beyond them is dropped or waits.
 
 use adit_rules::{
-    DropReason, Excess, Gate, PacketLimit, PacketQuota, PacketRate, PoolMembers, QerMeter,
-    RateLimit, SessionRules, UrrEntry, UsageLimits, UsageSource,
+    DeltaId, DropReason, Excess, Gate, GtpuTunnel, PacketLimit, PacketQuota, PacketRate,
+    PoolMembers, QerMeter, RateLimit, SessionRules, UrrEntry, UsageLimits, UsageSource,
+    WorkerCommand,
 };
-use adit_types::{BitRate, Direction, Nanos, UrrId, UsageSlot};
+use adit_types::{BitRate, Direction, InterfaceSet, Nanos, Teid, UrrId, UsageSlot};
 
-use crate::scene::{N3, N6, SERVER, SESSION, Scene, UE, downlink, rules, tunneled, uplink};
+use crate::scene::{
+    GNB, GNB_TEID, N3, N6, SERVER, SESSION, Scene, UE, downlink, ip, rules, tunneled, uplink,
+};
 
 /// Octets of the inner packet of [`uplink`], and of [`downlink`].
 const UPLINK_LEN: u64 = 20 + 8 + 8;
@@ -208,6 +211,32 @@ fn check_order_and_rate(rules: SessionRules) {
     assert_eq!(numbers, (0..10).collect::<Vec<u8>>());
     assert_eq!((scene.counts().shaped_pkts, scene.counts().dropped_pkts()), (0, 0));
     assert_eq!(scene.counts().shaping_delays.iter().sum::<u64>(), 9);
+    // When nothing waits any more, nothing stands before a packet that comes.
+    let meters: Vec<_> = scene.publisher.rules(SESSION).unwrap().qers().to_vec();
+    for meter in meters.into_iter().filter_map(|qer| qer.meter) {
+        let traffic = scene.publisher.meter_traffic(SESSION, Direction::Uplink, &meter);
+        assert_eq!(traffic.queued_pkts, 0);
+    }
+}
+
+#[test]
+fn end_marker_goes_behind_packets_that_wait_for_their_rate() {
+    let slow = limit(8, Excess::Waits);
+    let mut scene = Scene::with(limited([RateLimit::UNLIMITED, slow], OPEN));
+    assert_eq!(offer(&mut scene, Direction::Downlink, Nanos(0), 3), 1);
+    assert_eq!(scene.counts().shaped_pkts, 2);
+    let command = WorkerCommand::SendEndMarker {
+        tunnel: GtpuTunnel { teid: Teid(GNB_TEID), addr: ip(GNB) },
+        interfaces: InterfaceSet::ALL,
+        qfi: None,
+        session: SESSION,
+        change: DeltaId(0),
+    };
+    scene.commands.push(command).unwrap();
+    scene.step();
+    let messages: Vec<u8> = scene.sent(N3).iter().map(|frame| frame[14 + 20 + 8 + 1]).collect();
+    assert_eq!(messages, [255, 255, 254], "what waited leaves at once, and the marker last");
+    assert_eq!(scene.counts().shaped_pkts, 0);
 }
 
 #[test]

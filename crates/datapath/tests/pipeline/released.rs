@@ -2,8 +2,8 @@
 
 use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{
-    ApplyAction, DropReason, Gate, KeyChange, OuterHeaderCreation, PdrEntry, PoolMembers, QerEntry,
-    RuleDelta, SessionKey, SessionRules, UrrEntry, UsageLimits, UsageSource, WorkerEvent,
+    ApplyAction, DropReason, FarEntry, Gate, KeyChange, OuterHeaderCreation, PdrEntry, PoolMembers,
+    QerEntry, RuleDelta, SessionKey, SessionRules, UrrEntry, UsageLimits, UsageSource, WorkerEvent,
 };
 use adit_testkit::packet::PacketBuilder;
 use adit_types::{
@@ -254,6 +254,20 @@ fn held_packet_is_no_dropped_one_until_it_is_dropped() {
     assert_eq!((usage(&scene), told(&mut scene)), ((0, 0), 0), "it waits on");
     scene.install(measured(general(ApplyAction::DROP)));
     assert_eq!((usage(&scene), told(&mut scene)), ((0, 1), 1), "it is dropped");
+}
+
+#[test]
+fn packet_beyond_a_quota_that_its_far_buffers_is_no_dropped_one() {
+    for (action, dropped) in [(BUFF, 0), (ApplyAction::DROP, 1)] {
+        let mut rules = measured(general(FORW));
+        (rules.urrs[0].stopped, rules.urrs[0].quota_far) = (true, Some(2));
+        let quota_far = FarEntry { id: FarId(3), action, ..rules.fars[1].clone() };
+        rules.fars.push(quota_far);
+        let mut scene = Scene::with(rules);
+        scene.pass(N6, &to_ue(0), N3);
+        assert_eq!(usage(&scene), (0, dropped), "{action:?}");
+        assert_eq!(scene.counts().buffered_by_far_pkts, 1 - dropped);
+    }
 }
 
 #[test]
