@@ -22,6 +22,9 @@ use crate::response_cache::ResponseCache;
 use crate::smf_set::SmfSet;
 use crate::ue_pools::PoolUsageKnown;
 
+/// Steps in one turn that forget what is left of the response caches of associations that ended.
+const OLD_CACHE_STEPS_PER_TURN: usize = 32;
+
 /// Identity of a node. Spec: TS 29.244 §8.2.38.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum NodeId {
@@ -432,7 +435,7 @@ impl Node {
     fn disassociate(&mut self, address: IpAddr) -> Option<Association> {
         let peer = self.peers.get_mut(&address)?;
         let association = peer.association.take()?;
-        peer.cache = ResponseCache::default();
+        self.old_caches.push(core::mem::take(&mut peer.cache));
         self.path_qos.forget(association.owner);
         peer.paths = PathReports::default();
         peer.load_known = LoadKnown::default();
@@ -494,6 +497,11 @@ impl Node {
             peer.cache.expire(now, lifetime);
             peer.association.is_some() || !peer.cache.is_empty()
         });
+        for _ in 0..OLD_CACHE_STEPS_PER_TURN {
+            if !self.old_caches.last_mut().is_none_or(ResponseCache::shrink) {
+                self.old_caches.pop();
+            }
+        }
     }
 
     fn refuse_node_id_of_other(
@@ -518,7 +526,8 @@ impl Node {
             self.counters.scalars.refused_associations_full += 1;
             return Err(NoAssociation::TooMany);
         };
-        self.peers.remove(&idle);
+        let removed = self.peers.remove(&idle);
+        self.old_caches.extend(removed.map(|peer| peer.cache));
         Ok(())
     }
 

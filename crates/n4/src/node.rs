@@ -30,7 +30,7 @@ use crate::procedure::drain::Drains;
 use crate::procedure::farewell::Leaving;
 use crate::procedure::load::Load;
 use crate::procedure::report::Reports;
-use crate::response_cache::{RequestKey, Seen};
+use crate::response_cache::{RequestKey, ResponseCache, Seen};
 use crate::session_set::SessionSets;
 use crate::setup::Setups;
 use crate::transaction::{Purpose, Retransmission, Transactions};
@@ -203,6 +203,8 @@ pub struct Node {
     pub(crate) fault_kinds: FaultKinds,
     pub(crate) turn_faults: TurnFaults,
     pub(crate) backlog: Backlog,
+    /// Of associations that ended: what is left to be forgotten, a part in each turn.
+    pub(crate) old_caches: Vec<ResponseCache>,
     admission: Admission,
     last_delta: u64,
     commands: VecDeque<WorkerCommand>,
@@ -251,6 +253,7 @@ impl Node {
             fault_kinds: FaultKinds::new(),
             turn_faults: TurnFaults::default(),
             backlog: Backlog::new(),
+            old_caches: Vec::new(),
             admission,
             last_delta: 0,
             commands: VecDeque::new(),
@@ -551,7 +554,7 @@ impl Node {
             return procedure(self, request);
         };
         peer.cache.expire(request.now, lifetime);
-        match peer.cache.find(&request.key()) {
+        match peer.cache.find(request.now, lifetime, &request.key()) {
             Seen::New if peer.cache.is_full_of_pending() || self.answers_waiting >= PENDING_MAX => {
                 self.counters.scalars.refused_pending_full += 1;
                 self.refuse_request(request, Cause::NoResourcesAvailable, None);

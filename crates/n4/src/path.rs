@@ -14,10 +14,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::DefaultHasher;
 
 use adit_rules::WorkerCommand;
-use adit_types::limits::COMMAND_RING_LEN;
+use adit_session::PeerSides;
+use adit_types::limits::{COMMAND_RING_LEN, TIMERS_PER_TURN_MAX};
 use adit_types::{InterfaceSet, Nanos};
 
-use crate::association::NodeEvent;
+use crate::association::{NodeEvent, as_count};
 use crate::node::Node;
 use crate::path_qos::MEASURES;
 use crate::peer_restart::PeerStart;
@@ -97,8 +98,8 @@ pub(crate) struct Paths {
     paths: BTreeMap<IpAddr, Path>,
     deadlines: BTreeSet<(Nanos, IpAddr)>,
     commands: VecDeque<WorkerCommand>,
-    /// Up to here the store's peers are known.
-    generation: u64,
+    /// The last turn did not take in all peers that had changed.
+    has_peers_left: bool,
     /// What random sequence numbers come from: a secret and how many were drawn.
     random: (u64, u64),
 }
@@ -111,7 +112,7 @@ impl Paths {
             paths: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             commands: VecDeque::new(),
-            generation: 0,
+            has_peers_left: false,
             random: (secret, 0),
         }
     }
@@ -154,37 +155,35 @@ impl Paths {
         }
     }
 
-    /// Takes in which peers there are. The first request waits an interval, so that a peer that
+    /// Takes in whether `peer` is one. The first request waits an interval, so that a peer that
     /// comes and goes is not asked.
-    fn set_peers(&mut self, now: Nanos, peers: &BTreeSet<IpAddr>) {
-        let gone: Vec<IpAddr> =
-            self.paths.keys().copied().filter(|peer| !peers.contains(peer)).collect();
-        for peer in gone {
+    fn set_peer(&mut self, now: Nanos, peer: IpAddr, is_peer: bool) {
+        if !is_peer {
             if let Some(path) = self.paths.remove(&peer) {
                 self.deadlines.remove(&(path.due, peer));
             }
-        }
-        for &peer in peers {
-            if let Entry::Vacant(place) = self.paths.entry(peer) {
-                place.insert(Path {
-                    state: PathState::Unknown,
-                    sequence: 0,
-                    unanswered: 0,
-                    due: Nanos::NEVER,
-                    requests: 0,
-                    responses: 0,
-                    start: PeerStart::default(),
-                });
-                self.arm(peer, self.next_round(now));
-            }
+        } else if let Entry::Vacant(place) = self.paths.entry(peer) {
+            place.insert(Path {
+                state: PathState::Unknown,
+                sequence: 0,
+                unanswered: 0,
+                due: Nanos::NEVER,
+                requests: 0,
+                responses: 0,
+                start: PeerStart::default(),
+            });
+            self.arm(peer, self.next_round(now));
         }
     }
 
-    /// Sends what is due; returns a path that failed. Call until it returns `None`.
-    fn poll_failed(&mut self, now: Nanos) -> Option<Turn> {
+    /// Sends what is due, `allowance` requests and turns at most; returns a path that failed. Call
+    /// until it returns `None`.
+    fn poll_failed(&mut self, now: Nanos, allowance: &mut usize) -> Option<Turn> {
         while let Some(&(due, peer)) = self.deadlines.first()
             && due <= now
+            && let Some(rest) = allowance.checked_sub(1)
         {
+            *allowance = rest;
             self.deadlines.pop_first();
             let (drawn, is_on) = (self.draw_sequence(), self.is_on());
             let Some(path) = self.paths.get_mut(&peer) else { continue };
@@ -256,20 +255,18 @@ impl Paths {
 }
 
 impl Node {
-    /// Takes in which peers there are.
-    fn update_paths(&mut self, now: Nanos) {
-        let generation = self.store.peers_generation();
-        if self.paths.generation != generation {
-            self.paths.generation = generation;
-            let peers: BTreeSet<IpAddr> = self.store.peers().collect();
-            self.paths.set_peers(now, &peers);
-        }
-    }
-
-    /// Does what is due for paths.
+    /// Does what is due for paths, a bounded part of it.
     pub(crate) fn watch_paths(&mut self, now: Nanos) {
-        self.update_paths(now);
-        while let Some(turn) = self.paths.poll_failed(now) {
+        for _ in 0..self.path_qos.peers_per_turn() {
+            let Some(peer) = self.store.take_changed_peer() else { break };
+            let sides = self.store.peer_sides(peer);
+            self.paths.set_peer(now, peer, sides != PeerSides::default());
+            let left_out = self.path_qos.set_peer(now, peer, sides);
+            self.counters.scalars.paths_not_measured += as_count(left_out);
+        }
+        self.paths.has_peers_left = self.store.has_changed_peer();
+        let mut allowance = TIMERS_PER_TURN_MAX;
+        while let Some(turn) = self.paths.poll_failed(now, &mut allowance) {
             self.tell_path(now, turn);
         }
     }
@@ -300,7 +297,8 @@ impl Node {
     /// Takes notice of when a GTP-U peer says that it started, without having been asked. Strangers
     /// are not remembered.
     pub(crate) fn hear_recovery(&mut self, now: Nanos, peer: IpAddr, started: u32) {
-        self.update_paths(now);
+        let is_peer = self.store.peer_sides(peer) != PeerSides::default();
+        self.paths.set_peer(now, peer, is_peer);
         self.paths.hint(now, peer, started);
     }
 
@@ -319,9 +317,11 @@ impl Node {
         }
     }
 
-    /// When a path needs attention next: a change of peers is taken in at once.
+    /// When a path needs attention next. Peers that changed since the last turn are taken in in the
+    /// next one, whenever that is.
     pub(crate) fn next_path_deadline(&self) -> Option<Nanos> {
-        self.paths.deadlines.first().map(|(due, _)| *due)
+        let due = self.paths.deadlines.first().map(|(due, _)| *due);
+        if self.paths.has_peers_left { Some(Nanos(0)) } else { due }
     }
 
     /// The paths to all GTP-U peers, by address; empty while none are watched.

@@ -13,8 +13,11 @@ use adit_pfcp::grouped::GtpuPathQosControlInformation;
 use adit_pfcp::ie::{GtpuPathInterfaceType, QosReportTrigger, TransportLevelMarking};
 use adit_pfcp::{Cause, IeType};
 use adit_rules::WorkerCommand;
-use adit_session::{FarSide, OwnerId};
-use adit_types::limits::{COMMAND_RING_LEN, PATH_PROBES_MAX, PATH_TRAFFIC_CLASSES_MAX};
+use adit_session::{OwnerId, PeerSides};
+use adit_types::limits::{
+    COMMAND_RING_LEN, PATH_PROBES_MAX, PATH_TRAFFIC_CLASSES_MAX, PEER_VISITS_PER_TURN_MAX,
+    TIMERS_PER_TURN_MAX,
+};
 use adit_types::{InterfaceSet, Nanos};
 
 use crate::association::as_count;
@@ -189,13 +192,20 @@ impl Watch {
         Self { control, windows: BTreeMap::new(), next_report }
     }
 
-    /// Takes in which paths there are; windows over others are forgotten.
-    fn set_keys(&mut self, now: Nanos, keys: &BTreeSet<Key>) {
-        self.windows.retain(|key, _| keys.contains(key));
+    /// Begins to gather the delays of a path.
+    fn enter(&mut self, now: Nanos, key: Key) {
         let immediate = self.control.triggers.contains(QosReportTrigger::IRE);
-        for &key in keys {
-            self.windows.entry(key).or_insert(Window { immediate, ..Window::new(now) });
+        self.windows.entry(key).or_insert(Window { immediate, ..Window::new(now) });
+    }
+
+    /// Forgets all paths to a peer; returns those that there were.
+    fn leave(&mut self, peer: IpAddr) -> Vec<Key> {
+        let of_peer = self.windows.range((peer, 0)..=(peer, u8::MAX));
+        let keys: Vec<Key> = of_peer.map(|(key, _)| *key).collect();
+        for key in &keys {
+            self.windows.remove(key);
         }
+        keys
     }
 
     /// Takes a measurement, and what it makes worth a report.
@@ -274,6 +284,8 @@ pub(crate) struct PathDelays {
 /// An Echo Request that measures, and what is known of it.
 #[derive(Debug, Clone, Copy)]
 struct Probe {
+    /// How many windows its measurements are for; never zero.
+    windows: usize,
     due: Nanos,
     sequence: Option<u16>,
     sent: Option<Nanos>,
@@ -288,91 +300,161 @@ pub(crate) struct PathQos {
     deadlines: BTreeSet<(Nanos, Key)>,
     commands: VecDeque<WorkerCommand>,
     last_sequence: u16,
-    /// Up to here the store's peers are known; `None` after a change of what is asked for.
-    generation: Option<u64>,
+    /// Peers that CP functions named, and have yet to be looked at for them.
+    told: VecDeque<(OwnerId, IpAddr)>,
+    scan: Scan,
+    /// A path was left out for want of room since the last scan began.
+    has_left_out: bool,
+}
+
+/// All peers are looked at for what is asked for newly, a bounded number in a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Scan {
+    #[default]
+    Done,
+    /// Peers behind this one are left.
+    Behind { peer: Option<IpAddr>, again: bool },
 }
 
 impl PathQos {
     /// Replaces what a CP function asked for.
     pub fn set(&mut self, now: Nanos, owner: OwnerId, controls: Vec<PathControl>) {
-        self.generation = None;
+        self.forget(owner);
         if controls.is_empty() {
-            self.watches.remove(&owner);
             return;
         }
+        let told = controls.iter().flat_map(|control| &control.peers);
+        self.told.extend(told.map(|&peer| (owner, peer)));
         let watches = controls.into_iter().map(|control| Watch::new(now, control));
         self.watches.insert(owner, watches.collect());
+        self.begin_scan();
     }
 
     /// Forgets a CP function.
     pub fn forget(&mut self, owner: OwnerId) {
-        if self.watches.remove(&owner).is_some() {
-            self.generation = None;
+        self.told.retain(|&(of, _)| of != owner);
+        for watch in self.watches.remove(&owner).into_iter().flatten() {
+            watch.windows.into_keys().for_each(|key| self.release(key));
         }
     }
 
-    /// True when the paths may be others than those of `generation`.
-    pub fn is_stale(&self, generation: u64) -> bool {
-        let is_used = !self.watches.is_empty() || !self.probes.is_empty();
-        is_used && self.generation != Some(generation)
+    /// How many peers may be looked at in one turn.
+    pub fn peers_per_turn(&self) -> usize {
+        let watches: usize = self.watches.values().map(Vec::len).sum();
+        (PEER_VISITS_PER_TURN_MAX / (1 + watches)).max(1)
     }
 
-    /// Takes in the GTP-U peers and where they are. Returns how many paths found no room.
-    pub fn set_peers(
+    fn begin_scan(&mut self) {
+        self.scan = match self.scan {
+            Scan::Done => Scan::Behind { peer: None, again: false },
+            Scan::Behind { peer, .. } => Scan::Behind { peer, again: true },
+        };
+    }
+
+    /// The next peer that a CP function named and that is to be looked at.
+    pub fn take_told(&mut self) -> Option<(OwnerId, IpAddr)> {
+        self.told.pop_front()
+    }
+
+    /// Behind which peer the next ones are to be looked at; `None` when there is nothing to do.
+    pub fn scan_position(&mut self) -> Option<Option<IpAddr>> {
+        match self.scan {
+            Scan::Behind { .. } if self.watches.is_empty() => self.scan = Scan::Done,
+            Scan::Behind { peer, .. } => {
+                self.has_left_out &= peer.is_some();
+                return Some(peer);
+            }
+            Scan::Done => {}
+        }
+        None
+    }
+
+    /// Peers up to `last` were looked at; all of them with `None`.
+    pub const fn scanned(&mut self, last: Option<IpAddr>) {
+        self.scan = match (self.scan, last) {
+            (Scan::Behind { again, .. }, Some(_)) => Scan::Behind { peer: last, again },
+            (Scan::Behind { again: true, .. }, None) => Scan::Behind { peer: None, again: false },
+            _ => Scan::Done,
+        };
+    }
+
+    /// Takes in which sides a GTP-U peer is on. Returns how many paths found no room.
+    pub fn set_peer(&mut self, now: Nanos, peer: IpAddr, sides: PeerSides) -> usize {
+        let owners: Vec<OwnerId> = self.watches.keys().copied().collect();
+        let left_out = owners.into_iter().map(|owner| self.set_peer_of(now, owner, peer, sides));
+        left_out.sum()
+    }
+
+    /// The same for one CP function.
+    pub fn set_peer_of(
         &mut self,
         now: Nanos,
-        generation: u64,
-        peers: &[(IpAddr, GtpuPathInterfaceType)],
+        owner: OwnerId,
+        peer: IpAddr,
+        sides: PeerSides,
     ) -> usize {
-        self.generation = Some(generation);
-        let mut wanted: BTreeSet<Key> = BTreeSet::new();
-        let mut left_out = 0;
-        for watch in self.watches.values_mut().flatten() {
-            let control = &watch.control;
-            let used = peers.iter().filter(|&&(peer, at)| control.wants(peer, at));
-            let told = control.peers.iter().copied();
-            let all: BTreeSet<IpAddr> = used.map(|&(peer, _)| peer).chain(told).collect();
-            let mut keys = BTreeSet::new();
-            for key in all.iter().flat_map(|&peer| control.classes().map(move |tos| (peer, tos))) {
-                if wanted.len() < PATH_PROBES_MAX || wanted.contains(&key) {
-                    wanted.insert(key);
-                    keys.insert(key);
-                } else {
-                    left_out += 1;
+        let interfaces = interfaces(sides);
+        let watches = self.watches.get_mut(&owner).map(Vec::as_mut_slice).unwrap_or_default();
+        let mut of_owner: usize = watches.iter().map(|watch| watch.windows.len()).sum();
+        let (mut left_out, mut gone) = (0, Vec::new());
+        for watch in watches {
+            if !watch.control.wants(peer, interfaces) {
+                gone.extend(watch.leave(peer));
+                continue;
+            }
+            let classes: BTreeSet<u8> = watch.control.classes().collect();
+            for key in classes.into_iter().map(|tos| (peer, tos)) {
+                if watch.windows.contains_key(&key) {
+                    continue;
                 }
+                let has_room =
+                    self.probes.contains_key(&key) || self.probes.len() < PATH_PROBES_MAX;
+                if !has_room || of_owner >= PATH_PROBES_MAX {
+                    left_out += 1;
+                    continue;
+                }
+                of_owner += 1;
+                watch.enter(now, key);
+                let phase = u64::try_from(self.probes.len()).unwrap_or(0) % PROBE_PHASES;
+                let due = now + Nanos(PROBE_INTERVAL.0 / PROBE_PHASES * phase);
+                let probe = self.probes.entry(key).or_insert_with(|| {
+                    self.deadlines.insert((due, key));
+                    Probe { windows: 0, due, sequence: None, sent: None, answered: None }
+                });
+                probe.windows += 1;
             }
-            watch.set_keys(now, &keys);
         }
-        self.probes.retain(|key, probe| {
-            let stays = wanted.contains(key);
-            if !stays {
-                self.deadlines.remove(&(probe.due, *key));
-            }
-            stays
-        });
-        for key in wanted {
-            let phase = u64::try_from(self.probes.len()).unwrap_or(0) % PROBE_PHASES;
-            let due = now + Nanos(PROBE_INTERVAL.0 / PROBE_PHASES * phase);
-            let deadlines = &mut self.deadlines;
-            self.probes.entry(key).or_insert_with(|| {
-                deadlines.insert((due, key));
-                Probe { due, sequence: None, sent: None, answered: None }
-            });
-        }
+        gone.into_iter().for_each(|key| self.release(key));
+        self.has_left_out |= left_out > 0;
         left_out
     }
 
-    /// Asks the paths whose turn it is.
+    /// One window less is over this path.
+    fn release(&mut self, key: Key) {
+        let Some(probe) = self.probes.get_mut(&key) else { return };
+        probe.windows -= 1;
+        if probe.windows == 0 {
+            self.deadlines.remove(&(probe.due, key));
+            self.probes.remove(&key);
+        }
+        if self.has_left_out {
+            self.begin_scan();
+        }
+    }
+
+    /// Asks the paths whose turn it is, a bounded number of them.
     pub fn ask(&mut self, now: Nanos) {
-        while let Some(&(due, key)) = self.deadlines.first()
-            && due <= now
-        {
+        for _ in 0..TIMERS_PER_TURN_MAX {
+            let Some(&(_, key)) = self.deadlines.first().filter(|(due, _)| *due <= now) else {
+                return;
+            };
             self.deadlines.pop_first();
             let Some(probe) = self.probes.get_mut(&key) else { continue };
             self.last_sequence = self.last_sequence.wrapping_add(1);
             let sequence = self.last_sequence | MEASURES;
             let due = now + PROBE_INTERVAL;
-            *probe = Probe { due, sequence: Some(sequence), sent: None, answered: None };
+            let sequence_sent = Some(sequence);
+            *probe = Probe { due, sequence: sequence_sent, sent: None, answered: None, ..*probe };
             self.deadlines.insert((due, key));
             // Beyond the bound the request counts as lost.
             if self.commands.len() < COMMAND_RING_LEN {
@@ -425,19 +507,25 @@ impl PathQos {
         told.collect()
     }
 
-    /// The periodic reports that are due.
+    /// The periodic reports that are due, those over further windows left for the next turn.
     pub fn due_reports(&mut self, now: Nanos) -> Vec<(OwnerId, PathDelays)> {
         let watches = self.watches.iter_mut();
         let watches = watches.flat_map(|(&owner, all)| all.iter_mut().map(move |w| (owner, w)));
-        let reports = watches.flat_map(|(owner, watch)| {
-            watch.periodic(now).into_iter().map(move |report| (owner, report))
-        });
-        reports.collect()
+        let (mut reports, mut windows) = (Vec::new(), 0);
+        for (owner, watch) in watches.filter(|(_, watch)| watch.next_report <= now) {
+            if windows >= PEER_VISITS_PER_TURN_MAX {
+                break;
+            }
+            windows += watch.windows.len();
+            reports.extend(watch.periodic(now).into_iter().map(|report| (owner, report)));
+        }
+        reports
     }
 
     /// When there is something to do next.
     pub fn next_deadline(&self) -> Option<Nanos> {
-        if self.generation.is_none() && !self.watches.is_empty() {
+        let has_peers_left = self.scan != Scan::Done || !self.told.is_empty();
+        if has_peers_left && !self.watches.is_empty() {
             return Some(Nanos(0));
         }
         let asked = self.deadlines.first().map(|(due, _)| *due);
@@ -449,25 +537,38 @@ impl PathQos {
 impl Node {
     /// Does what is due for measurements of paths.
     pub(crate) fn measure_paths(&mut self, now: Nanos) {
-        let generation = self.store.peers_generation();
-        if self.path_qos.is_stale(generation) {
-            let peers: Vec<_> =
-                self.store.peer_sides().map(|(peer, side)| (peer, interface(side))).collect();
-            let left_out = self.path_qos.set_peers(now, generation, &peers);
-            self.counters.scalars.paths_not_measured += as_count(left_out);
-        }
+        self.scan_peers(now);
         self.path_qos.ask(now);
         let reports = self.path_qos.due_reports(now);
         if !reports.is_empty() {
             self.report_path_delays(now, reports);
         }
     }
+
+    /// Looks at the next peers for what CP functions asked for newly.
+    fn scan_peers(&mut self, now: Nanos) {
+        let most = self.path_qos.peers_per_turn();
+        for _ in 0..most {
+            let Some((owner, peer)) = self.path_qos.take_told() else { break };
+            let sides = self.store.peer_sides(peer);
+            let left_out = self.path_qos.set_peer_of(now, owner, peer, sides);
+            self.counters.scalars.paths_not_measured += as_count(left_out);
+        }
+        let Some(behind) = self.path_qos.scan_position() else { return };
+        let peers: Vec<_> = self.store.peers_behind(behind).take(most).collect();
+        for &(peer, sides) in &peers {
+            let left_out = self.path_qos.set_peer(now, peer, sides);
+            self.counters.scalars.paths_not_measured += as_count(left_out);
+        }
+        let is_last = peers.len() < most;
+        self.path_qos.scanned(peers.last().filter(|_| !is_last).map(|(peer, _)| *peer));
+    }
 }
 
-/// The reference point that a side of this UPF is: an access network, or another UPF.
-fn interface(side: FarSide) -> GtpuPathInterfaceType {
-    match side {
-        FarSide::Access => GtpuPathInterfaceType::N3,
-        FarSide::Core => GtpuPathInterfaceType::N9,
-    }
+/// The reference points that the sides of this UPF are: an access network, or another UPF.
+fn interfaces(sides: PeerSides) -> GtpuPathInterfaceType {
+    let mut interfaces = GtpuPathInterfaceType::default();
+    interfaces.set(GtpuPathInterfaceType::N3, sides.access);
+    interfaces.set(GtpuPathInterfaceType::N9, sides.core);
+    interfaces
 }

@@ -2,12 +2,15 @@
 //!
 //! A retransmitted request must not run twice and gets the same answer again. Entries live for the
 //! time over which a peer may retransmit, and are bounded in number; the oldest answered entry
-//! gives way when the bound is reached. Spec: TS 29.244 §6.4.
+//! gives way when the bound is reached. An entry whose time is over is not found any more, and
+//! leaves with a bounded number of others. Spec: TS 29.244 §6.4.
 
 use std::collections::{HashMap, VecDeque};
 
 use adit_types::Nanos;
-use adit_types::limits::{PENDING_PER_PEER_MAX, RESPONSE_CACHE_PER_PEER_MAX};
+use adit_types::limits::{
+    ANSWERS_FORGOTTEN_PER_STEP, PENDING_PER_PEER_MAX, RESPONSE_CACHE_PER_PEER_MAX,
+};
 
 /// What makes a request the same request. The peer's IP address is the cache's owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -44,18 +47,21 @@ enum Entry {
 #[derive(Debug, Default)]
 pub(crate) struct ResponseCache {
     entries: HashMap<RequestKey, Entry>,
-    /// Answered requests, oldest answer first.
-    answered: VecDeque<RequestKey>,
+    /// Answered requests and when, oldest answer first. One that was answered again later has a
+    /// second place.
+    answered: VecDeque<(Nanos, RequestKey)>,
     in_progress: usize,
 }
 
 impl ResponseCache {
-    /// What is known of `key`.
-    pub fn find(&self, key: &RequestKey) -> Seen<'_> {
+    /// What is known of `key`; answers older than `lifetime` are not.
+    pub fn find(&self, now: Nanos, lifetime: Nanos, key: &RequestKey) -> Seen<'_> {
         match self.entries.get(key) {
-            None => Seen::New,
             Some(Entry::InProgress) => Seen::InProgress,
-            Some(Entry::Answered { bytes, .. }) => Seen::Answered(bytes),
+            Some(Entry::Answered { bytes, at }) if now.since(*at) < lifetime => {
+                Seen::Answered(bytes)
+            }
+            _ => Seen::New,
         }
     }
 
@@ -67,7 +73,7 @@ impl ResponseCache {
     /// Remembers that `key` runs. The caller checked [`Self::is_full_of_pending`] and that the
     /// request is new.
     pub fn begin(&mut self, key: RequestKey) {
-        debug_assert!(matches!(self.find(&key), Seen::New));
+        debug_assert!(!matches!(self.entries.get(&key), Some(Entry::InProgress)));
         self.in_progress += 1;
         self.entries.insert(key, Entry::InProgress);
     }
@@ -82,42 +88,45 @@ impl ResponseCache {
 
     /// Remembers the answer to `key`. Returns how many older answers gave way (0 or 1).
     pub fn answer(&mut self, now: Nanos, key: RequestKey, bytes: Vec<u8>) -> u64 {
-        match self.entries.insert(key, Entry::Answered { bytes, at: now }) {
-            Some(Entry::InProgress) => self.in_progress -= 1,
-            // NOTE: the same key cannot be answered twice, because the second copy is replayed;
-            // should a caller do it all the same, the position in the queue stays the old one.
-            Some(Entry::Answered { .. }) => return 0,
-            None => {}
-        }
-        self.answered.push_back(key);
+        let before = self.entries.insert(key, Entry::Answered { bytes, at: now });
+        self.in_progress -= usize::from(matches!(before, Some(Entry::InProgress)));
+        self.answered.push_back((now, key));
         if self.answered.len() <= RESPONSE_CACHE_PER_PEER_MAX {
             return 0;
         }
-        if let Some(oldest) = self.answered.pop_front() {
-            self.entries.remove(&oldest);
-        }
+        self.forget_oldest();
         1
     }
 
-    /// Forgets answers older than `lifetime`.
-    pub fn expire(&mut self, now: Nanos, lifetime: Nanos) {
-        while let Some(oldest) = self.answered.front() {
-            match self.entries.get(oldest) {
-                Some(Entry::Answered { at, .. }) if now.since(*at) < lifetime => return,
-                _ => {}
-            }
-            if let Some(oldest) = self.answered.pop_front() {
-                self.entries.remove(&oldest);
-            }
+    /// Forgets answers older than `lifetime`: at most [`ANSWERS_FORGOTTEN_PER_STEP`]. Returns how
+    /// many.
+    pub fn expire(&mut self, now: Nanos, lifetime: Nanos) -> usize {
+        let is_due =
+            |oldest: Option<&(Nanos, _)>| oldest.is_some_and(|o| now.since(o.0) >= lifetime);
+        let mut forgotten = 0;
+        while forgotten < ANSWERS_FORGOTTEN_PER_STEP && is_due(self.answered.front()) {
+            self.forget_oldest();
+            forgotten += 1;
+        }
+        forgotten
+    }
+
+    /// Forgets answers whatever their age, a bounded number of them. False when there is none left.
+    pub fn shrink(&mut self) -> bool {
+        self.expire(Nanos::NEVER, Nanos(0)) > 0
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some((answered, key)) = self.answered.pop_front() else { return };
+        // The request may be known from a later time.
+        if matches!(self.entries.get(&key), Some(Entry::Answered { at, .. }) if *at == answered) {
+            self.entries.remove(&key);
         }
     }
 
     /// When the last answer was given, if one is remembered.
     pub fn newest(&self) -> Option<Nanos> {
-        match self.answered.back().and_then(|key| self.entries.get(key)) {
-            Some(Entry::Answered { at, .. }) => Some(*at),
-            _ => None,
-        }
+        self.answered.back().map(|(at, _)| *at)
     }
 
     /// True when nothing is remembered.
@@ -135,6 +144,8 @@ impl ResponseCache {
 mod tests {
     use super::*;
 
+    const LIFETIME: Nanos = Nanos(10);
+
     fn key(sequence: u32) -> RequestKey {
         RequestKey { port: 8805, message_type: 50, sequence, digest: 0 }
     }
@@ -142,14 +153,17 @@ mod tests {
     #[test]
     fn request_goes_from_new_over_in_progress_to_answered() {
         let mut cache = ResponseCache::default();
-        assert_eq!(cache.find(&key(1)), Seen::New);
+        assert_eq!(cache.find(Nanos(0), LIFETIME, &key(1)), Seen::New);
         cache.begin(key(1));
-        assert_eq!(cache.find(&key(1)), Seen::InProgress);
+        assert_eq!(cache.find(Nanos(0), LIFETIME, &key(1)), Seen::InProgress);
         assert_eq!(cache.answer(Nanos(0), key(1), vec![9]), 0);
-        assert_eq!(cache.find(&key(1)), Seen::Answered(&[9]));
-        assert_eq!(cache.find(&RequestKey { port: 1, ..key(1) }), Seen::New);
-        assert_eq!(cache.find(&RequestKey { digest: 1, ..key(1) }), Seen::New);
-        assert_eq!(cache.find(&RequestKey { message_type: 52, ..key(1) }), Seen::New);
+        assert_eq!(cache.find(Nanos(0), LIFETIME, &key(1)), Seen::Answered(&[9]));
+        assert_eq!(cache.find(Nanos(0), LIFETIME, &RequestKey { port: 1, ..key(1) }), Seen::New);
+        assert_eq!(cache.find(Nanos(0), LIFETIME, &RequestKey { digest: 1, ..key(1) }), Seen::New);
+        assert_eq!(
+            cache.find(Nanos(0), LIFETIME, &RequestKey { message_type: 52, ..key(1) }),
+            Seen::New
+        );
     }
 
     #[test]
@@ -160,8 +174,8 @@ mod tests {
         cache.expire(Nanos(19), Nanos(10));
         assert_eq!(cache.len(), 2);
         cache.expire(Nanos(20), Nanos(10));
-        assert_eq!(cache.find(&key(2)), Seen::New);
-        assert_eq!(cache.find(&key(1)), Seen::InProgress);
+        assert_eq!(cache.find(Nanos(20), LIFETIME, &key(2)), Seen::New);
+        assert_eq!(cache.find(Nanos(20), LIFETIME, &key(1)), Seen::InProgress);
         assert_eq!(cache.newest(), None);
         assert!(!cache.is_empty());
     }
@@ -177,9 +191,9 @@ mod tests {
         }
         assert_eq!(evicted, 3);
         assert_eq!(cache.len(), RESPONSE_CACHE_PER_PEER_MAX + 1);
-        assert_eq!(cache.find(&key(3)), Seen::New);
-        assert_eq!(cache.find(&key(4)), Seen::Answered(&[]));
-        assert_eq!(cache.find(&key(0)), Seen::InProgress);
+        assert_eq!(cache.find(Nanos(0), LIFETIME, &key(3)), Seen::New);
+        assert_eq!(cache.find(Nanos(0), LIFETIME, &key(4)), Seen::Answered(&[]));
+        assert_eq!(cache.find(Nanos(0), LIFETIME, &key(0)), Seen::InProgress);
     }
 
     #[test]
@@ -190,5 +204,24 @@ mod tests {
             cache.begin(key(sequence));
         }
         assert!(cache.is_full_of_pending());
+    }
+
+    #[test]
+    fn answers_that_are_due_together_are_unknown_at_once_and_leave_in_steps() {
+        let mut cache = ResponseCache::default();
+        let count = u32::try_from(3 * ANSWERS_FORGOTTEN_PER_STEP).unwrap();
+        for sequence in 0..count {
+            cache.answer(Nanos(0), key(sequence), vec![7]);
+        }
+        assert_eq!(cache.find(Nanos(9), LIFETIME, &key(1)), Seen::Answered(&[7]));
+        let now = Nanos(1_000_000);
+        assert_eq!(cache.expire(now, LIFETIME), ANSWERS_FORGOTTEN_PER_STEP);
+        let last = key(count - 1);
+        assert_eq!(cache.find(now, LIFETIME, &last), Seen::New, "still there, but too old");
+        // The same octets are a new request by now.
+        cache.begin(last);
+        cache.answer(now, last, vec![8]);
+        while cache.expire(now, LIFETIME) > 0 {}
+        assert_eq!((cache.len(), cache.find(now, LIFETIME, &last)), (1, Seen::Answered(&[8])));
     }
 }

@@ -86,9 +86,9 @@ impl SessionSets {
         }
     }
 
-    /// The sessions that are in any of the sets, each once.
-    pub fn members(&self, keys: &[SetKey]) -> BTreeSet<SessionIndex> {
-        keys.iter().filter_map(|key| self.members.get(key)).flatten().copied().collect()
+    /// How many sessions are in our own set.
+    pub fn own_len(&self) -> usize {
+        self.members.get(&self.own).map_or(0, BTreeSet::len)
     }
 
     /// True for a session in our own set.
@@ -146,6 +146,12 @@ pub(crate) fn keys<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl SessionSets {
+        fn members(&self, keys: &[SetKey]) -> BTreeSet<SessionIndex> {
+            keys.iter().filter_map(|key| self.members.get(key)).flatten().copied().collect()
+        }
+    }
 
     #[test]
     fn session_leaves_its_sets_when_assigned_anew_or_removed() {

@@ -11,19 +11,25 @@ mod smf;
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 
-use adit_n4::Transmit;
-use adit_pfcp::grouped::{ApplicationIdsPfds, PfdContext, SessionChangeInfo};
+use adit_n4::{PathConfig, Transmit};
+use adit_pfcp::grouped::{
+    ApplicationIdsPfds, GtpuPathQosControlInformation, PfdContext, SessionChangeInfo,
+};
 use adit_pfcp::ie::{
-    self, AlternativeSmfIpAddress, ApplicationId, CpIpAddress, FqCsid, FqCsidNode, PfdContents,
+    self, AlternativeSmfIpAddress, ApplicationId, CpIpAddress, FqCsid, FqCsidNode,
+    GtpuPathInterfaceType, Nullable, PfdContents, QosReportTrigger,
 };
 use adit_pfcp::message::{
-    PfdManagementRequest, SessionSetDeletionRequest, SessionSetModificationRequest,
+    AssociationUpdateRequest, PfdManagementRequest, SessionSetDeletionRequest,
+    SessionSetModificationRequest,
 };
 use adit_pfcp::{Cause, Message};
-use adit_rules::{DeltaId, RuleDelta, WorkerEvent};
-use adit_session::{Change, CpFSeid, FTeidSpec, Far, PdiSpec, PdrSpec, PdrTimes};
-use adit_types::limits::SESSIONS_PER_TURN_MAX;
-use adit_types::{FarId, PdrId, Precedence, Seid, Teid};
+use adit_rules::{
+    DeltaId, DestinationInterface, GtpuTunnel, OuterHeaderCreation, RuleDelta, WorkerEvent,
+};
+use adit_session::{Change, CpFSeid, FTeidSpec, Far, Forwarding, PdiSpec, PdrSpec, PdrTimes};
+use adit_types::limits::{PEER_VISITS_PER_TURN_MAX, SESSIONS_PER_TURN_MAX, TIMERS_PER_TURN_MAX};
+use adit_types::{FarId, Nanos, PdrId, Precedence, Seid, Teid};
 
 use smf::*;
 
@@ -381,4 +387,57 @@ fn no_turn_looks_at_more_than_its_share_whatever_the_number_of_sessions() {
             assert_eq!(touched, SESSIONS_PER_TURN_MAX as u64);
         }
     }
+}
+
+/// A session whose FAR sends into a tunnel of its own, to a GTP-U peer of its own.
+fn session_towards(peer: Ipv4Addr) -> Change {
+    let mut change = smallest_session();
+    let tunnel = GtpuTunnel { teid: Teid(1), addr: peer.into() };
+    let outer_header_creation = Some(OuterHeaderCreation::Gtpu(tunnel));
+    let towards_access = Forwarding::new(DestinationInterface::Access);
+    let forwarding = Forwarding { outer_header_creation, ..towards_access };
+    change.create_fars[0].action = adit_rules::ApplyAction::FORW;
+    change.create_fars[0].forwarding = Some(forwarding);
+    change
+}
+
+#[test]
+fn peers_that_appear_together_are_taken_in_over_several_turns() {
+    const PEERS: usize = 3 * PEER_VISITS_PER_TURN_MAX;
+    let mut config = config();
+    config.store.sessions_max = PEERS;
+    config.paths = PathConfig { echo_interval: Nanos::from_secs(60), ..PathConfig::OFF };
+    let mut bench = Bench::with(config);
+    bench.associate(10);
+    let owner = bench.node.association(TEN.into()).unwrap().owner;
+    for number in 0..u32::try_from(PEERS).unwrap() {
+        let change = session_towards(Ipv4Addr::from_bits(0xcb00_0000 + number));
+        bench.node.store_mut().establish(owner, CpFSeid::default(), change).unwrap();
+    }
+    for turn in 1..=3 {
+        bench.node.handle_timeout(bench.now);
+        assert_eq!(bench.node.paths().count(), turn * PEER_VISITS_PER_TURN_MAX);
+        assert_eq!(bench.node.poll_timeout() == Some(Nanos(0)), turn < 3, "is there more to do?");
+    }
+    assert!(bench.node.poll_timeout().is_none_or(|at| at > bench.now));
+
+    // A CP function asks for their delays: the measurements begin little by little, too.
+    let mut control = GtpuPathQosControlInformation::new(QosReportTrigger::IRE);
+    control.interface_type = Some(GtpuPathInterfaceType::N3);
+    let mut body = AssociationUpdateRequest::new(ie::NodeId::Ipv4(TEN));
+    body.gtpu_path_qos_controls = list([Nullable::Value(control)]).into();
+    bench.node.handle_datagram(bench.now, smf(10), &encode(None, 9, &body));
+    let mut measured = 0;
+    while bench.node.poll_timeout().is_some_and(|at| at <= bench.now) {
+        bench.node.handle_timeout(bench.now);
+        let asked = std::iter::from_fn(|| bench.node.poll_command()).count();
+        assert!(asked <= TIMERS_PER_TURN_MAX, "{asked} in one turn");
+        measured += asked;
+    }
+    assert!(measured >= PEERS / 64, "one phase of 64: {measured}");
+    // All of them are due together after a standstill.
+    bench.now += Nanos::from_secs(59);
+    bench.node.handle_timeout(bench.now);
+    let asked = std::iter::from_fn(|| bench.node.poll_command()).count();
+    assert!(asked <= TIMERS_PER_TURN_MAX, "{asked} in one turn");
 }

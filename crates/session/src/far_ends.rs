@@ -5,6 +5,7 @@
 //! without a search. Spec: TS 29.281 §7.3.1 (Error Indication), §7.2.1 (paths).
 
 use core::net::IpAddr;
+use core::ops::Bound;
 use std::collections::{BTreeMap, BTreeSet};
 
 use adit_rules::{ApplyAction, DestinationInterface, GtpuTunnel};
@@ -14,7 +15,7 @@ use crate::record::{Forwarding, Records};
 
 /// Where a GTP-U tunnel leads to, seen from this UPF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum FarSide {
+enum FarSide {
     /// Towards the UE: destination interface Access.
     Access,
     /// Towards another UPF and the data network: all others.
@@ -31,7 +32,20 @@ struct Peer {
     interfaces: InterfaceSet,
 }
 
+/// The sides that a GTP-U peer is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PeerSides {
+    /// Towards the UE.
+    pub access: bool,
+    /// Towards another UPF and the data network.
+    pub core: bool,
+}
+
 impl Peer {
+    const fn sides(&self) -> PeerSides {
+        PeerSides { access: self.access > 0, core: self.core > 0 }
+    }
+
     fn count(&mut self, side: FarSide) -> &mut usize {
         match side {
             FarSide::Access => &mut self.access,
@@ -54,8 +68,9 @@ pub(crate) struct FarEnds {
     peers: BTreeMap<IpAddr, Peer>,
     /// Numbers that peers had who are gone.
     free: Vec<PeerNumber>,
-    /// Grows whenever a peer appears or disappears on a side.
-    generation: u64,
+    /// Peers that appeared or disappeared on a side since somebody took notice, and whether they
+    /// were peers then.
+    changed: BTreeMap<IpAddr, bool>,
 }
 
 impl FarEnds {
@@ -102,9 +117,12 @@ impl FarEnds {
             Peer { number, access: 0, core: 0, interfaces: InterfaceSet::NONE }
         });
         if self.users.insert((peer.number, tunnel.teid, index, side)) {
+            let was_peer = peer.access + peer.core > 0;
             let count = peer.count(side);
-            self.generation += u64::from(*count == 0);
             *count += 1;
+            if *count == 1 {
+                self.changed.entry(tunnel.addr).or_insert(was_peer);
+            }
         }
     }
 
@@ -115,10 +133,16 @@ impl FarEnds {
         }
         let count = peer.count(side);
         *count -= 1;
-        self.generation += u64::from(*count == 0);
+        if *count == 0 {
+            self.changed.entry(tunnel.addr).or_insert(true);
+        }
         if peer.access == 0 && peer.core == 0 {
             self.free.push(peer.number);
             self.peers.remove(&tunnel.addr);
+            // One that came and went meanwhile concerns nobody.
+            if self.changed.get(&tunnel.addr) == Some(&false) {
+                self.changed.remove(&tunnel.addr);
+            }
         }
     }
 
@@ -138,28 +162,33 @@ impl FarEnds {
         users.map(|user| user.2).filter(move |&index| last.replace(index) != Some(index))
     }
 
-    /// The peers, in ascending order.
-    pub fn peers(&self) -> impl Iterator<Item = IpAddr> + '_ {
-        self.peers.keys().copied()
+    /// The peers behind this one, in ascending order, with the sides that they are on.
+    pub fn peers_behind(
+        &self,
+        peer: Option<IpAddr>,
+    ) -> impl Iterator<Item = (IpAddr, PeerSides)> + '_ {
+        let first = peer.map_or(Bound::Unbounded, Bound::Excluded);
+        self.peers.range((first, Bound::Unbounded)).map(|(&addr, peer)| (addr, peer.sides()))
     }
 
-    /// The peers, in ascending order, with the sides that they are on.
-    pub fn sides(&self) -> impl Iterator<Item = (IpAddr, FarSide)> + '_ {
-        let sides = |count: &Peer| {
-            let access = (count.access > 0).then_some(FarSide::Access);
-            access.into_iter().chain((count.core > 0).then_some(FarSide::Core))
-        };
-        self.peers.iter().flat_map(move |(&peer, count)| sides(count).map(move |side| (peer, side)))
+    /// The sides that a peer is on; none of an address that is no peer.
+    pub fn sides(&self, addr: IpAddr) -> PeerSides {
+        self.peers.get(&addr).map_or(PeerSides::default(), Peer::sides)
+    }
+
+    /// A peer that appeared or disappeared on a side since it was last returned here.
+    pub fn take_changed(&mut self) -> Option<IpAddr> {
+        self.changed.pop_first().map(|(addr, _)| addr)
+    }
+
+    /// True when there is one.
+    pub fn has_changed(&self) -> bool {
+        !self.changed.is_empty()
     }
 
     /// The interfaces that FARs named for a peer; all of an address that is none.
     pub fn interfaces(&self, addr: IpAddr) -> InterfaceSet {
         self.peers.get(&addr).map_or(InterfaceSet::ALL, |peer| peer.interfaces)
-    }
-
-    /// Changes whenever the peers do.
-    pub const fn generation(&self) -> u64 {
-        self.generation
     }
 }
 

@@ -41,7 +41,7 @@ pub use change::{
     PdrSpec, PdrUpdate, QerPart, QerUpdate, SdfSpec, TrafficEndpointSpec, UrrPart, Withdrawal,
 };
 pub use end_marker::EndMarker;
-pub use far_ends::FarSide;
+pub use far_ends::PeerSides;
 pub use framed_route::{
     FramedRouteError, parse_ipv4 as parse_framed_route, parse_ipv6 as parse_framed_ipv6_route,
 };

@@ -13,7 +13,7 @@ use crate::alloc::{
 };
 use crate::change::Change;
 use crate::end_marker::{self, EndMarker};
-use crate::far_ends::{FarEnds, FarSide};
+use crate::far_ends::{FarEnds, PeerSides};
 use crate::guaranteed::Guaranteed;
 use crate::packet_rates::{PacketRates, QerPacketRate};
 use crate::pfd::Pfds;
@@ -398,26 +398,36 @@ impl SessionStore {
         self.far_ends.users(tunnel, first).filter_map(|index| self.session_at(index))
     }
 
-    /// The GTP-U peers that FARs send to, in ascending order.
-    pub fn peers(&self) -> impl Iterator<Item = IpAddr> + '_ {
-        self.far_ends.peers()
+    /// The GTP-U peers that FARs send to behind this one, or from the first one on, in ascending
+    /// order, with the sides that they are on.
+    pub fn peers_behind(
+        &self,
+        peer: Option<IpAddr>,
+    ) -> impl Iterator<Item = (IpAddr, PeerSides)> + '_ {
+        self.far_ends.peers_behind(peer)
     }
 
-    /// The same, with the sides that they are on.
-    pub fn peer_sides(&self) -> impl Iterator<Item = (IpAddr, FarSide)> + '_ {
-        self.far_ends.sides()
+    /// The sides that a GTP-U peer is on; none of an address that no FAR sends to.
+    #[must_use]
+    pub fn peer_sides(&self, addr: IpAddr) -> PeerSides {
+        self.far_ends.sides(addr)
+    }
+
+    /// A GTP-U peer that appeared or disappeared on a side since it was last returned here.
+    pub fn take_changed_peer(&mut self) -> Option<IpAddr> {
+        self.far_ends.take_changed()
+    }
+
+    /// True when [`SessionStore::take_changed_peer`] returns one.
+    #[must_use]
+    pub fn has_changed_peer(&self) -> bool {
+        self.far_ends.has_changed()
     }
 
     /// The interfaces of the FARs that send to a GTP-U peer.
     #[must_use]
     pub fn peer_interfaces(&self, addr: IpAddr) -> InterfaceSet {
         self.far_ends.interfaces(addr)
-    }
-
-    /// Changes whenever [`SessionStore::peer_sides`] does.
-    #[must_use]
-    pub const fn peers_generation(&self) -> u64 {
-        self.far_ends.generation()
     }
 
     /// Low bits of a TEID chosen here that are a dense position below `1 << slot_bits()`; at most

@@ -116,6 +116,10 @@ pub const PFCP_MESSAGE_BYTES_MAX: usize = 65_507;
 /// Answered requests remembered per peer for retransmissions.
 pub const RESPONSE_CACHE_PER_PEER_MAX: usize = 65_536;
 
+/// Answers of one peer that are forgotten when it is looked at: with all peers in a turn of the
+/// control thread 8,192, which takes a millisecond.
+pub const ANSWERS_FORGOTTEN_PER_STEP: usize = 32;
+
 /// Requests of one peer that wait for publication.
 pub const PENDING_PER_PEER_MAX: usize = 1024;
 
@@ -168,6 +172,10 @@ pub const JOBS_MAX: usize = 64;
 /// Timers of one kind that are carried out in one turn of the control thread.
 pub const TIMERS_PER_TURN_MAX: usize = 128;
 
+/// GTP-U peers that appeared or disappeared and are looked at in one turn of the control thread,
+/// times the measurements that each is compared with.
+pub const PEER_VISITS_PER_TURN_MAX: usize = 1024;
+
 /// Sessions that an Error Indication is reported to at once; further ones are a job.
 pub const ERROR_INDICATION_USERS_MAX: usize = 16;
 
@@ -191,7 +199,7 @@ pub const PATH_CONTROLS_MAX: usize = 64;
 pub const PATH_TRAFFIC_CLASSES_MAX: usize = 4;
 
 /// GTP-U paths, by peer and traffic class, of which the delay is measured: as many Echo Requests a
-/// second.
+/// second. Also those that one CP function is told of.
 pub const PATH_PROBES_MAX: usize = 4096;
 
 /// GTP-U Path QoS Reports in one Node Report Request: with all traffic classes 250 octets each.
