@@ -20,6 +20,7 @@ use crate::procedure::load::LoadKnown;
 use crate::procedure::node_report::PathReports;
 use crate::response_cache::ResponseCache;
 use crate::smf_set::SmfSet;
+use crate::transition::Fate;
 use crate::ue_pools::PoolUsageKnown;
 
 /// Steps in one turn that forget what is left of the response caches of associations that ended.
@@ -418,9 +419,8 @@ impl Node {
         let known = self.association(address)?;
         let (owner, node_id) = (known.owner, known.node_id.clone());
         if !listed.is_empty() {
-            let next = SessionIndex(0);
-            let task = Task::EndUnlisted { owner, listed: listed.to_vec(), next };
-            self.start_job(Some(Waiter { address, node_id }), task);
+            let waiter = Waiter { address, node_id };
+            self.begin_transition(owner, Fate::Stay { at: listed.into() }, Some(waiter));
             // Those of a small association are gone when it is told how many stay.
             self.advance_jobs(now);
         }
@@ -446,7 +446,6 @@ impl Node {
             }
         }
         self.transactions.cancel(|purpose| purpose.is_of(association.owner));
-        self.forget_reports_of_owner(association.owner);
         self.drains.remove(&association.owner);
         Some(association)
     }
@@ -464,7 +463,10 @@ impl Node {
         let sessions = if is_handed_over { 0 } else { self.store.owned_count(owner) };
         let Some(association) = self.disassociate(address) else { return };
         let waiter = Waiter { address, node_id: association.node_id.clone() };
-        if sessions > 0 {
+        if !is_handed_over {
+            self.abandon_sessions(owner);
+        }
+        if sessions > 0 || self.reports.leaving_len(owner) > 0 {
             let task = Task::EndAssociation { owner, next: SessionIndex(0) };
             self.start_job(Some(waiter.clone()), task);
         }

@@ -16,8 +16,9 @@ use adit_types::{Nanos, Seid, SessionIndex};
 
 use crate::association::NodeId;
 use crate::node::{Node, Pending};
-use crate::procedure::report::ReportItem;
+use crate::procedure::report::{ReportItem, Reports};
 use crate::session_set::{MemberCursor, SessionSets, SetKey};
+use crate::transition::Transitions;
 
 /// Places for sessions that are looked through to find the next one.
 const PLACES_PER_PART: usize = 16;
@@ -41,10 +42,10 @@ impl Waiter {
 /// What is to be done to many sessions.
 #[derive(Debug)]
 pub(crate) enum Task {
-    /// Ends the sessions of an association that ended.
+    /// Ends the sessions of an association that ended, or what is left of their reports.
     EndAssociation { owner: OwnerId, next: SessionIndex },
-    /// Ends the sessions of an association whose control plane is at none of the addresses.
-    EndUnlisted { owner: OwnerId, listed: Vec<IpAddr>, next: SessionIndex },
+    /// Lets the sessions of an association meet another fate.
+    Settle { owner: OwnerId, number: u64 },
     /// Compiles the sessions anew that name applications whose PFDs changed.
     Recompile { changed: ChangedApplications, next: SessionIndex },
     /// Deletes the sessions of sets that an association, or another one of its SMF set, controls.
@@ -70,6 +71,9 @@ enum Part {
     /// This session is not concerned.
     Skip,
     End(Seid),
+    /// A session that was gone but for its reports.
+    EndReports(Seid),
+    Settle(Seid),
     /// If this association controls it.
     Delete(Seid, OwnerId),
     Recompile(SessionIndex, ChangedApplications),
@@ -199,6 +203,7 @@ impl Node {
     /// Allows another turn's share of sessions and goes on with the jobs.
     pub(crate) fn begin_turn(&mut self, now: Nanos) {
         self.backlog.allowance = SESSIONS_PER_TURN_MAX;
+        self.reports.begin_turn();
         self.advance_jobs(now);
     }
 
@@ -229,7 +234,13 @@ impl Node {
     /// Looks at one session for the job whose turn it is.
     fn advance_job(&mut self, now: Nanos) {
         let Some(job) = self.backlog.jobs.front_mut().filter(|job| !job.is_done) else { return };
-        let (mark, part) = (job.mark, next_part(&mut job.task, &self.store, &self.session_sets));
+        let sources = Sources {
+            store: &self.store,
+            sets: &self.session_sets,
+            reports: &mut self.reports,
+            transitions: &mut self.transitions,
+        };
+        let (mark, part) = (job.mark, next_part(&mut job.task, sources));
         let Some(part) = part else {
             job.is_done = true;
             return;
@@ -248,8 +259,18 @@ impl Node {
     fn carry_out(&mut self, now: Nanos, part: Part) -> Option<DeltaId> {
         match part {
             Part::Skip => None,
-            Part::End(up_seid) => self.delete_session(up_seid),
+            Part::End(up_seid) => self.end_with_association(up_seid),
+            Part::EndReports(up_seid) => {
+                self.discard_reports(up_seid);
+                None
+            }
+            Part::Settle(up_seid) => {
+                let ended = self.settle_control(up_seid);
+                self.send_reports(now);
+                ended
+            }
             Part::Delete(up_seid, by) => {
+                self.settle_control(up_seid);
                 let owner = self.store.session(up_seid)?.owner();
                 self.shares_control(by, owner).then_some(())?;
                 self.counters.scalars.sessions_deleted += 1;
@@ -298,18 +319,27 @@ impl Node {
     }
 }
 
+/// Where tasks find their sessions.
+struct Sources<'n> {
+    store: &'n SessionStore,
+    sets: &'n SessionSets,
+    reports: &'n mut Reports,
+    transitions: &'n mut Transitions,
+}
+
 /// The next session of a task; `None` when there is none left. The task stands behind it then.
-fn next_part(task: &mut Task, store: &SessionStore, sets: &SessionSets) -> Option<Part> {
+fn next_part(task: &mut Task, sources: Sources<'_>) -> Option<Part> {
+    let Sources { store, sets, reports, transitions } = sources;
     Some(match task {
         Task::Wait => return None,
-        Task::EndAssociation { owner, next } => {
-            Part::End(next_owned(store, *owner, next)?.up_seid())
-        }
-        Task::EndUnlisted { owner, listed, next } => {
-            let session = next_owned(store, *owner, next)?;
-            let stays = listed.iter().any(|&address| session.cp_f_seid().is_at(address));
-            if stays { Part::Skip } else { Part::End(session.up_seid()) }
-        }
+        Task::EndAssociation { owner, next } => match reports.pop_leaving(*owner) {
+            Some(up_seid) => Part::EndReports(up_seid),
+            None => Part::End(next_owned(store, *owner, next)?.up_seid()),
+        },
+        Task::Settle { owner, number } => match transitions.take_leaving(*owner, reports) {
+            Some(up_seid) => Part::EndReports(up_seid),
+            None => Part::Settle(transitions.next(*owner, *number, store)?),
+        },
         Task::Recompile { changed, next } => {
             if *next == SessionIndex::NONE {
                 return None;

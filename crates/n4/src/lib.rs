@@ -32,6 +32,7 @@ mod setup;
 mod smf_set;
 mod support;
 mod transaction;
+mod transition;
 mod turn;
 mod ue_pools;
 mod wall;

@@ -34,6 +34,7 @@ use crate::response_cache::{RequestKey, ResponseCache, Seen};
 use crate::session_set::SessionSets;
 use crate::setup::Setups;
 use crate::transaction::{Purpose, Retransmission, Transactions};
+use crate::transition::Transitions;
 use crate::ue_pools::PoolUsage;
 use crate::wall::Wall;
 
@@ -195,6 +196,7 @@ pub struct Node {
     pub(crate) information: BTreeMap<SessionIndex, Box<SessionInformation>>,
     pub(crate) pool_usage: PoolUsage,
     pub(crate) former_control: FormerControl,
+    pub(crate) transitions: Transitions,
     pub(crate) drains: Drains,
     /// When the CP functions are told to expect the last usage of all sessions, because we stop.
     pub(crate) prepare_releases_at: Option<Nanos>,
@@ -247,6 +249,7 @@ impl Node {
             information: BTreeMap::new(),
             pool_usage: PoolUsage::default(),
             former_control: FormerControl::new(),
+            transitions: Transitions::default(),
             drains: Drains::new(),
             prepare_releases_at: None,
             aliases: BTreeMap::new(),
@@ -417,6 +420,7 @@ impl Node {
             self.setups.poll_timeout().filter(|_| !self.is_stopping),
             self.next_heartbeat(),
             self.reports.next_notification(),
+            self.reports.has_more_to_send().then_some(Nanos(0)),
             self.next_path_deadline(),
             self.path_qos.next_deadline(),
             self.buffering_ends.next_deadline(),

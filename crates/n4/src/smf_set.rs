@@ -19,6 +19,7 @@ use adit_types::limits::ALTERNATIVE_ADDRESSES_MAX;
 use crate::association::{Association, NodeEvent, RestartClaim, as_count};
 use crate::node::Node;
 use crate::procedure::name::labels;
+use crate::transition::Fate;
 
 /// What a CP function says about its SMF set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -104,16 +105,15 @@ impl Node {
         self.aliases = aliases.collect();
     }
 
-    /// Gives the sessions and PFDs of an association that ends to another one of its SMF set. False when
-    /// there is none.
+    /// Gives the sessions and PFDs of an association that ends to another one of its SMF set, the
+    /// sessions one after another. False when there is none.
     pub(crate) fn hand_over_sessions(&mut self, owner: OwnerId) -> bool {
         let inherits =
             |other: &&Association| other.owner != owner && self.shares_control(owner, other.owner);
         let successor = self.associations().find(inherits).map(|a| (a.owner, a.address));
         let Some((to, address)) = successor else { return false };
-        self.remember_control(owner);
-        self.reports.hand_over(owner, to);
-        let sessions = self.store.hand_over(owner, to, address);
+        let sessions = self.store.owned_count(owner);
+        self.begin_transition(owner, Fate::Move { to, address }, None);
         self.hand_over_pfds(owner, to);
         self.counters.scalars.sessions_moved += as_count(sessions);
         self.events.push_back(NodeEvent::SessionsHandedOver { to: address, sessions });
@@ -130,9 +130,7 @@ impl Node {
         let taken = self.peers.get_mut(&address).and_then(|peer| peer.association.take());
         let Some(mut association) = taken else { return false };
         let owner = association.owner;
-        self.transactions.cancel(|purpose| purpose.is_of(owner) || purpose.is_report_of(owner));
-        self.remember_control(owner);
-        self.reports.hand_over(owner, owner);
+        self.transactions.cancel(|purpose| purpose.is_of(owner));
         association.smf_set.alternatives.retain(|&alternative| alternative != to);
         association.address = to;
         association.port = PFCP_PORT;
@@ -141,11 +139,11 @@ impl Node {
         association.is_time_stamp_unknown = true;
         association.restart_claim = RestartClaim::None;
         self.peers.entry(to).or_default().association = Some(association);
-        let sessions = self.store.hand_over(owner, owner, to);
+        let sessions = self.store.owned_count(owner);
+        self.begin_transition(owner, Fate::Move { to: owner, address: to }, None);
         self.counters.scalars.sessions_moved += as_count(sessions);
         self.events.push_back(NodeEvent::SessionsHandedOver { to, sessions });
         self.refresh_aliases();
-        self.send_reports(now);
         true
     }
 }

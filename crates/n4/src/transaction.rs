@@ -56,11 +56,6 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
-    /// True for a report about a session of the association.
-    pub fn is_report_of(self, association: OwnerId) -> bool {
-        matches!(self, Self::SessionReport { owner, .. } if owner == association)
-    }
-
     /// True for a node related request to the peer of the association.
     pub fn is_of(self, association: OwnerId) -> bool {
         match self {
@@ -110,6 +105,8 @@ pub(crate) enum Due<P> {
         to: SocketAddr,
         /// The request as sent before.
         bytes: Vec<u8>,
+        /// What it is for.
+        purpose: P,
     },
     /// No response after N1 retransmissions.
     Failed(P),
@@ -125,7 +122,7 @@ pub(crate) struct Transactions<P> {
     due: BTreeSet<(Nanos, u32)>,
 }
 
-impl<P> Transactions<P> {
+impl<P: Copy> Transactions<P> {
     /// No requests; the first gets `first_sequence` (its low 24 bits).
     pub fn new(first_sequence: u32) -> Self {
         let next_sequence = first_sequence & SEQUENCE_MAX;
@@ -215,7 +212,8 @@ impl<P> Transactions<P> {
             request.due = now + request.t1;
             self.due.remove(&(at, sequence));
             self.due.insert((request.due, sequence));
-            return Some(Due::Retransmit { to: request.to, bytes: request.bytes.clone() });
+            let (to, bytes) = (request.to, request.bytes.clone());
+            return Some(Due::Retransmit { to, bytes, purpose: request.purpose });
         }
         self.close(sequence).map(|request| Due::Failed(request.purpose))
     }
@@ -247,7 +245,7 @@ mod tests {
                 log.push((at.0, due));
             }
         }
-        let again = || Due::Retransmit { to: peer(8805), bytes: vec![1, 2] };
+        let again = || Due::Retransmit { to: peer(8805), bytes: vec![1, 2], purpose: "purpose" };
         assert_eq!(log, [(10, again()), (20, again()), (30, Due::Failed("purpose"))]);
         assert_eq!(R.span(), Nanos(30));
     }

@@ -6,7 +6,7 @@ use adit_types::limits::TIMERS_PER_TURN_MAX;
 
 use crate::containment::FaultPoint;
 use crate::node::{Node, Transmit};
-use crate::transaction::Due;
+use crate::transaction::{Due, Purpose};
 
 /// Work of each turn, and its name in the log of a fault.
 type Activity = (&'static str, fn(&mut Node, Nanos));
@@ -19,13 +19,14 @@ impl Node {
     pub fn handle_timeout(&mut self, now: Nanos) {
         self.note_turn();
         self.begin_turn(now);
-        let activities: [Activity; 12] = [
+        let activities: [Activity; 13] = [
             ("retransmissions", Self::handle_due_requests),
             ("usage reports", Self::report_due_usage),
             ("releases", Self::prepare_due_releases),
             ("last usage reports", Self::advance_drains),
             ("contested Node IDs", Self::settle_contests_of_none),
             ("heartbeats", Self::send_due_heartbeats),
+            ("session reports", Self::send_reports),
             ("notifications of downlink data", Self::send_due_notifications),
             ("GTP-U paths", Self::watch_paths),
             ("delays of GTP-U paths", Self::measure_paths),
@@ -65,7 +66,10 @@ impl Node {
         for _ in 0..TIMERS_PER_TURN_MAX {
             match self.transactions.poll_due(now) {
                 None => return,
-                Some(Due::Retransmit { to, bytes }) => {
+                // It is given up when its session ends or goes elsewhere.
+                Some(Due::Retransmit { purpose: Purpose::SessionReport { owner, .. }, .. })
+                    if !self.associations().any(|association| association.owner == owner) => {}
+                Some(Due::Retransmit { to, bytes, .. }) => {
                     self.counters.scalars.own_retransmissions += 1;
                     if let Some(&message_type) = bytes.get(1) {
                         self.counters.count_sent(MessageType(message_type));

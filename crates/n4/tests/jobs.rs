@@ -14,21 +14,24 @@ use std::net::Ipv4Addr;
 use adit_n4::{PathConfig, Transmit};
 use adit_pfcp::grouped::{
     ApplicationIdsPfds, GtpuPathQosControlInformation, PfdContext, SessionChangeInfo,
+    SessionRetentionInformation,
 };
 use adit_pfcp::ie::{
-    self, AlternativeSmfIpAddress, ApplicationId, CpIpAddress, FqCsid, FqCsidNode,
-    GtpuPathInterfaceType, Nullable, PfdContents, QosReportTrigger,
+    self, AlternativeSmfIpAddress, ApplicationId, CpIpAddress, CpPfcpEntityIpAddress, FqCsid,
+    FqCsidNode, GtpuPathInterfaceType, Nullable, PfdContents, QosReportTrigger, SmfSetId,
 };
 use adit_pfcp::message::{
-    AssociationUpdateRequest, PfdManagementRequest, SessionSetDeletionRequest,
-    SessionSetModificationRequest,
+    AssociationSetupRequest, AssociationUpdateRequest, PfdManagementRequest,
+    SessionSetDeletionRequest, SessionSetModificationRequest,
 };
 use adit_pfcp::{Cause, Message};
 use adit_rules::{
     DeltaId, DestinationInterface, GtpuTunnel, OuterHeaderCreation, RuleDelta, WorkerEvent,
 };
 use adit_session::{Change, CpFSeid, FTeidSpec, Far, Forwarding, PdiSpec, PdrSpec, PdrTimes};
-use adit_types::limits::{PEER_VISITS_PER_TURN_MAX, SESSIONS_PER_TURN_MAX, TIMERS_PER_TURN_MAX};
+use adit_types::limits::{
+    PEER_VISITS_PER_TURN_MAX, REPORTS_PER_TURN_MAX, SESSIONS_PER_TURN_MAX, TIMERS_PER_TURN_MAX,
+};
 use adit_types::{FarId, Nanos, PdrId, Precedence, Seid, Teid};
 
 use smf::*;
@@ -62,6 +65,36 @@ impl Scene {
             scene.session(10, number);
         }
         scene
+    }
+
+    /// `count` sessions of host 10, which is of one SMF set with host 11.
+    fn in_set(count: u16) -> Self {
+        let mut scene = Self::new(0);
+        for node in [TEN, ELEVEN] {
+            let mut body = AssociationUpdateRequest::new(ie::NodeId::Ipv4(node));
+            body.smf_set_id = Some(SmfSetId(b"\0\x04set1\x03smf"));
+            let [.., host] = node.octets();
+            let sequence = scene.next();
+            scene.bench.answer(smf(host), &encode(None, sequence, &body));
+        }
+        for number in 0..count {
+            scene.session(10, number);
+        }
+        scene
+    }
+
+    /// How many sessions have their control plane at `address`.
+    fn len_at(&self, address: Ipv4Addr) -> usize {
+        let sessions = self.bench.node.store().sessions();
+        sessions.filter(|session| session.cp_f_seid().v4 == Some(address)).count()
+    }
+
+    /// The gNB knows no tunnel of the session with this number.
+    fn error_indication(&mut self, number: u16) -> Vec<Transmit> {
+        let teid = SessionScript::new(1, number).gnb_teid;
+        let event = WorkerEvent::ErrorIndication { peer: GNB.into(), teid };
+        self.bench.node.handle_event(self.bench.now, event);
+        self.bench.sent()
     }
 
     fn next(&mut self) -> u32 {
@@ -323,6 +356,136 @@ fn error_indication_of_a_tunnel_that_many_sessions_use_reaches_all() {
     scene.bench.node.handle_event(scene.bench.now, event);
     assert_eq!(scene.bench.sent(), [], "each turn has its share");
     assert_eq!(scene.finish().len(), usize::from(MANY));
+}
+
+/// Spec: TS 29.244 §5.22.3.
+#[test]
+fn sessions_go_to_another_smf_of_the_set_in_slices_and_nobody_sees_the_difference() {
+    let mut scene = Scene::in_set(MANY);
+    let [.., third, second, last] = seids(&scene)[..] else { panic!() };
+    let report = scene.error_indication(MANY - 3);
+    assert_eq!((report.len(), report[0].to), (1, smf(10)), "it is on its way");
+    scene.ask(10, &setup(7, TEN, SMF_STARTED + 9));
+    assert_eq!(scene.len_at(ELEVEN), SESSIONS_PER_TURN_MAX);
+    // What concerns a session that has not moved moves it first.
+    let sequence = scene.next();
+    let sent = scene.ask(10, &delete(sequence, last));
+    let Message::SessionDeletionResponse(body) = decode(&sent[0].bytes) else { panic!() };
+    assert_eq!(body.cause, Cause::SessionContextNotFound, "it is not the new association's");
+    scene.ask(11, &move_to(8, last, Teid(9)));
+    let sent = scene.observe();
+    let Message::SessionModificationResponse(body) = decode(&sent[0].bytes) else { panic!() };
+    assert_eq!(body.cause, Cause::RequestAccepted);
+    let report = scene.error_indication(MANY - 2);
+    assert_eq!((report.len(), report[0].to), (1, smf(11)));
+    let Message::SessionReportRequest(body) = decode(&report[0].bytes) else { panic!() };
+    assert_eq!(body.old_cp_f_seid.map(|cp| cp.v4), Some(Some(TEN)));
+    assert_eq!(scene.len_at(ELEVEN), SESSIONS_PER_TURN_MAX + 2);
+    // The report that was on its way to the failed one is told again.
+    let sent = scene.finish();
+    assert_eq!((sent.len(), sent[0].to), (1, smf(11)));
+    assert_eq!(scene.len_at(ELEVEN), usize::from(MANY));
+    let owner = scene.bench.node.association(ELEVEN.into()).unwrap().owner;
+    assert_eq!(scene.bench.node.store().owned_count(owner), usize::from(MANY));
+    for (sequence, seid) in [(90, third), (91, second), (92, last)] {
+        scene.ask(11, &delete(sequence, seid));
+    }
+    assert_eq!(scene.observe().len(), 3);
+}
+
+/// Spec: TS 29.244 §5.22.3.
+#[test]
+fn sessions_on_their_way_to_an_smf_that_ends_too_end_with_it() {
+    let mut scene = Scene::in_set(MANY);
+    scene.ask(10, &setup(7, TEN, SMF_STARTED + 9));
+    let last = *seids(&scene).last().unwrap();
+    scene.ask(11, &release(7, ELEVEN));
+    let sent = scene.ask(10, &delete(8, last));
+    let Message::SessionDeletionResponse(body) = decode(&sent[0].bytes) else { panic!() };
+    assert_eq!(body.cause, Cause::SessionContextNotFound);
+    scene.finish();
+    assert_eq!(scene.len(), 0);
+}
+
+/// Spec: TS 29.244 §5.22.2.
+#[test]
+fn sessions_go_to_an_alternative_address_in_slices_and_later_ones_stay_where_they_are() {
+    const TWENTY: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 20);
+    let mut scene = Scene::in_set(MANY);
+    let alternative = AlternativeSmfIpAddress { v4: Some(TWENTY), v6: None, preferred: true };
+    let mut body = AssociationUpdateRequest::new(ie::NodeId::Ipv4(TEN));
+    body.alternative_smf_ip_addresses = list([alternative]).into();
+    scene.bench.answer(smf(10), &encode(None, 7, &body));
+    while scene.bench.node.association(TWENTY.into()).is_none() {
+        scene.bench.now = scene.bench.node.poll_timeout().unwrap();
+        scene.turn();
+    }
+    // PFDs of an association that was lost, too, take their part of the turn.
+    assert!((1..=SESSIONS_PER_TURN_MAX).contains(&scene.len_at(TWENTY)));
+    // Its control plane is at the former address all the same, because it says so now.
+    let newcomer = establish(8, &SessionScript::new(1, 3000));
+    scene.ask(20, &newcomer);
+    let report = scene.error_indication(MANY - 1);
+    assert_eq!(report[0].to, smf(20));
+    while scene.bench.node.pending_jobs_len() > 0 {
+        scene.turn();
+        scene.observe();
+    }
+    assert_eq!((scene.len_at(TWENTY), scene.len_at(TEN)), (usize::from(MANY), 1));
+    assert_eq!(scene.error_indication(3000)[0].to, smf(10));
+}
+
+/// Spec: TS 29.244 §6.2.6.2.2.
+#[test]
+fn session_that_comes_while_unlisted_ones_end_is_not_judged_by_the_list() {
+    let mut scene = Scene::new(MANY);
+    let mut body =
+        AssociationSetupRequest::new(ie::NodeId::Ipv4(TEN), ie::RecoveryTimeStamp(SMF_STARTED + 1));
+    let mut wish = SessionRetentionInformation::new();
+    let elsewhere = CpPfcpEntityIpAddress { v4: Some(ELEVEN), v6: None };
+    wish.cp_pfcp_entity_ip_addresses = list([elsewhere]).into();
+    body.session_retention_information = Some(wish);
+    assert_eq!(scene.ask(10, &encode(None, 7, &body)), [], "the others live");
+    let unlisted = *seids(&scene).last().unwrap();
+    scene.session_of_impatient_peer();
+    let sent = scene.ask(10, &delete(8, unlisted));
+    let Message::SessionDeletionResponse(body) = decode(&sent[0].bytes) else { panic!() };
+    assert_eq!(body.cause, Cause::SessionContextNotFound, "it is not to be retained");
+    scene.finish();
+    assert_eq!(scene.len(), 1);
+}
+
+/// Spec: TS 29.244 §6.4.
+#[test]
+fn reports_of_an_association_that_ended_are_not_sent_again_while_its_sessions_end() {
+    let mut scene = Scene::new(MANY);
+    for number in 0..MANY {
+        assert_eq!(scene.error_indication(number).len(), 1);
+    }
+    scene.ask(10, &release(7, TEN));
+    scene.bench.now += T1;
+    assert_eq!(scene.turn().iter().filter(|sent| sent.to == smf(10)).count(), 0);
+    assert!(scene.len() > 0);
+    assert_eq!(scene.finish().len(), 1, "the answer to the release");
+}
+
+#[test]
+fn turn_sends_its_share_of_reports() {
+    let mut scene = Scene::new(0);
+    let count = u16::try_from(REPORTS_PER_TURN_MAX + 50).unwrap();
+    for number in 0..count {
+        scene.session(11, number);
+    }
+    scene.turn();
+    let sent: usize = (0..count).map(|number| scene.error_indication(number).len()).sum();
+    assert_eq!(sent, REPORTS_PER_TURN_MAX);
+    assert_eq!(scene.bench.node.poll_timeout(), Some(Nanos(0)), "there is more to send");
+    assert_eq!(scene.turn().len(), 50);
+}
+
+/// The sessions, by index.
+fn seids(scene: &Scene) -> Vec<Seid> {
+    scene.bench.node.store().sessions().map(|session| session.up_seid()).collect()
 }
 
 /// A session with one PDR, whose TEID is chosen, and a FAR that drops.

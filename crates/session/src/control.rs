@@ -78,21 +78,6 @@ impl SessionStore {
         true
     }
 
-    /// Gives all sessions of `from` to `to`, whose address is `address`. Returns how many.
-    pub fn hand_over(&mut self, from: OwnerId, to: OwnerId, address: IpAddr) -> usize {
-        let moved = self.owned.remove(&from).unwrap_or_default();
-        for &index in &moved {
-            let Some(session) = self.session_at_mut(index) else { continue };
-            session.owner = to;
-            session.set_cp_f_seid(session.cp_f_seid().at(address));
-        }
-        let count = moved.len();
-        if count > 0 {
-            self.owned.entry(to).or_default().extend(moved);
-        }
-        count
-    }
-
     /// Our identifiers of the sessions of `owner`, by ascending index.
     pub fn owned_by(&self, owner: OwnerId) -> impl Iterator<Item = &Session> {
         let owned = self.owned.get(&owner).into_iter().flatten();

@@ -126,6 +126,9 @@ pub const PENDING_PER_PEER_MAX: usize = 1024;
 /// Session Report Requests in flight at most; further sessions wait for their turn.
 pub const REPORTS_IN_FLIGHT_MAX: usize = 16_384;
 
+/// Session Report Requests that are sent in one turn of the control thread.
+pub const REPORTS_PER_TURN_MAX: usize = 512;
+
 /// Report items (a PDR with downlink data, a usage report, …) of one PFCP session that wait.
 pub const REPORT_ITEMS_PER_SESSION_MAX: usize = 256;
 

@@ -52,7 +52,7 @@ impl Node {
         let owner = self.association_for(response.peer()).map(|association| association.owner);
         let owner = owner.filter(|&owner| self.shares_control(owner, before)).unwrap_or(before);
         let cp = CpFSeid { seid: given.seid, v4: given.v4, v6: given.v6 };
-        self.store.set_control(up_seid, owner, cp);
+        self.set_control(up_seid, owner, cp);
         self.former_control.remove(&index);
         self.counters.scalars.sessions_moved += u64::from(owner != before);
     }
@@ -77,12 +77,5 @@ impl Node {
             Some(FarUpdate { id: far.id, forwarding: Some(forwarding), ..FarUpdate::default() })
         };
         towards_cp.filter_map(update).collect()
-    }
-
-    /// Remembers who controlled the sessions of an association, before another SMF inherits them.
-    pub(crate) fn remember_control(&mut self, owner: adit_session::OwnerId) {
-        for session in self.store.owned_by(owner) {
-            self.former_control.entry(session.index()).or_insert(session.cp_f_seid());
-        }
     }
 }

@@ -94,7 +94,7 @@ impl Node {
     }
 
     fn leaving_of(&self, owner: OwnerId) -> usize {
-        self.reports.leaving.values().filter(|leaving| leaving.owner == owner).count()
+        self.reports.leaving_len(owner)
     }
 
     /// When a release is not put off any longer.

@@ -59,6 +59,7 @@ impl Node {
         change.is_restoration = flags.contains(PfcpSeReqFlags::RESTI);
         let information = SessionInformation::of_establishment(&message)?;
         let established = self.store.establish(owner, cp, change)?;
+        self.transitions.note_newcomer(owner, established.index);
         self.inform(established.up_seid, information);
         self.session_sets.assign(established.index, sets);
         Ok(established)

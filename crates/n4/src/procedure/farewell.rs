@@ -59,12 +59,15 @@ impl Node {
     /// Deletes a session by our own decision; its last usage is reported if the CP function takes
     /// such reports (EPFAR), and lost if not. `None` when there is no such session.
     pub(crate) fn end_locally(&mut self, up_seid: Seid) -> Option<DeltaId> {
+        if let Some(ended) = self.settle_control(up_seid) {
+            return Some(ended);
+        }
         let leaving = self.leaving(up_seid, true);
         let delta = self.store.delete(up_seid).ok()?;
         match leaving {
             Some(leaving) => {
                 self.reports.keep_usage(up_seid);
-                self.reports.leaving.insert(up_seid, leaving);
+                self.reports.leave(up_seid, leaving);
             }
             None => self.forget_reports_of(up_seid),
         }
@@ -77,12 +80,10 @@ impl Node {
 
     /// Reports the last usage of a session that we ended: no worker runs it any more.
     pub(crate) fn report_last_usage(&mut self, now: Nanos, up_seid: Seid, usage: Vec<UsageReport>) {
-        let Some(leaving) = self.reports.leaving.get_mut(&up_seid) else {
+        let Some(owner) = self.reports.last_usage_read(up_seid) else {
             self.counters.scalars.usage_reports_lost_with_association += as_count(usage.len());
             return;
         };
-        leaving.is_read = true;
-        let owner = leaving.owner;
         let last = usage.into_iter().filter(UsageReport::has_usage).map(ended_by_us);
         self.queue_reports(now, up_seid, owner, last.map(ReportItem::Usage).collect());
         self.reports.settle(up_seid);
@@ -97,7 +98,7 @@ impl Node {
         leaving: Leaving,
         rest: Vec<UsageReport>,
     ) {
-        self.reports.leaving.insert(up_seid, Leaving { is_read: true, ..leaving });
+        self.reports.leave(up_seid, Leaving { is_read: true, ..leaving });
         let items = rest.into_iter().map(ReportItem::Usage).collect();
         self.queue_reports(now, up_seid, leaving.owner, items);
         self.reports.settle(up_seid);

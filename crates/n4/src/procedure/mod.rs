@@ -46,7 +46,8 @@ impl Node {
     /// # Errors
     /// Cause 72 without an association, Cause 65 without such a session of this peer; both with
     /// SEID 0, because the peer's is not known. Spec: TS 29.244 §7.2.2.4.2.
-    fn session_of(&self, request: &Request<'_>) -> Result<(Seid, Seid), Refused> {
+    fn session_of(&mut self, request: &Request<'_>) -> Result<(Seid, Seid), Refused> {
+        request.header.seid.and_then(|up_seid| self.settle_control(up_seid));
         let refused = |cause| Refused { seid: Seid(0), rejected: Rejected::new(cause) };
         let association = self.association_for(request.peer());
         let association = association.ok_or(refused(Cause::NoEstablishedAssociation))?;

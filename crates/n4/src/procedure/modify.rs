@@ -76,7 +76,7 @@ impl Node {
         let (Some(owner), Some(session)) = (owner, session) else { return };
         self.former_control.remove(&session.index());
         if session.owner() != owner {
-            self.store.set_control(up_seid, owner, session.cp_f_seid());
+            self.set_control(up_seid, owner, session.cp_f_seid());
             self.counters.scalars.sessions_moved += 1;
         }
     }

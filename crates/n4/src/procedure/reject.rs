@@ -62,7 +62,7 @@ impl Node {
     }
 
     /// The CP function's SEID of the session that a request names, zero if there is none.
-    fn cp_seid_of(&self, request: &Request<'_>) -> Seid {
+    fn cp_seid_of(&mut self, request: &Request<'_>) -> Seid {
         self.session_of(request).map_or(Seid(0), |(_, cp_seid)| cp_seid)
     }
 }

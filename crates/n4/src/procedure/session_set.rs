@@ -94,6 +94,7 @@ impl Node {
 
     /// Gives a session to the association at `to`, if that is of the same SMF set.
     pub(crate) fn move_control(&mut self, by: OwnerId, up_seid: Seid, to: IpAddr) {
+        self.settle_control(up_seid);
         let Some(session) = self.store.session(up_seid) else { return };
         if !self.shares_control(by, session.owner()) {
             return;
@@ -102,7 +103,7 @@ impl Node {
         let successor = successor.filter(|&successor| self.shares_control(by, successor));
         let owner = successor.unwrap_or(session.owner());
         let cp = session.cp_f_seid().at(to);
-        self.store.set_control(up_seid, owner, cp);
+        self.set_control(up_seid, owner, cp);
         self.counters.scalars.sessions_moved += 1;
     }
 
@@ -134,7 +135,10 @@ impl Node {
         let listed: Vec<IpAddr> = listed.flatten().filter(|&address| address != to).collect();
         if !listed.is_empty() {
             let known = self.associations().map(|association| association.owner);
-            let owners = known.filter(|&other| self.shares_control(owner, other)).collect();
+            let heirs: Vec<OwnerId> =
+                known.filter(|&other| self.shares_control(owner, other)).collect();
+            // Those whose sessions are on their way to them come first.
+            let owners = self.transitions.of_heirs(&heirs).into_iter().chain(heirs).collect();
             tasks.push(Task::MoveListed { owner, owners, listed, next: SessionIndex(0), to });
         }
         Ok(())

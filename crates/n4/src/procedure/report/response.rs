@@ -1,0 +1,104 @@
+//! Responses to session reports, and what they ask for. Spec: TS 29.244 §7.5.9.
+
+use adit_pfcp::ie::PfcpSrRspFlags;
+use adit_pfcp::message::SessionReportResponse;
+use adit_pfcp::{Cause, MessageBody};
+use adit_session::Change;
+use adit_types::{Nanos, Seid};
+
+use crate::node::{Node, Request};
+use crate::procedure::{rule_decode, withdraw_decode};
+use crate::transaction::Purpose;
+
+impl Node {
+    /// Takes the response to a report. Spec: TS 29.244 §7.5.9.
+    pub(crate) fn handle_session_report_response(&mut self, response: &Request<'_>) {
+        let Ok(message) = SessionReportResponse::decode_body(response.body) else {
+            self.counters.scalars.discarded_malformed_response += 1;
+            return;
+        };
+        let expects = |purpose: &Purpose| matches!(purpose, Purpose::SessionReport { .. });
+        let sequence = response.header.sequence;
+        let purpose = self.transactions.take(response.from, sequence, expects);
+        let Some(Purpose::SessionReport { up_seid, .. }) = purpose else {
+            self.counters.scalars.discarded_unmatched_response += 1;
+            return;
+        };
+        let is_gone = self.store.session(up_seid).is_none();
+        match message.cause {
+            cause if cause.is_accepted() && is_gone => {}
+            Cause::SessionContextNotFound if !is_gone => {
+                self.remove_unknown_session(up_seid);
+            }
+            Cause::RedirectionRequested if self.follow_redirection(up_seid, &message) => {
+                return self.send_reports(response.now);
+            }
+            cause if cause.is_accepted() => {
+                self.follow_control(response, up_seid, &message);
+                self.follow_response(response.now, up_seid, &message);
+            }
+            _ => {
+                self.counters.scalars.reports_refused += 1;
+                self.follow_flags(response.now, up_seid, &message);
+            }
+        }
+        self.reports.finish(up_seid);
+        self.send_reports(response.now);
+        self.advance_drains(response.now);
+    }
+
+    /// Discards buffered packets if a response that refuses says so: the UE cannot be paged.
+    /// Spec: TS 29.244 §8.2.32.
+    fn follow_flags(&mut self, now: Nanos, up_seid: Seid, message: &SessionReportResponse<'_>) {
+        let flags = message.pfcp_sr_rsp_flags.unwrap_or_default();
+        if flags.contains(PfcpSrRspFlags::DROBU) {
+            let change = Change { at: now, drop_buffered: true, ..Change::default() };
+            self.apply_response(up_seid, change);
+        }
+    }
+
+    /// Carries out what a response asks for; false when it cannot be.
+    fn apply_response(&mut self, up_seid: Seid, change: Change) -> bool {
+        let modified = self.store.modify(up_seid, change);
+        self.counters.scalars.report_responses_not_applied += u64::from(modified.is_err());
+        let applies = modified.is_ok();
+        if let Some(delta) = modified.ok().and_then(|modified| modified.delta) {
+            self.publish(delta);
+        }
+        applies
+    }
+
+    /// Does what an accepting response asks for: a changed BAR, buffered packets discarded, another
+    /// tunnel towards the CP function. Spec: TS 29.244 §7.5.9.1, §7.5.9.2.
+    fn follow_response(&mut self, now: Nanos, up_seid: Seid, message: &SessionReportResponse<'_>) {
+        let flags = message.pfcp_sr_rsp_flags.unwrap_or_default();
+        let drop_buffered = flags.contains(PfcpSrRspFlags::DROBU);
+        let unchanged = Change { at: now, ..Change::default() };
+        let mut change = Change { drop_buffered, ..unchanged.clone() };
+        let update = message.update_bar.as_ref().map(rule_decode::update_bar_of_report);
+        change.update_bars.extend(update);
+        let bar = message.update_bar.as_ref();
+        change.withdrawals.extend(bar.into_iter().flat_map(withdraw_decode::of_bar));
+        if let Some(f_teid) = message.n4u_f_teid {
+            change.update_fars = self.fars_towards_cp_function(up_seid, f_teid);
+            let applies = !change.update_fars.is_empty();
+            self.counters.scalars.report_responses_not_applied += u64::from(!applies);
+        }
+        if change == unchanged {
+            return;
+        }
+        if self.apply_response(up_seid, change) {
+            let limit = bar.and_then(|bar| Some((bar.bar_id, bar.dl_buffering_duration?)));
+            if let Some((bar, duration)) = limit {
+                self.limit_buffering(now, up_seid, bar, duration);
+            }
+        }
+    }
+
+    /// The CP function does not know the session: it goes. Spec: TS 29.244 §6.3.5.
+    fn remove_unknown_session(&mut self, up_seid: Seid) {
+        if self.end_locally(up_seid).is_some() {
+            self.counters.scalars.sessions_removed_unknown_to_peer += 1;
+        }
+    }
+}
