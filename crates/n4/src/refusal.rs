@@ -147,8 +147,7 @@ fn cause_and_ie(refusal: &Refusal) -> (Cause, Option<IeType>) {
         | Refusal::FTeidSidesDiffer { .. }
         | Refusal::FTeidDirectionsDiffer { .. }
         | Refusal::FTeidFamilyUnavailable { .. } => (rule, Some(IeType::F_TEID)),
-        Refusal::UeAddressMissing { .. }
-        | Refusal::UeAddressInvalid { .. }
+        Refusal::UeAddressInvalid { .. }
         | Refusal::UePrefixTooShort { .. }
         | Refusal::UeSideUnsupported { .. }
         | Refusal::UePrefixInvalid { .. }

@@ -61,6 +61,11 @@ pub fn open5gs_pdrs() -> Vec<Vec<u8>> {
 
 /// The same for a UE with these addresses.
 pub fn open5gs_pdrs_of(ue: &str) -> Vec<Vec<u8>> {
+    open5gs_pdrs_with(ue, "0f05")
+}
+
+/// The same with this F-TEID towards the RAN.
+pub fn open5gs_pdrs_with(ue: &str, f_teid: &str) -> Vec<Vec<u8>> {
     use IeType as T;
     let down = group(
         T::PDI,
@@ -75,7 +80,7 @@ pub fn open5gs_pdrs_of(ue: &str) -> Vec<Vec<u8>> {
         T::PDI,
         [
             ie(T::SOURCE_INTERFACE, "00"),
-            ie(T::F_TEID, "0f05"),
+            ie(T::F_TEID, f_teid),
             labels("internet"),
             ie(T::QFI, "01"),
             ie(T::TGPP_INTERFACE_TYPE, "0b"),
@@ -109,11 +114,16 @@ pub fn open5gs_pdrs_of(ue: &str) -> Vec<Vec<u8>> {
 
 /// Open5GS: PDR 3 from the CP function to the UE, PDR 4 and FAR 3 for router solicitations to it.
 pub fn open5gs_cp_function() -> Vec<Vec<u8>> {
+    open5gs_cp_function_with("07", "0f05")
+}
+
+/// The same with these F-TEIDs towards the SMF and the RAN.
+pub fn open5gs_cp_function_with(cp: &str, ran: &str) -> Vec<Vec<u8>> {
     use IeType as T;
-    let from_cp = [ie(T::SOURCE_INTERFACE, "03"), ie(T::F_TEID, "07")];
+    let from_cp = [ie(T::SOURCE_INTERFACE, "03"), ie(T::F_TEID, cp)];
     let solicitation = [
         ie(T::SOURCE_INTERFACE, "00"),
-        ie(T::F_TEID, "0f05"),
+        ie(T::F_TEID, ran),
         labels("internet"),
         crate::octets::sdf("permit out 58 from ff02::2/128 to assigned"),
         ie(T::TGPP_INTERFACE_TYPE, "0b"),
@@ -344,12 +354,17 @@ pub fn sd_core_establishment() -> Vec<u8> {
 
 /// OAI: PDR 1 and FAR 1 of the uplink alone, in an establishment or at a Service Request.
 pub fn oai_uplink(precedence: &str) -> [Vec<u8>; 2] {
+    oai_uplink_of(precedence, "02 0c010002")
+}
+
+/// The same for a UE with this address.
+pub fn oai_uplink_of(precedence: &str, ue: &str) -> [Vec<u8>; 2] {
     use IeType as T;
     let pdi = [
         ie(T::SOURCE_INTERFACE, "00"),
         ie(T::F_TEID, "0d2a"),
         text("access.oai.org"),
-        ie(T::UE_IP_ADDRESS, "02 0c010002"),
+        ie(T::UE_IP_ADDRESS, ue),
         ie(T::QFI, "09"),
         ie(T::TGPP_INTERFACE_TYPE, "0b"),
     ];

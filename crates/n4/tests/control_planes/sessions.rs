@@ -92,6 +92,45 @@ fn choose_id_of_a_later_message_is_the_f_teid_of_the_session() {
     assert!(one != first && next != first && next != one);
 }
 
+/// Open5GS creates its sessions anew with the F-TEIDs known before, without their CHOOSE IDs, and goes
+/// on with the IDs. A flow that is added later must use the tunnel that the gNB knows.
+#[test]
+fn choose_id_after_a_restoration_is_the_f_teid_of_the_pdu_session() {
+    let restored = |bench: &mut Bench| {
+        let (ran, cp) = ("01 00000010 c6336401", "01 00000021 c6336401");
+        let pdrs = open5gs_pdrs_with("06 0a2d0002", ran);
+        let flags = vec![ie(T::PFCPSEREQ_FLAGS, "01")];
+        let ies = [pdrs, open5gs_cp_function_with(cp, ran), open5gs_rest(), flags].concat();
+        accepted(bench, &establishment(2, &ies))
+    };
+    let mut bench = Bench::associated();
+    let session = restored(&mut bench);
+    assert!(session.created.is_empty());
+    let flow = open5gs_flow(&[sdf("permit out icmp from any to assigned")]);
+    let added = accepted(&mut bench, &modification(3, session.up_seid, &flow));
+    assert_eq!((added.created[0].0, added.teids()), (PdrId(6), vec![Teid(0x10)]));
+    // Data forwarded for a handover have a tunnel of their own, with CHOOSE ID 10.
+    let ies = [forwarding_pdr("0007", ie(T::QFI, "01")), forwarding_far()];
+    let mut bench = Bench::associated();
+    let session = restored(&mut bench);
+    let forwarded = accepted(&mut bench, &modification(3, session.up_seid, &ies)).teids()[0];
+    assert!(![Teid(0x10), Teid(0x21)].contains(&forwarded));
+    let added = accepted(&mut bench, &modification(4, session.up_seid, &flow));
+    assert_eq!(added.teids(), [Teid(0x10)], "the forwarding took nothing away");
+}
+
+/// OAI knows no IPv6 address of a UE and sends the IE without one.
+#[test]
+fn ue_ip_address_without_an_address_matches_no_packet() {
+    for flags in ["00", "04"] {
+        let request = establishment(2, &oai_uplink_of("00000000", flags));
+        let session = accepted(&mut Bench::associated(), &request);
+        assert_eq!(session.created.len(), 1, "the RAN is told a tunnel");
+        let rules = session.rules();
+        assert!(rules.uplink.is_empty() && rules.ue.is_empty(), "nobody sends as any UE");
+    }
+}
+
 /// Point 3. free5GC.
 #[test]
 fn f_teids_of_the_control_plane_are_taken_although_ftup_is_announced() {

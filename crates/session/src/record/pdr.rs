@@ -92,7 +92,13 @@ impl Pdi {
     /// True when packets of any UE match.
     #[must_use]
     pub fn is_of_any_ue(&self) -> bool {
-        self.ue_addresses().is_empty() && self.ue_networks().next().is_none()
+        self.ue.is_none() && self.ue_networks().next().is_none()
+    }
+
+    /// True when the control plane spoke of the UE's address and named none: no packet matches.
+    #[must_use]
+    pub fn is_of_no_ue(&self) -> bool {
+        self.ue.is_some_and(|ue| ue.addresses.is_empty()) && self.ue_networks().next().is_none()
     }
 
     /// The UE addresses that packets must carry; empty without any.
@@ -113,11 +119,11 @@ pub struct FTeid {
     pub v6: Option<Ipv6Addr>,
 }
 
-/// A TEID and the CHOOSE ID that it was chosen for. Spec: TS 29.244 §8.2.3.
+/// A TEID that was chosen here and the CHOOSE ID that it was chosen for. Spec: TS 29.244 §8.2.3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ChosenFTeid {
-    /// The CHOOSE ID.
-    pub choose_id: u8,
+    /// The CHOOSE ID; `None` of a TEID that was chosen in a former run, as long as no PDR has said.
+    pub choose_id: Option<u8>,
     /// The TEID.
     pub teid: Teid,
 }

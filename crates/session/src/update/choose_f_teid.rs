@@ -2,18 +2,19 @@
 //!
 //! Parts of a change with the same CHOOSE ID get the same F-TEID. INTEROP: so do parts of later
 //! changes, while a PDR or traffic endpoint that the change leaves alone has that F-TEID; some
-//! control planes give the ID of the session's tunnel again with each QoS flow that they add.
+//! control planes give the ID of the session's tunnel again with each QoS flow that they add. After a
+//! restoration the ID of a QoS flow means the one tunnel of its kind that the session has.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-use adit_rules::SourceInterface;
+use adit_rules::{DestinationInterface, SourceInterface};
 use adit_types::{SessionIndex, Teid};
 
 use super::s1_provide::{Target, Wanted};
 use super::s2_resolve::has_teid;
 use crate::alloc::TeidPlan;
 use crate::local::{GtpuSide, LocalAddresses};
-use crate::record::{ChosenFTeid, FTeid, Pdi, Records};
+use crate::record::{ChosenFTeid, FTeid, Pdi, Pdr, Records};
 use crate::refusal::Refusal;
 use crate::store::SessionStore;
 
@@ -44,7 +45,8 @@ pub(super) fn choose(
         let group = group_of(store, records, wanted);
         let known = groups.iter().position(|(other, _)| *other == group);
         let at = known.unwrap_or_else(|| {
-            let held = held(records, &group, wanted.target);
+            let held = held(records, &group, wanted.target)
+                .or_else(|| claim_restored(records, &group, wanted.target));
             groups.push((group, held));
             groups.len() - 1
         });
@@ -63,7 +65,7 @@ pub(super) fn choose(
                     unreachable!("the plan has a TEID for each new group")
                 };
                 if let Group::ChooseId(choose_id) = *group {
-                    records.chosen.push(ChosenFTeid { choose_id, teid });
+                    records.chosen.push(ChosenFTeid { choose_id: Some(choose_id), teid });
                 }
                 Err(teid)
             }
@@ -112,12 +114,55 @@ fn held(records: &Records, group: &Group, target: Target) -> Option<FTeid> {
             })
             .and_then(|pdi| pdi.f_teid),
         Group::ChooseId(id) => {
-            let of_id = records.chosen.iter().rev().filter(|chosen| chosen.choose_id == *id);
+            let of_id = records.chosen.iter().rev().filter(|chosen| chosen.choose_id == Some(*id));
             let mut held = of_id.filter_map(|chosen| holder(records, chosen.teid));
             held.find(|(_, side)| side.is_none_or(|side| source.is_none_or(|own| own == side)))
                 .map(|(f_teid, _)| f_teid)
         }
     }
+}
+
+/// Remembers the F-TEIDs that a session is restored with. The request gives them without the CHOOSE
+/// IDs that they were chosen for. Spec: TS 29.244 §8.2.136 (RESTI).
+pub(super) fn note_restored(store: &SessionStore, records: &mut Records) {
+    let pdis = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each());
+    let given = pdis.filter_map(|pdi| pdi.f_teid).map(|f_teid| f_teid.teid);
+    let mut restored: Vec<Teid> = given.filter(|&teid| store.teids.is_restorable(teid)).collect();
+    restored.sort_unstable();
+    restored.dedup();
+    records.chosen = restored.iter().map(|&teid| ChosenFTeid { choose_id: None, teid }).collect();
+}
+
+/// The F-TEID of a restored session that a CHOOSE ID most likely was chosen for, which it means from
+/// now on: the only one that PDRs of QoS flows have for uplink from the same side and network instance,
+/// and from no other reference point. A PDU session has one such tunnel (TS 23.501 §5.8.2.3); where PDRs name no QoS
+/// flow, as in EPC, each bearer has a tunnel of its own and nothing can be known.
+fn claim_restored(records: &mut Records, group: &Group, target: Target) -> Option<FTeid> {
+    let (Group::ChooseId(id), Target::Pdr(pdr)) = (group, target) else { return None };
+    let is_uplink = |pdr: &&Pdr| {
+        let far = records.fars.iter().find(|far| Some(far.id) == pdr.far);
+        let forwarding = far.and_then(|far| far.forwarding.as_ref());
+        pdr.pdi.source == SourceInterface::Access
+            && forwarding.is_none_or(|to| to.destination != DestinationInterface::Access)
+    };
+    let own = &records.pdrs.iter().find(|known| known.id == pdr).filter(is_uplink)?.pdi;
+    if own.qfis.is_empty() {
+        return None;
+    }
+    let is_like = |pdi: &&Pdi| {
+        pdi.network_instance == own.network_instance
+            && pdi.interface_type.zip(own.interface_type).is_none_or(|(one, other)| one == other)
+    };
+    let pdrs = records.pdrs.iter().filter(is_uplink);
+    let pdis = pdrs.flat_map(|pdr| pdr.pdi.each()).filter(is_like);
+    let held: Vec<(FTeid, bool)> =
+        pdis.filter_map(|pdi| Some((pdi.f_teid?, !pdi.qfis.is_empty()))).collect();
+    let (only, _) = *held.iter().find(|(_, is_of_flow)| *is_of_flow)?;
+    let is_only = held.iter().all(|(f_teid, _)| *f_teid == only);
+    let mut chosen = records.chosen.iter_mut();
+    let restored = chosen.find(|chosen| chosen.choose_id.is_none() && chosen.teid == only.teid);
+    restored.filter(|_| is_only)?.choose_id = Some(*id);
+    Some(only)
 }
 
 /// The F-TEID with this TEID, and the side of a PDR that has it.

@@ -83,6 +83,9 @@ pub(super) fn resolve(
     endpoints::link(&mut records)?;
     check_given_keys(store, &records, is_restoration)?;
     link_sdf_filters(&mut records.pdrs)?;
+    if is_restoration {
+        choose_f_teid::note_restored(store, &mut records);
+    }
     let (teids, f_teids) = choose_f_teid::choose(store, index, &mut records, &wanted)?;
     endpoints::link(&mut records)?;
     check_tunnel_sides(&records)?;
