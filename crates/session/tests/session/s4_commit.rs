@@ -136,7 +136,7 @@ fn session_handed_over_has_the_endpoint_of_its_new_control_plane() {
     let mut store = store(4);
     let cp = CpFSeid { seid: Seid(7), v4: Some(GNB), v6: None };
     let up_seid = store.establish(OwnerId(1), cp, session(1)).unwrap().up_seid;
-    assert_eq!(store.hand_over(OwnerId(1), OwnerId(2), N3.into()), 1);
+    assert!(store.set_control(up_seid, OwnerId(2), cp.at(N3.into())));
     let moved = store.session(up_seid).unwrap();
     assert_eq!((moved.owner(), moved.cp_f_seid()), (OwnerId(2), CpFSeid { v4: Some(N3), ..cp }));
     let own = CpFSeid { seid: Seid(8), v4: None, v6: "2001:db8::9".parse().ok() };
