@@ -84,6 +84,8 @@ pub struct AditConfig<'a> {
     pub n6: Vec<String>,
     /// Prefixes with their next hops on N6.
     pub routes: Vec<(&'a str, String)>,
+    /// Network instance of N6; without one it serves every name.
+    pub n6_instance: Option<&'a str>,
     /// VLANs of N3 and N6; zero for none.
     pub vlans: [u16; 2],
     /// Admin socket.
@@ -103,6 +105,8 @@ impl AditConfig<'_> {
             vlan => format!("vlan = {vlan}\n"),
         });
         let (n3, n6) = (quoted(&self.n3), quoted(&self.n6));
+        let instance = self.n6_instance.map(|name| format!("network_instance = \"{name}\"\n"));
+        let n6_instance = instance.unwrap_or_default();
         // The other end has one queue pair.
         let queues = if workers.len() > 1 { "rx_queues = 1\n" } else { "" };
         // What waits may have half of the packet buffers.
@@ -158,7 +162,7 @@ name = "n6"
 role = "n6"
 port = "core"
 addresses = [{n6}]
-{n6_vlan}"#
+{n6_instance}{n6_vlan}"#
         );
         for (prefix, next_hop) in &self.routes {
             // Writing to a string cannot fail.
@@ -199,6 +203,7 @@ mod tests {
             n3: vec!["10.0.3.2/24".to_owned()],
             n6: vec!["10.0.6.2/24".to_owned()],
             routes: Vec::new(),
+            n6_instance: None,
             vlans: [0; 2],
             socket: Path::new("/run/x/admin.sock"),
         };

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::adit_config::AditConfig;
 use crate::demo::topology::{
-    ADIT_N3, ADIT_N3_V6, ADIT_N4, ADIT_N6, ADIT_N6_V6, DN, DN_V6, Topology,
+    ADIT_N3, ADIT_N3_V6, ADIT_N4, ADIT_N6, ADIT_N6_V6, CORP_LINK, DN, DN_V6, Topology,
 };
 use crate::process::{Process, Program};
 use crate::stop::{Stop, environment};
@@ -128,7 +128,12 @@ impl Adit {
         let config = dir.join("adit.toml");
         let socket = dir.join("admin.sock");
         let log = dir.join(format!("adit-{}.log", device.name()));
-        let text = configuration(device, cores, topology.ipv6, &socket) + sections;
+        let has_corp = topology.corp.is_some();
+        let mut text = configuration(device, cores, (topology.ipv6, has_corp), &socket);
+        if has_corp {
+            text += &corp_sections(device);
+        }
+        text += sections;
         fs::write(&config, text).context("write adit's configuration")?;
         let mut command = topology.upf.command(binary);
         // The log goes to a file and from there to people: without colors.
@@ -199,7 +204,32 @@ pub fn find_binary(given: Option<&Path>) -> Result<PathBuf> {
     path.canonicalize().context("resolve the path of adit")
 }
 
-fn configuration(device: Device, cores: Cores, ipv6: bool, socket: &Path) -> String {
+/// The port and the interface of the second data network.
+fn corp_sections(device: Device) -> String {
+    let device = device.argument(2, CORP_LINK);
+    format!(
+        r#"
+[[port]]
+name = "corp"
+device = "{device}"
+mtu_bytes = 1500
+
+[[interface]]
+name = "n6-corp"
+role = "n6"
+port = "corp"
+addresses = ["{ADIT_N6}/24"]
+network_instance = "corp"
+"#
+    )
+}
+
+fn configuration(
+    device: Device,
+    cores: Cores,
+    (ipv6, has_corp): (bool, bool),
+    socket: &Path,
+) -> String {
     let addresses = |v4: Ipv4Addr, v6: Ipv6Addr| {
         let v6 = ipv6.then(|| format!("{v6}/64"));
         std::iter::once(format!("{v4}/24")).chain(v6).collect()
@@ -223,6 +253,7 @@ fn configuration(device: Device, cores: Cores, ipv6: bool, socket: &Path) -> Str
         n3: addresses(ADIT_N3, ADIT_N3_V6),
         n6: addresses(ADIT_N6, ADIT_N6_V6),
         routes,
+        n6_instance: has_corp.then_some("internet"),
         vlans: [0; 2],
         socket,
     }
@@ -238,12 +269,14 @@ mod tests {
         let cores = Cores::among(&[0, 1, 2, 3]);
         assert_eq!(cores, Cores { main: 0, worker: 1 });
         assert_eq!(Cores::among(&[5]), Cores { main: 5, worker: 5 });
-        let text = configuration(Device::AfXdp, cores, true, Path::new("/run/x/admin.sock"));
+        let text =
+            configuration(Device::AfXdp, cores, (true, false), Path::new("/run/x/admin.sock"));
         assert!(text.contains("device = \"net_af_xdp0,iface=n3\""));
         assert!(text.contains("device = \"net_af_xdp1,iface=n6\""));
         assert!(text.contains("workers = [1]"));
         assert!(text.contains("next_hop = \"2001:db8:6::1\""));
-        let text = configuration(Device::AfPacket, cores, false, Path::new("/run/x/admin.sock"));
+        let text =
+            configuration(Device::AfPacket, cores, (false, false), Path::new("/run/x/admin.sock"));
         assert!(text.contains("device = \"net_af_packet1,iface=n6\""));
         assert!(!text.contains("2001:"));
     }

@@ -38,6 +38,7 @@ const SCENARIOS: &[&str] = &[
     "redirect",
     "forwarding-policy",
     "fragmentation",
+    "network-instance",
     "reassembly",
 ];
 

@@ -50,6 +50,15 @@ impl Drop for RunDir {
     }
 }
 
+/// What a run needs beyond the demo's network.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan<'a> {
+    /// TOML that is added to adit's configuration.
+    pub sections: &'a str,
+    /// The second data network; the network instances are `internet` and `corp` then.
+    pub corp: bool,
+}
+
 /// Everything that runs. Fields are dropped from the first to the last: what uses a namespace or
 /// the directory goes before it.
 #[derive(Debug)]
@@ -75,13 +84,12 @@ pub struct Network {
 
 impl Network {
     /// Makes the network and waits until adit has an association and answers a GTP-U echo.
-    /// `sections` of TOML are added to adit's configuration.
     ///
     /// # Errors
     /// [`Environment`] when the machine lacks something; adit does not get ready.
     pub fn bring_up(
         arguments: &DemoArguments,
-        sections: &str,
+        plan: Plan<'_>,
         live: &Live,
         stop: &Stop,
     ) -> Result<Self> {
@@ -99,7 +107,7 @@ impl Network {
         live.phase("namespaces, links and UEs");
         let pid = std::process::id();
         let dir = RunDir::create(pid)?;
-        let topology = Topology::create(pid)?;
+        let topology = Topology::create(pid, plan.corp)?;
         let devices = topology.create_ues(arguments.ues)?;
         let gnb = topology.ran.enter(|| bind((GNB, gtpu::UDP_PORT).into()))?;
         let gnb = Gnb::start(gnb, ADIT_N3, qfi, devices)?;
@@ -111,7 +119,8 @@ impl Network {
         let start = |device: Device| -> Result<(Adit, Duration)> {
             live.phase(&format!("adit on {}: start and association", device.name()));
             affinity.allow_all()?;
-            let adit = Adit::start(&binary, &topology, &dir.0, device, affinity.cores, sections);
+            let adit =
+                Adit::start(&binary, &topology, &dir.0, device, affinity.cores, plan.sections);
             affinity.leave_worker_alone()?;
             let mut adit = adit?;
             let ready = get_ready(&mut adit, &smf, &gnb, stop);

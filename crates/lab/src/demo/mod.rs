@@ -10,7 +10,7 @@ pub mod topology;
 
 use anyhow::Result;
 
-use self::bring_up::Network;
+use self::bring_up::{Network, Plan};
 use self::live::{Live, Output};
 use self::programs::Servers;
 use self::report::Report;
@@ -31,7 +31,8 @@ pub fn run(arguments: &DemoArguments, stop: &Stop) -> Result<bool> {
     let qos =
         arguments.excess.map(|excess| Qos { excess, queue_pkts: None, shared_mbps: None }.text());
     let sections = qos.unwrap_or_default();
-    let mut network = Network::bring_up(arguments, &sections, &live, stop)?;
+    let mut network =
+        Network::bring_up(arguments, Plan { sections: &sections, corp: false }, &live, stop)?;
     live.watch(network.adit.admin().clone());
     let result = drive(arguments, &mut network, &mut live, stop);
     live.finish();

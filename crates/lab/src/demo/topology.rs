@@ -8,6 +8,8 @@
 //!  (another UPF  10.0.3.9)
 //!  UEs  ue1, ue2, … (TUN)              n6 (10.0.6.2, adit's) ───────── n6 10.0.6.1
 //!                                                                    (another station 10.0.6.9)
+//!                                                                 adit-corp-PID, if asked for
+//!                                     corp (10.0.6.2, adit's) ───── corp 10.0.6.1
 //! ```
 //!
 //! The devices `n3` and `n6` of the UPF belong to adit: the kernel there has no address on them and
@@ -27,7 +29,10 @@ use crate::stop::environment;
 use crate::tun;
 
 /// Names of the namespaces end in the process identifier of the lab.
-pub const PREFIXES: [&str; 3] = ["adit-ran-", "adit-upf-", "adit-dn-"];
+pub const PREFIXES: [&str; 4] = ["adit-ran-", "adit-upf-", "adit-dn-", CORP_PREFIX];
+const CORP_PREFIX: &str = "adit-corp-";
+/// The link of the second data network.
+pub const CORP_LINK: &str = "corp";
 
 /// The SMF's PFCP address.
 pub const SMF: Ipv4Addr = Ipv4Addr::new(10, 0, 4, 1);
@@ -111,6 +116,8 @@ pub struct Topology {
     pub upf: Namespace,
     /// The data network.
     pub dn: Namespace,
+    /// A second data network, in which everything has the IPv4 addresses of the first.
+    pub corp: Option<Namespace>,
     /// The kernel has IPv6.
     pub ipv6: bool,
 }
@@ -139,21 +146,48 @@ const UPF_QUIET: [(&str, &str); 4] = [
 ];
 
 impl Topology {
-    /// Makes namespaces, links, addresses and routes.
+    /// Makes namespaces, links, addresses and routes; those of the second data network with `corp`.
     ///
     /// # Errors
     /// The machine does not allow namespaces or veth devices.
-    pub fn create(pid: u32) -> Result<Self> {
-        let [ran, upf, dn] = PREFIXES.map(|prefix| Namespace::create(format!("{prefix}{pid}")));
-        let topology =
-            Self { ran: ran?, upf: upf?, dn: dn?, ipv6: Path::new("/proc/sys/net/ipv6").exists() };
+    pub fn create(pid: u32, corp: bool) -> Result<Self> {
+        let [ran, upf, dn, second] = PREFIXES;
+        let create = |prefix: &str| Namespace::create(format!("{prefix}{pid}"));
+        let ipv6 = Path::new("/proc/sys/net/ipv6").exists();
+        let (ran, upf, dn) = (create(ran)?, create(upf)?, create(dn)?);
+        let corp = if corp { Some(create(second)?) } else { None };
+        let topology = Self { ran, upf, dn, corp, ipv6 };
         for namespace in [&topology.ran, &topology.dn] {
             namespace.sysctl(&LOOSE)?;
             namespace.sysctl(&V6_QUIET)?;
         }
         topology.upf.sysctl(&UPF_QUIET)?;
         topology.link_up()?;
+        if let Some(corp) = &topology.corp {
+            topology.link_up_corp(corp)?;
+        }
         Ok(topology)
+    }
+
+    fn link_up_corp(&self, corp: &Namespace) -> Result<()> {
+        corp.sysctl(&LOOSE)?;
+        corp.sysctl(&[("ipv6/conf/default/disable_ipv6", "1")])?;
+        let (one, other) = ("numrxqueues 1 numtxqueues 1", corp.name());
+        self.upf.ip_batch(
+            &[],
+            &format!(
+                "link add {CORP_LINK} {one} type veth peer name {CORP_LINK} {one} netns {other}\n\
+                 link set {CORP_LINK} up arp off\n"
+            ),
+        )?;
+        corp.ip_batch(
+            &[],
+            &format!(
+                "address add {DN}/24 dev {CORP_LINK}\nlink set {CORP_LINK} up\n\
+                 route add 10.45.0.0/16 via {ADIT_N6}\n"
+            ),
+        )?;
+        as_on_a_wire(corp, CORP_LINK)
     }
 
     fn link_up(&self) -> Result<()> {
@@ -353,7 +387,7 @@ mod tests {
             adit_testkit::skip("not root");
             return;
         }
-        let topology = Topology::create(std::process::id()).unwrap();
+        let topology = Topology::create(std::process::id(), false).unwrap();
         let mut devices = topology.create_ues(2).unwrap();
         let mut packet = [0; 2048];
         let silent = devices[0].read(&mut packet).unwrap_err();

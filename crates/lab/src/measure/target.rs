@@ -744,6 +744,7 @@ fn adit_configuration(
         },
         n6,
         routes,
+        n6_instance: None,
         vlans: [true, false].map(|is_access| arguments.vlan(is_access).value()),
         socket: &dir.join("admin.sock"),
     }

@@ -5,6 +5,7 @@ mod addresses;
 mod applications;
 mod buffering;
 mod fragments;
+mod instances;
 mod policy;
 mod rates;
 mod redirect;
@@ -70,6 +71,7 @@ pub const CASES: &[Case] = &[
     Case { name: "forwarding-policy", run: policy::forwarding_policy },
     Case { name: "fragmentation", run: fragments::fragmentation },
     Case { name: "reassembly", run: fragments::reassembly },
+    Case { name: "network-instance", run: instances::network_instance },
 ];
 
 /// Gates of a QER. Spec: TS 29.244 §5.4.3.

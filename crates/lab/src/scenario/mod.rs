@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use self::cases::CASES;
 use self::session::Stage;
-use crate::demo::bring_up::Network;
+use crate::demo::bring_up::{Network, Plan};
 use crate::demo::live::{Live, Output};
 use crate::demo::topology::Ue;
 use crate::stop::{Interrupted, Stop};
@@ -44,6 +44,8 @@ next_hop_v4 = "10.0.6.9"
 dscp = 18
 "#;
 
+const PLAN: Plan<'static> = Plan { sections: SECTIONS, corp: true };
+
 /// Name of all scenarios together.
 const ALL: &str = "all";
 
@@ -69,7 +71,7 @@ pub fn names() -> PossibleValuesParser {
 pub fn run(arguments: &ScenarioArguments, stop: &Stop) -> Result<bool> {
     let output = if arguments.json { Output::Stderr } else { Output::Stdout };
     let live = Live::new(output);
-    let network = Network::bring_up(&demo_arguments(arguments)?, SECTIONS, &live, stop)?;
+    let network = Network::bring_up(&demo_arguments(arguments)?, PLAN, &live, stop)?;
     let mut outcomes = Vec::new();
     for (ue, case) in (1..).map(Ue).zip(CASES) {
         if arguments.name != ALL && arguments.name != case.name {

@@ -107,7 +107,11 @@ impl Probe {
     }
 }
 
-fn send(from: &UdpSocket, to: SocketAddr, numbers: std::ops::Range<u32>) -> Result<()> {
+/// Sends numbered datagrams.
+///
+/// # Errors
+/// The socket fails.
+pub fn send(from: &UdpSocket, to: SocketAddr, numbers: std::ops::Range<u32>) -> Result<()> {
     for number in numbers {
         let mut datagram = [0; PAYLOAD];
         if let Some(head) = datagram.first_chunk_mut() {
@@ -118,7 +122,11 @@ fn send(from: &UdpSocket, to: SocketAddr, numbers: std::ops::Range<u32>) -> Resu
     Ok(())
 }
 
-fn receive(at: &UdpSocket, count: u32, stop: &Stop) -> Result<Vec<u32>> {
+/// The numbers of up to `count` datagrams that arrive.
+///
+/// # Errors
+/// Interrupted.
+pub fn receive(at: &UdpSocket, count: u32, stop: &Stop) -> Result<Vec<u32>> {
     let mut numbers = Vec::new();
     let count = usize::try_from(count)?;
     let mut end = Instant::now() + PATIENCE;

@@ -1,5 +1,6 @@
 //! The session of a scenario: rules in the words of the scenario, PFCP behind them.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use adit_pfcp::Message;
@@ -9,7 +10,7 @@ use adit_pfcp::grouped::{
 };
 use adit_pfcp::ie::{
     ActivatePredefinedRules, ApplicationId, ApplyAction, DestinationInterface, FSeid, FTeid,
-    ForwardingPolicy, FramedRoute, GateStatus, NodeId, OuterHeaderCreation,
+    ForwardingPolicy, FramedRoute, GateStatus, NetworkInstance, NodeId, OuterHeaderCreation,
     OuterHeaderRemovalDescription, PdnType, RedirectInformation, SdfFilter, SourceInterface,
     TransportLevelMarking, UeIpAddress, UsageReportTrigger, UserPlaneInactivityTimer,
 };
@@ -116,6 +117,10 @@ pub struct Rules<'r> {
     pub ue_from_pool: bool,
     /// The F-TEID has an IPv6 address; packets from the gNB's TUN devices are not connected.
     pub n3_over_ipv6: bool,
+    /// The network instance of the data network.
+    pub network_instance: Option<NetworkInstance<'r>>,
+    /// Another UE IPv4 address than that of the stage's UE.
+    pub ue: Option<Ipv4Addr>,
 }
 
 impl Rules<'_> {
@@ -139,6 +144,8 @@ impl Rules<'_> {
         inactivity: None,
         ue_from_pool: false,
         n3_over_ipv6: false,
+        network_instance: None,
+        ue: None,
     };
 }
 
@@ -216,7 +223,7 @@ struct Pdrs<'r> {
 
 impl<'r> Pdrs<'r> {
     fn new(rules: &Rules<'r>, ue: Ue) -> Self {
-        let given = (!rules.ue_from_pool).then(|| ue.ipv4());
+        let given = (!rules.ue_from_pool).then(|| rules.ue.unwrap_or_else(|| ue.ipv4()));
         let address = |destination| {
             let choose_v4 = rules.ue_from_pool;
             [UeIpAddress { v4: given, choose_v4, destination, ..UeIpAddress::default() }]
@@ -263,6 +270,7 @@ impl<'r> Pdrs<'r> {
         let pdi = Pdi {
             ue_ip_addresses: (&self.to_ue).into(),
             framed_routes: rules.framed_routes.into(),
+            network_instance: rules.network_instance,
             ..Pdi::new(SourceInterface::Core)
         };
         pdrs.push(CreatePdr {
@@ -285,6 +293,7 @@ fn fars<'r>(rules: &Rules<'r>, to_gnb: OuterHeaderCreation) -> [CreateFar<'r>; 3
         outer_header_creation: rules.to_core,
         redirect_information: rules.redirect,
         forwarding_policy: rules.policy,
+        network_instance: rules.network_instance,
         ..ForwardingParameters::new(DestinationInterface::Core)
     };
     let to_access = ForwardingParameters {

@@ -122,7 +122,7 @@ fn shared_rate_is_reserved_from_its_first_session_to_the_reclaim_of_its_last() {
     let up_seids = [1, 2].map(|last| store.establish(OWNER, CP, sharing(last)).unwrap().up_seid);
     assert_eq!(store.reserved().shared_rates, 1);
     let indices = up_seids.map(|up_seid| store.session(up_seid).unwrap().index());
-    indices.map(|index| store.reclaim(index));
+    indices.iter().for_each(|index| store.reclaim(*index));
     for (up_seid, left) in up_seids.into_iter().zip([1, 0]) {
         let deleted = store.delete(up_seid).unwrap().session;
         assert_eq!(store.reserved().shared_rates, 1, "workers may know it");

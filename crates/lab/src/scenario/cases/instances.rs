@@ -1,0 +1,67 @@
+//! Network instances as routing domains: two data networks with the same addresses.
+//! Spec: TS 29.244 §8.2.4; RFC 4364 §3.
+
+use std::net::{SocketAddrV4, UdpSocket};
+use std::time::Duration;
+
+use adit_pfcp::ie::{NetworkInstance, OuterHeaderCreation};
+use adit_types::{Qfi, Teid};
+use anyhow::{Context, Result, ensure};
+
+use super::PORT;
+use crate::demo::topology::{ADIT_N3, DN, PEER_UPF, Ue};
+use crate::scenario::endpoint::Endpoint;
+use crate::scenario::probe::{DATAGRAMS, Probe, receive, send};
+use crate::scenario::session::{Rules, Stage, all, both, none};
+
+const INTERNET: NetworkInstance<'static> = NetworkInstance(b"internet");
+/// `scenario::PLAN` asks for it.
+const CORP: NetworkInstance<'static> = NetworkInstance(b"corp");
+/// The tunnel of the UE there, to the address of another gNB.
+const CORP_TEID: Teid = Teid(0xc0);
+/// Stands for the UE there: numbers and SEIDs of the scenarios' UEs are smaller.
+const CORP_UE: Ue = Ue(200);
+
+/// The same UE address is a UE of its own in each; its server has the same address, too.
+pub fn network_instance(stage: &Stage<'_>) -> Result<String> {
+    let corp = stage.network.topology.corp.as_ref().context("a second data network")?;
+    let (ue, server) = (SocketAddrV4::new(stage.ue.ipv4(), PORT), SocketAddrV4::new(DN, PORT));
+    let corp_server = corp.enter(|| {
+        let socket = UdpSocket::bind(server).with_context(|| format!("bind {server}"))?;
+        socket.set_read_timeout(Some(Duration::from_millis(20))).context("receive timeout")?;
+        Ok(socket)
+    })?;
+    let gnb = Endpoint::open(stage, PEER_UPF, ADIT_N3)?;
+    let session =
+        stage.establish_with(&Rules { network_instance: Some(INTERNET), ..Rules::USUAL })?;
+    let rules = Rules {
+        network_instance: Some(CORP),
+        ue: Some(stage.ue.ipv4()),
+        to_access: Some(OuterHeaderCreation::gtpu_ipv4(CORP_TEID, PEER_UPF)),
+        ..Rules::USUAL
+    };
+    let corp_stage = Stage { ue: CORP_UE, ..*stage };
+    let corp_session = corp_stage.establish_with(&rules)?;
+    let probe = Probe::open(stage, PORT)?;
+    let qfi = Qfi::new(Rules::QFI).context("a QFI")?;
+
+    both("internet", &probe)?;
+    none("of internet, in corp", &receive(&corp_server, 0, stage.stop)?)?;
+    gnb.send(corp_session.established().uplink_teid, qfi, (ue, server), 0..DATAGRAMS)?;
+    all("corp, uplink", &receive(&corp_server, DATAGRAMS, stage.stop)?)?;
+    none("of corp, in internet", &probe.receive_uplink(0)?)?;
+    send(&corp_server, ue.into(), 0..DATAGRAMS)?;
+    let arrived = gnb.receive(stage, usize::try_from(DATAGRAMS)?)?;
+    ensure!(
+        arrived.iter().copied().eq((0..DATAGRAMS).map(|number| (CORP_TEID, number))),
+        "corp, downlink: {arrived:?} arrived"
+    );
+    none("of corp, at the UE of internet", &probe.receive_downlink(0)?)?;
+
+    session.end()?;
+    probe.send_downlink(0..DATAGRAMS)?;
+    let arrived = gnb.receive(stage, 0)?;
+    ensure!(arrived.is_empty(), "after the end in internet, {arrived:?} arrived at the UE of corp");
+    corp_session.end()?;
+    Ok(format!("{} was a UE in each of two data networks with the same subnet", ue.ip()))
+}
