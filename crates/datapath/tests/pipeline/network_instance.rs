@@ -89,7 +89,7 @@ fn two_domains() -> TablesConfig {
         vlan: VlanId::UNTAGGED,
         mac: MIXED_MAC,
         v4: Some((v4(CORP_ADDR), 24)),
-        ..tables.interfaces[usize::from(IF_N6.0)].clone()
+        ..tables.interfaces[usize::from(IF_N6.0)]
     });
     let routes = tables.routes.clone().into_iter();
     tables.routes.extend(routes.map(|route| Route { interface: IF_CORP, ..route }));
