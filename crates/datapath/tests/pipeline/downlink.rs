@@ -186,3 +186,33 @@ fn mixed_burst_keeps_the_order_of_each_direction() {
     assert_eq!(up, (0..20).collect::<Vec<_>>());
     assert_eq!(down, up);
 }
+
+#[test]
+fn unusual_packets_among_usual_ones_keep_their_octets_and_their_places() {
+    let mut scene = Scene::usual(rules());
+    let packet = |link: PacketBuilder, number: u16| {
+        let ip = link.ipv4(SERVER, UE);
+        let ip = if number % 2 == 0 { ip } else { ip.options(&[1, 1, 1, 1]) };
+        ip.udp(number, 4000).payload(b"answer")
+    };
+    for number in 0..6 {
+        scene.io.inject(N6, &packet(from_gateway(), number).build());
+    }
+    scene.step();
+    let sent: Vec<_> = scene.sent(N3).iter().map(|frame| inner(frame)).collect();
+    let left = |number| inner(&packet(tunnel_of_downlink(), number).build());
+    assert_eq!(sent, (0..6).map(left).collect::<Vec<_>>());
+    assert_eq!(scene.counts().express_pkts, 1, "those behind the first unusual one follow it");
+}
+
+/// The user's packet without what a router changes: TTL and checksum.
+fn inner(frame: &[u8]) -> Vec<u8> {
+    let mut packet = frame[14 + 20 + 8 + 16..].to_vec();
+    packet[8] = 0;
+    packet[10..12].fill(0);
+    packet
+}
+
+fn tunnel_of_downlink() -> PacketBuilder {
+    PacketBuilder::ethernet(GNB_MAC, N3_MAC).ipv4(N3_ADDR, GNB).gtpu(GNB_TEID).psc_dl(9, false)
+}

@@ -3,7 +3,7 @@
 use adit_rules::sdf::{AddrMatch, PortRange};
 use adit_rules::{
     ApplyAction, DestinationInterface, DropReason, Gate, OuterHeaderRemoval, SdfFilter,
-    SourceInterface,
+    SourceInterface, UeAddresses,
 };
 use adit_testkit::packet::PacketBuilder;
 use adit_types::{FarId, InterfaceId, Precedence, Qfi};
@@ -80,17 +80,28 @@ fn uplink_from_tagged_and_shared_ports_is_forwarded() {
 
 #[test]
 fn unusual_g_pdu_on_a_link_of_both_directions_keeps_its_place_among_usual_ones() {
-    let mut scene = Scene::on_one_link(rules());
-    let g_pdu = || PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR).gtpu(TEID);
-    for number in 0..6 {
-        let tunnel = if number % 2 == 0 { g_pdu() } else { g_pdu().sequence(number) };
-        scene.io.inject(N3, &tunnel.psc_ul(9).ipv4(UE, SERVER).udp(number, 1).build());
+    let mut of_any_ue = rules();
+    of_any_ue.ue.clear();
+    for pdr in &mut of_any_ue.uplink {
+        (pdr.ue, pdr.qfis) = (UeAddresses::default(), Vec::new());
     }
-    scene.step();
-    let sent = scene.sent(N3).into_iter();
-    let numbers: Vec<u8> = sent.map(|frame| frame[35]).collect();
-    assert_eq!(numbers, [0, 1, 2, 3, 4, 5]);
-    assert_eq!(scene.counts().express_pkts, 1, "those behind the first unusual one follow it");
+    for rules in [rules(), of_any_ue] {
+        let mut scene = Scene::on_one_link(rules);
+        let g_pdu = || PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR).gtpu(TEID);
+        let packet = |outer: PacketBuilder, number| outer.ipv4(UE, SERVER).udp(number, 1);
+        for number in 0..6 {
+            let outer = if number % 2 == 0 { g_pdu() } else { g_pdu().sequence(number) };
+            scene.io.inject(N3, &packet(outer.psc_ul(9), number).build());
+        }
+        scene.step();
+        let left = |number| {
+            let outer = PacketBuilder::ethernet(GATEWAY_MAC, N3_MAC);
+            packet(outer, number).build()[14 + 20..].to_vec()
+        };
+        let sent: Vec<_> = scene.sent(N3).iter().map(|frame| frame[14 + 20..].to_vec()).collect();
+        assert_eq!(sent, (0..6).map(left).collect::<Vec<_>>());
+        assert_eq!(scene.counts().express_pkts, 1, "those behind the first unusual one follow it");
+    }
 }
 
 #[test]
