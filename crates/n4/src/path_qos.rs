@@ -572,3 +572,32 @@ fn interfaces(sides: PeerSides) -> GtpuPathInterfaceType {
     interfaces.set(GtpuPathInterfaceType::N9, sides.core);
     interfaces
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_are_taken_in_anew_when_they_or_the_wishes_changed() {
+        let none = Delays { average: None, least: None, greatest: None };
+        let control = PathControl {
+            peers: BTreeSet::from([IpAddr::from([198, 51, 100, 2])]),
+            interfaces: GtpuPathInterfaceType::empty(),
+            triggers: QosReportTrigger::IRE,
+            markings: Vec::new(),
+            period: Nanos(0),
+            thresholds: none,
+            wait: Nanos(0),
+        };
+        let mut paths = PathQos::default();
+        assert!(!paths.is_stale(1), "nobody asks");
+        paths.set(Nanos(0), OwnerId(1), vec![control]);
+        assert!(paths.is_stale(1));
+        paths.set_peers(Nanos(0), 1, &[]);
+        assert_eq!((paths.is_stale(1), paths.is_stale(2)), (false, true));
+        paths.forget(OwnerId(1));
+        assert!(paths.is_stale(1), "measurements end");
+        paths.set_peers(Nanos(0), 1, &[]);
+        assert!(!paths.is_stale(2), "nobody asks any more");
+    }
+}

@@ -436,6 +436,15 @@ mod tests {
     }
 
     #[test]
+    fn ie_that_is_refused_though_nobody_announced_it_says_why() {
+        for row in unannounced::UNANNOUNCED {
+            for ie in row.refused.iter().chain(row.within) {
+                assert_eq!(ie_acts(*ie), Acts::Partly(row.text), "{ie}");
+            }
+        }
+    }
+
+    #[test]
     fn every_row_is_about_another_ie() {
         let left_out = LEFT_OUT.iter().flat_map(|(_, ies)| ies.iter());
         let unannounced = unannounced::UNANNOUNCED;

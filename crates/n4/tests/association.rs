@@ -362,6 +362,19 @@ fn configured_peer_that_refuses_is_asked_later() {
 }
 
 #[test]
+fn setup_of_one_configured_peer_leaves_the_attempt_at_another() {
+    let connect = [10, 11].map(|host| SocketAddr::from(([192, 0, 2, host], 9000))).to_vec();
+    let other = connect[1];
+    let mut bench = Bench::with(NodeConfig { connect, ..config() });
+    let sent = bench.run_until(Nanos(0));
+    assert_eq!(sent.len(), 2);
+    assert_eq!(cause(&bench.answer(smf(10), &setup(1, TEN, SMF_STARTED))), Cause::RequestAccepted);
+    let again = bench.run_until(T1);
+    assert_eq!(again.len(), 1, "retransmitted");
+    assert_eq!((again[0].to, &again[0].bytes), (other, &sent[1].bytes));
+}
+
+#[test]
 fn configured_peer_that_asks_itself_is_not_asked_any_more() {
     let mut bench = connecting();
     assert_eq!(bench.run_until(Nanos(0)).len(), 1);

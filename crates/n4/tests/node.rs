@@ -19,6 +19,7 @@ use adit_pfcp::message::{
     SessionEstablishmentResponse,
 };
 use adit_pfcp::{Cause, Message, MessageType};
+use adit_types::limits::RESPONSE_CACHE_PER_PEER_MAX;
 use adit_types::{Nanos, Seid};
 
 use smf::*;
@@ -236,4 +237,15 @@ fn new_session_while_a_worker_stands_still_is_cause_74_and_the_rest_goes_on() {
     let Message::SessionEstablishmentResponse(body) = decode(&bytes) else { panic!() };
     assert_eq!(body.cause, Cause::RequestAccepted);
     assert_eq!(load_told(&bytes), (Some((2, 0)), Some((2, 0))));
+}
+
+#[test]
+fn answer_that_gives_way_to_newer_ones_is_counted() {
+    let mut bench = Bench::associated();
+    let answered = RESPONSE_CACHE_PER_PEER_MAX as u32;
+    // The first answer is that of the setup.
+    for sequence in 2..answered + 3 {
+        bench.ask(smf(10), &delete(sequence, Seid(1)));
+    }
+    assert_eq!(bench.node.counters().scalars.response_cache_evicted, 2);
 }

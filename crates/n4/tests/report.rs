@@ -182,6 +182,16 @@ fn report_without_response_is_retransmitted_and_then_lost_and_the_next_leaves() 
 }
 
 #[test]
+fn report_in_flight_ends_with_its_session() {
+    let (mut bench, up_seid) = bench();
+    let first = bench.tell(data_on(up_seid, 2));
+    bench.answer(smf(10), &delete(3, up_seid));
+    assert_eq!(bench.run_until(T1), [], "no retransmission");
+    bench.respond(smf(10), &first[0], Cause::RequestAccepted);
+    assert_eq!(bench.node.counters().scalars.discarded_unmatched_response, 1);
+}
+
+#[test]
 fn cause_65_in_a_response_removes_the_session() {
     let (mut bench, up_seid) = bench();
     let first = bench.tell(data_on(up_seid, 2));
