@@ -577,18 +577,30 @@ fn interfaces(sides: PeerSides) -> GtpuPathInterfaceType {
 mod tests {
     use super::*;
 
-    #[test]
-    fn peers_are_taken_in_anew_when_they_or_the_wishes_changed() {
-        let none = Delays { average: None, least: None, greatest: None };
-        let control = PathControl {
-            peers: BTreeSet::from([IpAddr::from([198, 51, 100, 2])]),
+    fn asking_for(peers: BTreeSet<IpAddr>) -> PathControl {
+        PathControl {
+            peers,
             interfaces: GtpuPathInterfaceType::empty(),
             triggers: QosReportTrigger::IRE,
             markings: Vec::new(),
             period: Nanos(0),
-            thresholds: none,
+            thresholds: Delays { average: None, least: None, greatest: None },
             wait: Nanos(0),
-        };
+        }
+    }
+
+    #[test]
+    fn paths_beyond_the_bound_are_left_out_and_counted() {
+        let hosts =
+            (0..=u32::try_from(PATH_PROBES_MAX).unwrap()).map(|host| IpAddr::V4(host.into()));
+        let mut paths = PathQos::default();
+        paths.set(Nanos(0), OwnerId(1), vec![asking_for(hosts.collect())]);
+        assert_eq!((paths.set_peers(Nanos(0), 1, &[]), paths.probes.len()), (1, PATH_PROBES_MAX));
+    }
+
+    #[test]
+    fn peers_are_taken_in_anew_when_they_or_the_wishes_changed() {
+        let control = asking_for(BTreeSet::from([IpAddr::from([198, 51, 100, 2])]));
         let mut paths = PathQos::default();
         assert!(!paths.is_stale(1), "nobody asks");
         paths.set(Nanos(0), OwnerId(1), vec![control]);

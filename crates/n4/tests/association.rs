@@ -193,6 +193,17 @@ fn release_removes_sessions_answers_afterwards_and_again_when_repeated() {
 }
 
 #[test]
+fn release_ends_the_requests_to_its_peer_and_no_others() {
+    let mut bench = Bench::associated();
+    bench.associate(11);
+    let sent = bench.run_until(HEARTBEAT_INTERVAL);
+    assert_eq!(sent.len(), 2, "heartbeats");
+    let to_other = sent.into_iter().find(|heartbeat| heartbeat.to.ip() == smf(11).ip()).unwrap();
+    assert_eq!(cause(&bench.answer(smf(10), &release(3, TEN))), Cause::RequestAccepted);
+    assert_eq!(bench.run_until(bench.now + T1), [to_other], "retransmitted");
+}
+
+#[test]
 fn update_takes_cp_features_and_needs_an_association() {
     let mut bench = Bench::associated();
     let mut body = AssociationUpdateRequest::new(ie::NodeId::Ipv4(TEN));

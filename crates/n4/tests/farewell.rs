@@ -219,6 +219,13 @@ fn deletion_tells_that_a_report_is_not_acknowledged_yet() {
     assert_eq!(body.pfcp_sd_rsp_flags, Some(PfcpSdRspFlags::PURU));
     assert_eq!(scene.acknowledge(&first[0]), []);
     assert_eq!(scene.bench.run_until(Nanos::from_secs(5)), [], "acknowledged");
+    let mut scene = self::scene(CpFunctionFeatures::empty(), 1);
+    scene.count(0, 1000, 0);
+    let first = scene.limit(0);
+    scene.acknowledge(&first[0]);
+    let sent = scene.ask(&delete(3, scene.up_seid));
+    let Message::SessionDeletionResponse(body) = decode(&sent[0].bytes) else { panic!() };
+    assert_eq!(body.pfcp_sd_rsp_flags, None, "acknowledged before");
 }
 
 /// Sets a monitoring time that splits every measurement in two.

@@ -242,7 +242,7 @@ fn new_session_while_a_worker_stands_still_is_cause_74_and_the_rest_goes_on() {
 #[test]
 fn answer_that_gives_way_to_newer_ones_is_counted() {
     let mut bench = Bench::associated();
-    let answered = RESPONSE_CACHE_PER_PEER_MAX as u32;
+    let answered = u32::try_from(RESPONSE_CACHE_PER_PEER_MAX).unwrap();
     // The first answer is that of the setup.
     for sequence in 2..answered + 3 {
         bench.ask(smf(10), &delete(sequence, Seid(1)));

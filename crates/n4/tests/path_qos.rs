@@ -205,6 +205,19 @@ fn crossed_threshold_is_reported_once_per_waiting_time() {
 }
 
 #[test]
+fn delay_is_averaged_over_ten_measurements_where_no_period_ends_them() {
+    let mut control = on_n3(QosReportTrigger::THR);
+    control.average_packet_delay = Some(AveragePacketDelay(5));
+    control.minimum_waiting_time = Some(PfcpTimer(Timer::from_secs(4)));
+    let mut bench = watching(control);
+    for round_trip in [8, 8, 8, 8, 8, 8, 8, 8, 20, 8] {
+        assert_eq!(bench.second(round_trip * MS), [], "at most 4.7 ms on average");
+    }
+    let crossed = (QosReportTrigger::THR, Some(GNB), vec![(6, 6, 6, None)]);
+    assert_eq!(bench.second(12 * MS), [crossed], "the first of the next ten");
+}
+
+#[test]
 fn traffic_classes_are_measured_apart_and_told_with_their_marking() {
     let mut control = on_n3(QosReportTrigger::PER);
     control.measurement_period = Some(MeasurementPeriod(1));

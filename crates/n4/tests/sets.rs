@@ -116,6 +116,16 @@ fn set_deletion_removes_the_sessions_of_the_set_and_answers_afterwards() {
 }
 
 #[test]
+fn deletion_of_several_sets_removes_the_sessions_of_each() {
+    let mut bench = Bench::associated();
+    // The session of the set that is named last is the older one.
+    let gone = [session_in(&mut bench, 10, 1, &[CSID_6]), session_in(&mut bench, 10, 2, &[CSID_5])];
+    let request = delete_set(9, 10, list([CSID_5, CSID_6]));
+    assert_eq!(cause(&bench.answer(smf(10), &request)), ACCEPTED);
+    assert!(gone.iter().all(|&seid| bench.node.store().session(seid).is_none()));
+}
+
+#[test]
 fn set_deletion_is_refused_precisely() {
     let mut bench = Bench::associated();
     let ask = |bench: &mut Bench, bytes: &[u8]| cause(&bench.answer(smf(10), bytes));

@@ -72,6 +72,7 @@ fn query_is_answered_with_the_usage_and_a_retransmission_with_the_same_octets() 
     let Message::SessionModificationResponse(body) = decode(&sent[0].bytes) else { panic!() };
     let reports: Vec<_> = body.usage_reports.iter().map(|report| volume(&report)).collect();
     assert_eq!(reports, [(10, 0, 1, 0), (0, 5, 0, 1)]);
+    assert_eq!(scene.bench.node.counters().scalars.responses_too_long, 0);
 }
 
 #[test]
@@ -214,6 +215,17 @@ fn begin_traffic(scene: &mut Scene, at: Nanos) -> Vec<Transmit> {
     sent.extend(scene.bench.sent());
     let is_report = |t: &Transmit| raw(&t.bytes).header.message_type.0 == 56;
     sent.into_iter().filter(is_report).collect()
+}
+
+/// A notice is about a moment. Spec: TS 29.244 table 7.5.8.3-1.
+#[test]
+fn start_of_traffic_is_reported_without_the_times_of_a_measurement() {
+    let mut scene = Scene::new([urr(1, ReportingTriggers::START)]);
+    let sent = begin_traffic(&mut scene, Nanos::from_secs(2));
+    let (_, reports) = report_request(&sent[0]);
+    assert_eq!(reports[0].usage_report_trigger, UsageReportTrigger::START);
+    assert_eq!((reports[0].start_time, reports[0].end_time), (None, None));
+    assert_eq!(reports[0].volume_measurement, None);
 }
 
 /// Spec: TS 29.244 §8.2.112, §8.2.113, §8.2.114.
