@@ -144,6 +144,20 @@ fn release_without_preparation_waits_for_the_last_usage_but_not_for_ever() {
 }
 
 #[test]
+fn last_usage_of_an_association_that_ended_meanwhile_is_counted_as_lost() {
+    let mut scene = scene(CpFunctionFeatures::EPFAR, 2);
+    scene.count(0, 10, 20);
+    scene.bench.node.handle_datagram(scene.bench.now, smf(10), &release_request(3));
+    // The peer begins anew before the workers have left its session.
+    let setup = setup(4, ip(10), SMF_STARTED + 9);
+    scene.bench.node.handle_datagram(scene.bench.now, smf(10), &setup);
+    scene.publish();
+    let sent = types(&scene.bench.sent());
+    assert!(!sent.contains(&MessageType::SESSION_REPORT_REQUEST), "{sent:?}");
+    assert_eq!(scene.bench.node.counters().scalars.usage_reports_lost_with_association, 2);
+}
+
+#[test]
 fn cp_function_without_epfar_gets_its_release_at_once_and_no_reports() {
     let mut scene = scene(CpFunctionFeatures::empty(), 1);
     scene.count(0, 10, 20);

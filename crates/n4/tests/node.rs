@@ -240,6 +240,16 @@ fn new_session_while_a_worker_stands_still_is_cause_74_and_the_rest_goes_on() {
 }
 
 #[test]
+fn node_tells_whether_it_has_something_to_send() {
+    let mut bench = Bench::new();
+    assert!(!bench.node.has_transmit());
+    bench.node.handle_datagram(bench.now, smf(10), &heartbeat(1, SMF_STARTED));
+    assert!(bench.node.has_transmit());
+    assert_eq!(bench.sent().len(), 1);
+    assert!(!bench.node.has_transmit());
+}
+
+#[test]
 fn answer_that_gives_way_to_newer_ones_is_counted() {
     let mut bench = Bench::associated();
     let answered = u32::try_from(RESPONSE_CACHE_PER_PEER_MAX).unwrap();

@@ -72,7 +72,6 @@ fn query_is_answered_with_the_usage_and_a_retransmission_with_the_same_octets() 
     let Message::SessionModificationResponse(body) = decode(&sent[0].bytes) else { panic!() };
     let reports: Vec<_> = body.usage_reports.iter().map(|report| volume(&report)).collect();
     assert_eq!(reports, [(10, 0, 1, 0), (0, 5, 0, 1)]);
-    assert_eq!(scene.bench.node.counters().scalars.responses_too_long, 0);
 }
 
 #[test]
@@ -89,6 +88,7 @@ fn deletion_is_answered_with_what_was_counted_until_the_workers_observed_it() {
     let Message::SessionDeletionResponse(body) = decode(&sent[0].bytes) else { panic!() };
     let reports: Vec<_> = body.usage_reports.iter().collect();
     assert_eq!((reports.len(), volume(&reports[0])), (1, (111, 0, 2, 0)));
+    assert_eq!(scene.bench.node.counters().scalars.responses_too_long, 0);
     assert_eq!(reports[0].usage_report_trigger, UsageReportTrigger::TERMR);
     assert_eq!(scene.ask(&request), sent, "a retransmission gets the same octets");
 }
