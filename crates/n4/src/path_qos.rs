@@ -591,25 +591,14 @@ mod tests {
 
     #[test]
     fn paths_beyond_the_bound_are_left_out_and_counted() {
-        let hosts =
-            (0..=u32::try_from(PATH_PROBES_MAX).unwrap()).map(|host| IpAddr::V4(host.into()));
+        let host = |number: usize| IpAddr::V4(u32::try_from(number).unwrap().into());
         let mut paths = PathQos::default();
-        paths.set(Nanos(0), OwnerId(1), vec![asking_for(hosts.collect())]);
-        assert_eq!((paths.set_peers(Nanos(0), 1, &[]), paths.probes.len()), (1, PATH_PROBES_MAX));
-    }
-
-    #[test]
-    fn peers_are_taken_in_anew_when_they_or_the_wishes_changed() {
-        let control = asking_for(BTreeSet::from([IpAddr::from([198, 51, 100, 2])]));
-        let mut paths = PathQos::default();
-        assert!(!paths.is_stale(1), "nobody asks");
-        paths.set(Nanos(0), OwnerId(1), vec![control]);
-        assert!(paths.is_stale(1));
-        paths.set_peers(Nanos(0), 1, &[]);
-        assert_eq!((paths.is_stale(1), paths.is_stale(2)), (false, true));
-        paths.forget(OwnerId(1));
-        assert!(paths.is_stale(1), "measurements end");
-        paths.set_peers(Nanos(0), 1, &[]);
-        assert!(!paths.is_stale(2), "nobody asks any more");
+        let room = (0..PATH_PROBES_MAX).map(host).collect();
+        paths.set(Nanos(0), OwnerId(1), vec![asking_for(room)]);
+        let beyond = BTreeSet::from([host(PATH_PROBES_MAX)]);
+        paths.set(Nanos(0), OwnerId(2), vec![asking_for(beyond)]);
+        let set = |number| paths.set_peer(Nanos(0), host(number), PeerSides::default());
+        let left_out: usize = (0..=PATH_PROBES_MAX).map(set).sum();
+        assert_eq!((left_out, paths.probes.len()), (1, PATH_PROBES_MAX));
     }
 }
