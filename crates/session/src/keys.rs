@@ -12,16 +12,16 @@ use crate::local::Domains;
 use crate::provisioning::Provisioning;
 use crate::record::{Forwarding, Pdi, Records, TrafficEndpoint};
 
-/// The routing domains of what a session's rules name. A rule without a network instance is of those
-/// that the others name; if none does, of all.
+/// The routing domains that a session's rules belong to. A rule without a network instance belongs to
+/// the domains that the session's other rules name, and to all domains if none names one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scope<'a> {
     own: &'a Provisioning,
-    /// Of rules without a network instance.
+    /// Domains of rules without a network instance.
     unnamed: Domains,
-    /// Where packets without a tunnel come from; without any rule for such, where packets go to.
+    /// Domains of the downlink PDRs without a tunnel; without such PDRs, `unnamed`.
     session: Domains,
-    /// Where packets of any UE come from.
+    /// Domains of the downlink PDRs that match packets of any UE.
     of_any_ue: Domains,
 }
 
@@ -58,7 +58,7 @@ impl<'a> Scope<'a> {
         name.map_or(self.unnamed, |name| self.own.domains_of(Some(name)))
     }
 
-    /// Where the session claims what `pdi` names.
+    /// The domains in which the session claims the UEs of `pdi`.
     pub fn of_claims(&self, pdi: &Pdi) -> Domains {
         match is_plain_downlink(pdi) {
             true => self.of(pdi).union(self.of_any_ue),
@@ -66,12 +66,12 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Where it claims what traffic endpoints name.
+    /// The domains in which it claims the UEs of traffic endpoints.
     pub const fn of_endpoints(&self) -> Domains {
         self.session
     }
 
-    /// Where packets to what `pdi` names find the session.
+    /// The domains in which packets to the UEs of `pdi` find the session.
     fn of_keys(&self, pdi: &Pdi) -> Domains {
         match is_plain_downlink(pdi) {
             true => self.of(pdi).union(self.of_any_ue),
@@ -79,8 +79,8 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// The interfaces that packets of `pdi` arrive on: those of its tunnel's own addresses, else
-    /// those of its network instance.
+    /// The interfaces that packets of `pdi` arrive on: those that own its F-TEID's addresses, or
+    /// without an F-TEID those of its network instance.
     pub fn arrival_interfaces(&self, pdi: &Pdi) -> InterfaceSet {
         match (&pdi.f_teid, pdi.network_instance.as_deref()) {
             (Some(f_teid), _) => self.own.owners(f_teid),
@@ -89,8 +89,8 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// The interfaces that forwarding with `parts` uses. As [`Provisioning::forwarding_interfaces`],
-    /// but without a network instance those of the session's.
+    /// The interfaces that forwarding with `parts` uses: see [`Provisioning::forwarding_interfaces`].
+    /// Without a network instance only interfaces of the session's domains.
     pub fn forwarding_interfaces(&self, parts: &Forwarding) -> InterfaceSet {
         let all = self.own.forwarding_interfaces(parts);
         match self.own.network_instance_of(parts) {

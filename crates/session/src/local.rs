@@ -116,8 +116,8 @@ impl<'a> GtpuSide<'a> {
         Self::of_source(pdi.source, pdi.interface_type, pdi.network_instance.as_deref())
     }
 
-    /// The side that packets come from. A type of interface that is not of this side says nothing.
-    /// INTEROP: some control planes write the type of another interface.
+    /// The side that packets come from. A type that cannot be of this side is ignored.
+    /// INTEROP: some control planes send the type of another interface.
     /// Spec: TS 29.244 §8.2.2, §8.2.118.
     pub fn of_source(
         source: SourceInterface,
@@ -237,7 +237,7 @@ impl Provisioning {
         }
     }
 
-    /// All interfaces but the N6 interfaces of other routing domains.
+    /// All interfaces except N6 interfaces outside `domains`.
     pub(crate) fn interfaces_in(&self, domains: Domains) -> InterfaceSet {
         let is_other = |known: &LocalInterface| {
             known.role == InterfaceRole::N6 && !domains.contains(known.domain)

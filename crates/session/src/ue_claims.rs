@@ -16,7 +16,7 @@ struct DomainClaims {
     framed: HashMap<IpPrefix, SessionIndex>,
 }
 
-/// The claims in all routing domains. TEIDs are none of its business.
+/// The claims in all routing domains. `TeidAllocator` keeps those of TEIDs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct UeClaims {
     /// By `DomainId`.

@@ -43,7 +43,7 @@ impl RouteTarget {
         }
     }
 
-    /// True when a prefix has no use for both targets.
+    /// True when one prefix cannot have both targets: it has one per interface.
     fn excludes(self, other: Self) -> bool {
         match (self.interface(), other.interface()) {
             (None, None) => self == other,
@@ -320,8 +320,8 @@ fn scopes(interfaces: &[Interface]) -> Vec<InterfaceSet> {
     [set(&mut n6())].into_iter().chain(domains.map(of_domain)).collect()
 }
 
-/// The interfaces whose UEs would reach the addresses of `interface`: of an N6 interface those of its
-/// routing domain, of another one all.
+/// The interfaces through which UEs could reach the addresses of `interface`: the N6 interfaces of its
+/// routing domain, and for other roles all interfaces.
 fn reachable_from(interfaces: &[Interface], interface: &Interface) -> InterfaceSet {
     if interface.role != InterfaceRole::N6 {
         return InterfaceSet::ALL;

@@ -1,5 +1,5 @@
-//! The UEs of one routing domain: addresses and networks behind them, by which packets from its data
-//! networks find their sessions.
+//! The UEs of one routing domain: packets from its data networks find their sessions by these
+//! addresses and networks.
 
 use adit_rules::SessionKey;
 use adit_types::limits::framed_routes_max;
@@ -11,8 +11,7 @@ use crate::publish::Epoch;
 use crate::sync::Arc;
 use crate::ue_pools::UePools;
 
-/// The readers' side. A packet looks into those of one domain, which the interface names that it
-/// arrived on.
+/// The readers' side. The interface that a packet arrives on names the domain to look into.
 #[derive(Debug)]
 pub struct Ues {
     pools: UePools,
@@ -23,7 +22,7 @@ pub struct Ues {
 }
 
 impl Ues {
-    /// Asks for the cache line of [`Ues::session_v4`].
+    /// Prefetches the cache line that [`Ues::session_v4`] reads.
     #[inline]
     pub fn prefetch_v4(&self, addr: u32) {
         if !self.pools.prefetch(addr) {
@@ -52,7 +51,7 @@ impl Ues {
         if session.is_some() { session } else { self.framed.session_v4(addr) }
     }
 
-    /// Asks for the cache line of [`Ues::session_v6`].
+    /// Prefetches the cache line that [`Ues::session_v6`] reads.
     #[inline]
     pub fn prefetch_v6(&self, key: u64) {
         self.v6.prefetch(key);
