@@ -5,7 +5,7 @@ use adit_rules::{
     PoolMembers, QerMeter, RateLimit, SessionRules, UrrEntry, UsageLimits, UsageSource,
     WorkerCommand,
 };
-use adit_types::{BitRate, Direction, InterfaceSet, Nanos, Teid, UrrId, UsageSlot};
+use adit_types::{BitRate, Direction, InterfaceSet, Nanos, SliceId, Teid, UrrId, UsageSlot};
 
 use crate::scene::{
     GNB, GNB_TEID, N3, N6, SERVER, SESSION, Scene, UE, downlink, ip, rules, tunneled, uplink,
@@ -181,6 +181,38 @@ fn excess_that_waits_leaves_in_order_at_the_rate() {
     let slow = [limit(144, Excess::Waits); 2];
     for rules in [limited(slow, OPEN), limited_by_a_third(slow)] {
         check_order_and_rate(rules);
+    }
+}
+
+#[test]
+fn excess_of_a_shared_rate_waits_and_leaves_in_order() {
+    let slow = [limit(144, Excess::Waits); 2];
+    let of_slice = SessionRules { slice: SliceId(1), ..rules() };
+    let cases = [
+        (vec![slow], rules()),
+        (vec![OPEN, slow], of_slice.clone()),
+        (vec![slow, OPEN], of_slice.clone()),
+        (vec![slow, slow], of_slice),
+    ];
+    for (aggregates, rules) in cases {
+        let mut scene = Scene::sharing(aggregates, rules);
+        let mut sent = Vec::new();
+        for n in 0..40_u8 {
+            let frame = tunneled().ipv4(UE, SERVER).udp(4000, 53).payload(&[n; 1172]).build();
+            sent.extend(scene.pass(N3, &frame, N6));
+        }
+        assert!((1..20).contains(&sent.len()), "{}", sent.len());
+        assert_eq!(scene.counts().shaped_pkts, 40 - sent.len() as u64);
+        // 40 packets of 1200 octets at 144 kb/s take 2.7 s.
+        for step in 0..300 {
+            assert!(sent.len() <= 20 || step > 90, "faster than the rate");
+            scene.now += Nanos::from_millis(10);
+            scene.step();
+            sent.extend(scene.sent(N6));
+        }
+        let numbers: Vec<u8> = sent.iter().map(|frame| frame[frame.len() - 1]).collect();
+        assert_eq!(numbers, (0..40).collect::<Vec<u8>>());
+        assert_eq!((scene.counts().shaped_pkts, scene.counts().dropped_pkts()), (0, 0));
     }
 }
 

@@ -8,8 +8,8 @@ use adit_pktio::mem::{MemBuf, MemIo};
 use adit_rules::rule::ue_ipv6_key;
 use adit_rules::{
     ApplyAction, DeltaId, DestinationInterface, DropReason, FarEntry, Gate, GtpuTunnel, KeyChange,
-    OuterHeaderCreation, OuterHeaderRemoval, PdrEntry, PuntReason, QerEntry, RuleDelta, SdfSet,
-    SessionKey, SessionRules, SourceInterface, UeAddresses, WorkerCommand, WorkerEvent,
+    OuterHeaderCreation, OuterHeaderRemoval, PdrEntry, PuntReason, QerEntry, RateLimit, RuleDelta,
+    SdfSet, SessionKey, SessionRules, SourceInterface, UeAddresses, WorkerCommand, WorkerEvent,
 };
 use adit_tables::{Interface, Publisher, Route, Snapshot, TablesConfig, build};
 use adit_testkit::packet::PacketBuilder;
@@ -246,6 +246,14 @@ impl Scene {
             (interface.port, interface.mac) = (N3, N3_MAC);
         }
         let mut scene = Self::built(tables, rules);
+        scene.resolve(IF_N3, GNB, GNB_MAC);
+        scene.resolve(IF_N6, "10.6.0.254", GATEWAY_MAC);
+        scene
+    }
+
+    /// The same with rates that sessions share, uplink and downlink: of all, then by slice.
+    pub fn sharing(aggregates: Vec<[RateLimit; 2]>, rules: SessionRules) -> Self {
+        let mut scene = Self::built(TablesConfig { aggregates, ..config() }, rules);
         scene.resolve(IF_N3, GNB, GNB_MAC);
         scene.resolve(IF_N6, "10.6.0.254", GATEWAY_MAC);
         scene
