@@ -172,3 +172,18 @@ impl UsageSource for NoUsage {
         UsageCounts::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usage_of_a_pool_is_the_weighted_sum_of_its_members_and_the_base() {
+        let of = vec![(UsageSlot(1), POOL_WEIGHT_ONE), (UsageSlot(2), POOL_WEIGHT_ONE / 2)];
+        let pool = PoolMembers { of, base_bytes: (5, 6) };
+        let volume = |slot: UsageSlot| (100 * u64::from(slot.0), 1000 * u64::from(slot.0));
+        assert_eq!(pool.bytes(volume), (5 + 100 + 100, 6 + 1000 + 1000));
+        let nothing = PoolMembers { of: Vec::new(), ..pool };
+        assert_eq!(nothing.bytes(volume), (5, 6));
+    }
+}

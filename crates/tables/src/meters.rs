@@ -545,6 +545,21 @@ mod tests {
     }
 
     #[test]
+    fn turn_is_for_buckets_that_let_packets_pass() {
+        let table = MeterTable::new(2);
+        let turn = |which| {
+            let pair = table.pair(SESSION, Direction::Downlink).unwrap();
+            pair.turn(which, NOW).is_some()
+        };
+        table.set_limit(SESSION, Direction::Downlink, 0, limit(1000));
+        assert_eq!([0, 1, 2, 3].map(turn), [true; 4]);
+        table.set_limit(SESSION, Direction::Downlink, 1, RateLimit::CLOSED);
+        assert_eq!([0, 1, 2, 3].map(turn), [true, true, false, false]);
+        table.set_limit(SESSION, Direction::Downlink, 0, RateLimit::CLOSED);
+        assert_eq!([0, 1, 2, 3].map(turn), [true, false, false, false]);
+    }
+
+    #[test]
     fn bucket_of_an_express_and_of_the_rules_is_the_same() {
         let table = MeterTable::new(2);
         table.set_limit(SESSION, Direction::Downlink, 1, limit(1000));

@@ -310,6 +310,22 @@ fn interface_link_local_address_is_the_modified_eui_64() {
 }
 
 #[test]
+fn interface_with_host_prefixes_connects_nothing() {
+    let mut config = config(1);
+    config.routes.clear();
+    for interface in &mut config.interfaces {
+        (interface.v4, interface.v6) =
+            (interface.v4.map(|(addr, _)| (addr, 32)), interface.v6.map(|(addr, _)| (addr, 128)));
+    }
+    let mut readers = build(config).unwrap().1;
+    let view = readers[0].observe();
+    let route = |addr| view.route(InterfaceRole::N3, InterfaceSet::ALL, ip(addr));
+    for alone in ["192.0.2.1", "192.0.2.7", "2001:db8:3::1", "2001:db8:3::7"] {
+        assert_eq!(route(alone), None, "{alone}");
+    }
+}
+
+#[test]
 fn configuration_mistakes_are_refused() {
     let refused = |change: fn(&mut TablesConfig)| {
         let mut config = config(1);

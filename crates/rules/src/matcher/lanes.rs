@@ -225,3 +225,14 @@ fn outside(range: Quad, port: Quad) -> Quad {
     let (first, last) = (range.and(Quad::splat(0xffff)), range.shifted_right::<16>());
     port.minus(first).or(last.minus(port))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_of_words_has_these_words() {
+        let words = core::array::from_fn(|at| 0x0101_0101_0000_0000 * at as u64 + 7 * at as u64);
+        assert_eq!(Line::of_words(words).words(), words);
+    }
+}
