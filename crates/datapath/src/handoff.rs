@@ -235,3 +235,30 @@ pub(crate) fn steer_lane<B: PacketBuf, S: Side>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use adit_pktio::mem::MemBuf;
+
+    use super::*;
+
+    #[test]
+    fn step_tells_once_who_was_given_packets() {
+        let mut ends = connect::<MemBuf>(3, 4);
+        let mut tally = Tally::new();
+        let port = PortId(0);
+        assert!(ends[0].take_given().is_empty());
+        ends[0].give_to(WorkerId(2), port, MemBuf::from_packet(&[0; 64]), &mut tally);
+        ends[0].flush(&mut tally);
+        assert_eq!(ends[0].take_given().iter().collect::<Vec<_>>(), [2]);
+        assert!(ends[0].take_given().is_empty());
+    }
+
+    #[test]
+    fn hashes_are_spread_over_all_workers() {
+        let ends = connect::<MemBuf>(3, 4);
+        let owners: Vec<u8> = (0..6).map(|hash| ends[1].of_hash(hash).0).collect();
+        assert_eq!(owners, [0, 1, 2, 0, 1, 2]);
+        assert_eq!(ends[1].of_hash(u64::MAX).0, 0, "divisible by three");
+    }
+}
