@@ -39,7 +39,7 @@ const MEMPOOL_CACHE_MBUFS: u32 = 256;
 const WORKER_STOP_LIMIT: Duration = Duration::from_secs(10);
 
 /// A worker's thread, running or done.
-type WorkerThread = JoinHandle<anyhow::Result<()>>;
+pub(crate) type WorkerThread = JoinHandle<anyhow::Result<()>>;
 
 /// Runs the user plane described by the file at `path` until SIGTERM or SIGINT.
 ///
@@ -87,20 +87,45 @@ pub fn run(path: &Path) -> anyhow::Result<()> {
         })?
     };
     info!(workers = threads.len(), n4 = %config.n4.listen, "running");
-    let ended = wait(&mut signals, || {
-        let workers = threads.iter().find_map(ended);
-        workers.or_else(|| ended(&control)).or_else(|| ended(&admin))
+    let threads = Threads { control, workers: threads, admin };
+    let outcome = supervise(&mut signals, threads, &stop_control, &stop);
+    drop(server);
+    drop(pool);
+    drop(eal);
+    outcome
+}
+
+/// The threads of a running adit.
+pub(crate) struct Threads {
+    pub control: JoinHandle<Control>,
+    pub workers: Vec<WorkerThread>,
+    pub admin: JoinHandle<()>,
+}
+
+/// Waits for a signal, or for a thread that ends by itself, and stops the control thread and the
+/// workers.
+///
+/// # Errors
+/// Names the thread that ended by itself: what the others do without it helps nobody, and a supervisor
+/// starts the process anew.
+pub(crate) fn supervise(
+    signals: &mut Signals,
+    threads: Threads,
+    stop_control: &AtomicBool,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
+    let Threads { control, workers, admin } = threads;
+    let ended = wait(signals, || {
+        let first = workers.iter().find_map(ended);
+        first.or_else(|| ended(&control)).or_else(|| ended(&admin))
     });
     match &ended {
         None => info!("stopping"),
         Some(thread) => error!(thread, "a thread of adit ended by itself; adit stops"),
     }
-    finish(&stop_control, control, &stop, threads)?;
-    drop(server);
-    drop(pool);
-    drop(eal);
+    let finished = finish(stop_control, control, stop, workers);
     match ended {
-        None => Ok(()),
+        None => finished,
         Some(thread) => bail!("the thread {thread} ended by itself, which is a fault in adit"),
     }
 }
@@ -389,7 +414,7 @@ fn start_worker(
     })
 }
 
-fn spawn<T: Send + 'static>(
+pub(crate) fn spawn<T: Send + 'static>(
     name: &str,
     body: impl FnOnce() -> T + Send + 'static,
 ) -> anyhow::Result<JoinHandle<T>> {

@@ -109,9 +109,10 @@ impl AditConfig<'_> {
         let n6_instance = instance.unwrap_or_default();
         // The other end has one queue pair.
         let queues = if workers.len() > 1 { "rx_queues = 1\n" } else { "" };
-        // What waits may have half of the packet buffers.
+        // What waits may have half of the packet buffers that fragments of the workers leave.
         let waiting = self.qos.and_then(|qos| qos.queue_pkts).unwrap_or(0);
-        let mbufs = if waiting > 0 { 2 * (waiting + MBUFS) } else { MBUFS };
+        let fragments = u32::try_from(workers.len() * 512).unwrap_or(0);
+        let mbufs = if waiting > 0 { 2 * (waiting + MBUFS) } else { MBUFS } + fragments;
         let memory = if waiting > 0 { 256 + mbufs / 1024 * MBUF_BYTES / 1024 } else { 256 };
         let mut text = format!(
             r#"[node]

@@ -13,7 +13,7 @@ use crate::ethernet::EthernetHeader;
 use crate::gtpu::{FLAG_E, FLAG_S, GtpuHeader, GtpuOptional, MessageType};
 use crate::gtpu_ext::{ExtensionType, GtpuExtensions};
 use crate::ipv4::Ipv4Header;
-use crate::ipv6::{Ipv6Header, walk_extensions};
+use crate::ipv6::{Ipv6Header, is_extension, walk_extensions};
 use crate::vlan::VlanTag;
 use crate::{EtherType, Malformed, PduSessionContainer, protocol};
 
@@ -164,6 +164,14 @@ impl IpPacket {
     #[must_use]
     pub const fn has_upper_layer(&self) -> bool {
         !matches!(self.fragment, Fragment::Later)
+    }
+
+    /// The upper layer of the whole packet is `protocol`, or may be: a later fragment of IPv6 names the
+    /// first header behind the fragment header, which may be an extension header.
+    #[must_use]
+    pub const fn may_carry(&self, protocol: u8) -> bool {
+        self.protocol == protocol
+            || !self.is_ipv4() && !self.has_upper_layer() && is_extension(self.protocol)
     }
 
     /// Length of the upper layer. Unit: octets.

@@ -7,7 +7,7 @@ use adit_types::{BitRate, InterfaceRole, Nanos};
 
 use super::Interface;
 use super::provisioning::SliceText;
-use super::read::read_network_instance;
+use super::read::{HALF_OF_MBUFS, read_network_instance};
 use super::section::Section;
 
 /// Packets that wait for their rates, unless the file says otherwise; never more than half of the
@@ -29,8 +29,7 @@ pub fn read(mut qos: Section<'_, '_>, half: usize, interfaces: &[Interface]) -> 
     let queue_default = QUEUE_PKTS_DEFAULT.min(half);
     let queue_pkts_max = qos.integer("queue_pkts_max", 0..=SHAPED_PKTS_MAX, Some(queue_default));
     if queue_pkts_max > half {
-        let what =
-            format!("takes at most {half}, half of dpdk.mempool_mbufs: traffic needs the rest");
+        let what = format!("takes at most {half}, {HALF_OF_MBUFS}");
         qos.problem("queue_pkts_max", what);
     }
     let burst = Nanos::from_millis(qos.integer("burst_ms", 1..=2000u64, Some(20)));

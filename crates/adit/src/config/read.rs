@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use adit_dpdk::{Device, HugepageMode};
 use adit_types::limits::{
-    BUFFER_PKTS_MAX, BURST_DEFAULT, BURST_MAX, INTERFACES_MAX, PORTS_MAX, ROUTES_MAX, SESSIONS_MAX,
-    WORKERS_MAX,
+    BUFFER_PKTS_MAX, BURST_DEFAULT, BURST_MAX, INTERFACES_MAX, PORTS_MAX, REASSEMBLY_FRAGMENTS_MAX,
+    ROUTES_MAX, SESSIONS_MAX, WORKERS_MAX,
 };
 use adit_types::{InterfaceRole, Ipv4Prefix, Ipv6Prefix, Nanos, PortId, VlanId};
 use toml::de::DeTable;
@@ -43,15 +43,14 @@ fn read(document: &Document<'_>, table: &DeTable<'_>) -> Config {
     let n4 = read_n4(root.table("n4"));
     let gtpu = read_gtpu(root.table("gtpu"));
     let datapath = read_datapath(root.table("datapath"));
-    let dpdk = read_dpdk(root.table("dpdk"));
+    let dpdk = read_dpdk(root.table("dpdk"), datapath.workers.len());
     let mut sessions = root.table("sessions");
     let sessions_max = sessions.integer("sessions_max", 1..=SESSIONS_MAX, Some(100_000));
-    let half = usize::try_from(dpdk.mempool_mbufs / 2).unwrap_or(usize::MAX);
+    let half = half_of_mbufs(&dpdk, datapath.workers.len());
     let default = BUFFER_PKTS_DEFAULT.min(half);
     let buffer_pkts_max = sessions.integer("buffer_pkts_max", 0..=BUFFER_PKTS_MAX, Some(default));
     if buffer_pkts_max > half {
-        let what =
-            format!("takes at most {half}, half of dpdk.mempool_mbufs: traffic needs the rest");
+        let what = format!("takes at most {half}, {HALF_OF_MBUFS}");
         sessions.problem("buffer_pkts_max", what);
     }
     sessions.finish();
@@ -228,7 +227,17 @@ fn read_datapath(mut datapath: Section<'_, '_>) -> Datapath {
     Datapath { workers, poll, main_core, burst_pkts }
 }
 
-fn read_dpdk(mut dpdk: Section<'_, '_>) -> Dpdk {
+/// Why no more packets may wait.
+pub(super) const HALF_OF_MBUFS: &str = "half of the dpdk.mempool_mbufs that tunnel packets in fragments \
+                                        leave (512 for each worker): traffic needs the rest";
+
+/// Buffers that packets which wait for one reason may have: half of those that no fragments hold.
+fn half_of_mbufs(dpdk: &Dpdk, workers: usize) -> usize {
+    let all = usize::try_from(dpdk.mempool_mbufs).unwrap_or(usize::MAX);
+    all.saturating_sub(workers * REASSEMBLY_FRAGMENTS_MAX) / 2
+}
+
+fn read_dpdk(mut dpdk: Section<'_, '_>, workers: usize) -> Dpdk {
     let kinds = [
         ("auto", HugepageMode::Auto),
         ("require", HugepageMode::Require),
@@ -245,6 +254,14 @@ fn read_dpdk(mut dpdk: Section<'_, '_>) -> Dpdk {
         tx_descriptors: dpdk.integer("tx_descriptors", 64..=32_768, Some(1024)),
         eal_extra_args: dpdk.parsed_list("eal_extra_args", false, "an argument"),
     };
+    let needed = 2 * workers * REASSEMBLY_FRAGMENTS_MAX;
+    if usize::try_from(read.mempool_mbufs).is_ok_and(|mbufs| mbufs < needed) {
+        let what = format!(
+            "takes at least {needed}: each of {workers} workers may hold {REASSEMBLY_FRAGMENTS_MAX} \
+             fragments of tunnel packets, and traffic needs as many"
+        );
+        dpdk.problem("mempool_mbufs", what);
+    }
     dpdk.finish();
     read
 }

@@ -185,16 +185,34 @@ fn buffered_packets_leave_half_of_the_mbufs_to_traffic() {
         .replacen("queue_pkts_max = 4096\n", "", 1)
         .replacen("mempool_mbufs = 16384", "mempool_mbufs = 1024", 1);
     let few = Config::parse(&few).unwrap();
-    assert_eq!((few.buffer_pkts_max, few.shaped_pkts_max), (512, 512), "they shrink with them");
-    let problems = changed("queue_pkts_max = 4096", "queue_pkts_max = 8193");
+    assert_eq!((few.buffer_pkts_max, few.shaped_pkts_max), (256, 256), "they shrink with them");
+    let problems = changed("queue_pkts_max = 4096", "queue_pkts_max = 7937");
     assert_eq!(paths(&problems), ["qos.queue_pkts_max"]);
     let none = EXAMPLE.replacen("buffer_pkts_max = 4096", "buffer_pkts_max = 0", 1);
     assert_eq!(Config::parse(&none).unwrap().buffer_pkts_max, 0);
-    for bad in ["8193", "-1", "16777217"] {
+    for bad in ["7937", "-1", "16777217"] {
         let line = format!("buffer_pkts_max = {bad}");
         let problems = changed("buffer_pkts_max = 4096", &line);
         assert!(paths(&problems).iter().all(|path| *path == "sessions.buffer_pkts_max"), "{bad}");
     }
+}
+
+#[test]
+fn tunnel_packets_in_fragments_of_all_workers_leave_half_of_the_mbufs_to_traffic() {
+    let of = |workers: &str, mbufs: &str| {
+        let text = EXAMPLE
+            .replace("iface=n3", "iface=n3,qpairs=2")
+            .replace("iface=n6", "iface=n6,qpairs=2")
+            .replacen("workers = [1]", &format!("workers = {workers}"), 1)
+            .replacen("buffer_pkts_max = 4096\n", "", 1)
+            .replacen("queue_pkts_max = 4096\n", "", 1)
+            .replacen("mempool_mbufs = 16384", &format!("mempool_mbufs = {mbufs}"), 1);
+        Config::parse(&text).map(|config| config.buffer_pkts_max)
+    };
+    assert_eq!(of("[1, 2]", "2048"), Ok(512));
+    let problems = of("[1, 2]", "2047").unwrap_err();
+    assert_eq!(paths(&problems), ["dpdk.mempool_mbufs"]);
+    assert!(problems[0].to_string().contains("at least 2048"), "{}", problems[0]);
 }
 
 /// What the fuzz target `config` starts from, and what it once found: as the target judges it.

@@ -1,12 +1,15 @@
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
+use adit_n4::FaultPoint;
 use adit_types::limits::SESSIONS_PER_PAGE_MAX;
 use serde_json::{Map, Value};
+use signal_hook::iterator::Signals;
 
 use super::*;
 use crate::admin::{Answer, Cursor, Question};
 use crate::bench::{plant::Plant, smf};
 use crate::cli::Topic;
+use crate::run;
 
 /// A control thread without ports, over the sessions of `plant`.
 fn control(plant: Plant) -> Control {
@@ -151,4 +154,75 @@ fn control_thread_sleeps_longer_the_longer_workers_observe_nothing() {
     let spans = [200, 800, 4_000, 1_000_000].map(Nanos::from_micros).map(sleep_while_unobserved);
     let expected = [25, 100, 500, 1000].map(|us| Some(Nanos::from_micros(us)));
     assert_eq!(spans, expected);
+}
+
+/// What `supervise` says of a control thread that runs `body`, beside a worker and the admin thread.
+/// Checks that the worker was stopped.
+fn outcome_of(
+    mut control: Control,
+    body: impl FnOnce(&mut Control, &Receiver<Query>) + Send + 'static,
+) -> String {
+    let mut signals = Signals::new([signal_hook::consts::SIGUSR1]).unwrap();
+    let [stop_control, stop] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+    let (queries, questions) = mpsc::channel();
+    let stopping = Arc::clone(&stop_control);
+    let control = run::spawn("adit-control", move || {
+        body(&mut control, &questions);
+        control.run(&questions, &stopping);
+        control
+    });
+    let was_stopped = Arc::new(AtomicBool::new(false));
+    let worker = {
+        let (stop, was_stopped) = (Arc::clone(&stop), Arc::clone(&was_stopped));
+        run::spawn("adit-worker-0", move || {
+            while !stop.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+            was_stopped.store(true, Ordering::Relaxed);
+            Ok(())
+        })
+    };
+    // The admin thread outlives the others.
+    let (held, lives) = mpsc::channel::<()>();
+    let admin = run::spawn("adit-admin", move || {
+        let _ = lives.recv();
+    });
+    let threads = run::Threads {
+        control: control.unwrap(),
+        workers: vec![worker.unwrap()],
+        admin: admin.unwrap(),
+    };
+    let outcome = run::supervise(&mut signals, threads, &stop_control, &stop);
+    drop((held, queries));
+    assert!(was_stopped.load(Ordering::Relaxed) && stop_control.load(Ordering::Relaxed));
+    outcome.unwrap_err().to_string()
+}
+
+#[test]
+fn control_thread_whose_timers_fail_again_and_again_ends_the_process_by_name() {
+    let control = control(Plant::new(10, 0).unwrap());
+    let outcome = outcome_of(control, |control, questions| {
+        loop {
+            control.parts.node.inject_fault(FaultPoint::Timer);
+            control.turn(questions);
+        }
+    });
+    assert!(outcome.contains("the thread adit-control ended by itself"), "{outcome}");
+}
+
+/// Nobody contains a fault in publication: workers may see half of it.
+#[test]
+fn panic_in_publication_ends_the_process_by_name() {
+    let mut plant = Plant::new(10, 0).unwrap();
+    let mut request = [0; smf::REQUEST_BYTES_MAX];
+    let len = smf::establishment(&mut request, 0xf_0000, 0).unwrap();
+    let peer = std::net::SocketAddr::from((smf::CP_ADDR, adit_pfcp::PFCP_PORT));
+    plant.node.handle_datagram(Nanos::from_secs(9), peer, &request[..len]);
+    let (id, mut delta) = plant.node.poll_delta().unwrap();
+    // More than workers' rules can hold, which no session of the node has.
+    delta.rules.as_mut().unwrap().ue = vec![Default::default(); 1 << 16];
+    let outcome = outcome_of(control(plant), move |control, _| {
+        control.parts.publisher.apply(id, delta);
+    });
+    assert!(outcome.contains("the thread adit-control ended by itself"), "{outcome}");
 }

@@ -206,11 +206,9 @@ fn parse_local(
 /// Part of a packet to one of our own addresses: only those of tunnels are put together.
 #[cold]
 fn parse_local_fragment(frame: &Frame, interface: &Interface, ip: &IpPacket) -> Parsed {
-    match (interface.role.is_gtpu(), ip.protocol) {
-        (true, protocol::UDP) => {
-            Parsed::Fragment(InterfaceSet::only(interface.id), frame.l3_offset, *ip)
-        }
-        _ => Parsed::Drop(DropReason::OuterFragment),
+    match interface.role.is_gtpu() && ip.may_carry(protocol::UDP) {
+        true => Parsed::Fragment(InterfaceSet::only(interface.id), frame.l3_offset, *ip),
+        false => Parsed::Drop(DropReason::OuterFragment),
     }
 }
 

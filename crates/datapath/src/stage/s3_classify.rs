@@ -258,8 +258,8 @@ fn inner_packet(
         | OuterHeaderRemoval::GtpuUdpIp => return Err(DropReason::OuterHeaderMismatch),
     };
     let carries = match is_udp {
-        true => ip.protocol == protocol::UDP,
-        false => matches!(ip.protocol, protocol::IPV4 | protocol::IPV6),
+        true => ip.may_carry(protocol::UDP),
+        false => ip.may_carry(protocol::IPV4) || ip.may_carry(protocol::IPV6),
     };
     if ip.is_ipv4() != is_ipv4 || !carries {
         return Err(DropReason::OuterHeaderMismatch);

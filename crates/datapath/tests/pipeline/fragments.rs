@@ -246,6 +246,44 @@ fn tunnel_packet_in_fragments_is_put_together_in_any_order() {
     }
 }
 
+/// A sender puts extension headers that only the destination reads behind the fragment header.
+/// Spec: RFC 8200 §4.1, §4.5.
+#[test]
+fn extension_headers_in_the_fragments_of_a_tunnel_packet_are_walked_when_it_is_whole() {
+    let options: [u8; 8] = [43, 0, 1, 4, 0, 0, 0, 0];
+    let routing: [u8; 8] = [17, 0, 4, 0, 0, 0, 0, 0];
+    let udp = || outer_v6().udp(2152, 2152);
+    for (outer, sizes) in [(outer_v6(), [400, 8]), (udp(), [16, 400]), (udp(), [8, 400])] {
+        let (mut whole, expected) = tunnel_packet(outer);
+        whole.splice(ETHERNET + 40..ETHERNET + 40, [options, routing].concat());
+        let payload = u16::try_from(whole.len() - ETHERNET - 40).unwrap();
+        whole[ETHERNET + 4..ETHERNET + 6].copy_from_slice(&payload.to_be_bytes());
+        whole[ETHERNET + 6] = 60;
+        let parts = divided(&whole, 7, &sizes);
+        let mut scene = Scene::new();
+        assert!(scene.pass(N3, &parts[2], N6).is_empty());
+        assert!(scene.pass(N3, &parts[1], N6).is_empty());
+        let sent = scene.pass(N3, &parts[0], N6);
+        match sizes[0] {
+            // The first fragment must have all headers in front of UDP. Spec: RFC 7112 §5.
+            8 => assert!(sent.is_empty()),
+            _ => assert_eq!(sent, [&expected[..]]),
+        }
+    }
+    // What turns out to be no tunnel packet is dropped when it is whole.
+    let (mut whole, _) = tunnel_packet(outer_v6());
+    whole.splice(ETHERNET + 40..ETHERNET + 40, [6, 0, 1, 4, 0, 0, 0, 0]);
+    let payload = u16::try_from(whole.len() - ETHERNET - 40).unwrap();
+    whole[ETHERNET + 4..ETHERNET + 6].copy_from_slice(&payload.to_be_bytes());
+    whole[ETHERNET + 6] = 60;
+    let mut scene = Scene::new();
+    let parts = divided(&whole, 7, &[400]);
+    assert!(scene.pass(N3, &parts[1], N6).is_empty());
+    scene.io.inject(N3, &parts[0]);
+    scene.step();
+    assert_eq!(scene.dropped(DropReason::OuterFragment), 1, "its first fragment says so");
+}
+
 #[test]
 fn fragments_of_several_datagrams_in_one_burst_are_told_apart() {
     let mut scene = Scene::usual(rules());
