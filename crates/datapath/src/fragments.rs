@@ -157,8 +157,9 @@ impl UpperLayers {
     ) -> Option<UpperLayer> {
         let FragmentPlace { identification, protocol, .. } = FragmentPlace::read(packet)?;
         let key = PacketKey { session, addrs: ip.addrs, identification, protocol };
-        let hash = session.0.rotate_left(16) ^ identification.wrapping_mul(0x9e37_79b1);
-        let set = hash as usize % (REMEMBERED / WAYS) * WAYS;
+        // Of a product the high bits depend on all of its factors.
+        let hash = session.0.wrapping_mul(0x85eb_ca6b) ^ identification.wrapping_mul(0x9e37_79b1);
+        let set = (hash >> 16) as usize % (REMEMBERED / WAYS) * WAYS;
         let ways = self.0.get_mut(set..set + WAYS)?;
         let known = ways.iter_mut().find(|way| way.is_some_and(|(known, ..)| known == key));
         if !ip.is_first_fragment() {

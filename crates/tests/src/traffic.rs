@@ -7,11 +7,11 @@ use adit_session::FTeidSpec;
 use adit_testkit::packet::PacketBuilder;
 use adit_types::{IpPrefix, Ipv6Prefix, MacAddr};
 use adit_wire::gtpu::MessageType;
-use rand::Rng;
 use rand::rngs::StdRng;
-use rand::seq::IndexedRandom;
+use rand::seq::{IndexedRandom, IteratorRandom};
+use rand::{Rng, SeedableRng};
 
-use crate::oracle::{Interface, N4_ADDR, Oracle, Role, Session, checksum};
+use crate::oracle::{Interface, N4_ADDR, Oracle, PacketId, Role, Session, checksum};
 use crate::scenario::{HOSTS, one_in};
 
 const GNB_MAC: MacAddr = MacAddr([2, 0xaa, 0, 0, 0, 1]);
@@ -28,7 +28,10 @@ pub fn packet(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
     if one_in(rng, 8) {
         mutate(rng, &mut frame);
     }
-    (port, frame)
+    // Draws of its own: what follows of a seed stays the same.
+    let seed =
+        frame.iter().fold(oracle.now.0, |sum, octet| sum * 31 % 0xffff_fffb + u64::from(*octet));
+    known_part(&mut StdRng::seed_from_u64(seed), oracle).unwrap_or((port, frame))
 }
 
 /// A packet as most are: IPv4 in both headers, with a QoS flow uplink.
@@ -187,6 +190,52 @@ fn special(rng: &mut StdRng, builder: PacketBuilder, is_ipv4: bool) -> PacketBui
         (2, false) => builder.extension(60, &[1, 4, 0, 0, 0, 0]).extension(43, &[0; 14]),
         (3, false) => builder.flow_label(0x12345),
         _ => builder,
+    }
+}
+
+/// Now and then a later fragment of a packet whose first fragment passed.
+fn known_part(rng: &mut StdRng, oracle: &Oracle) -> Option<(u16, Vec<u8>)> {
+    if !one_in(rng, 12) {
+        return None;
+    }
+    let part = *oracle.first_parts.keys().choose(rng)?;
+    let (_, session) = oracle.sessions.iter().find(|(seid, _)| *seid == part.0)?;
+    let tunnel = session.pdrs.iter().find_map(|pdr| match pdr.pdi.f_teid? {
+        FTeidSpec::Given { teid, .. } => Some((teid.0, pdr.pdi.qfis.first().copied())),
+        FTeidSpec::Choose { .. } => None,
+    });
+    let tunnel = tunnel.filter(|_| one_in(rng, 2));
+    let interface = side(rng, oracle, tunnel.is_some());
+    let builder = link(rng, &interface);
+    let builder = match tunnel {
+        Some((teid, Some(qfi))) => {
+            builder.ipv4("10.0.3.1", interface.v4.0).gtpu(teid).psc_ul(qfi.value())
+        }
+        Some((teid, None)) => builder.ipv4("10.0.3.1", interface.v4.0).gtpu(teid),
+        None => builder,
+    };
+    Some((interface.port, later_part(rng, builder, part).build()))
+}
+
+/// A later fragment of that packet.
+fn later_part(rng: &mut StdRng, builder: PacketBuilder, of: PacketId) -> PacketBuilder {
+    let (_, src, dst, identification, protocol) = of;
+    let offset: u16 = rng.random_range(1..100);
+    let builder = match (src, dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            let identification = u16::try_from(identification).unwrap();
+            builder.ipv4(src, dst).fragment(identification, offset, rng.random())
+        }
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            let place = [&(offset << 3).to_be_bytes()[..], &identification.to_be_bytes()].concat();
+            builder.ipv6(src, dst).extension(44, &place)
+        }
+        _ => unreachable!("one family"),
+    };
+    let payload: [u8; 24] = rng.random();
+    match protocol {
+        Some(protocol) => builder.protocol(protocol).payload(&payload),
+        None => builder.payload(&payload),
     }
 }
 

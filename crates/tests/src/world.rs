@@ -30,7 +30,7 @@ use adit_types::{
 use self::expected::Expected;
 use crate::oracle::predefined::RULES;
 use crate::oracle::{
-    self, Bucket, Chosen, HeldBy, Lane, Oracle, Outcome, Session, SharedDue, Usage,
+    self, Bucket, Chosen, FirstParts, HeldBy, Lane, Oracle, Outcome, Session, SharedDue, Usage,
 };
 
 /// Applications that PDRs may name.
@@ -115,6 +115,8 @@ pub struct World {
     pub now: Nanos,
     /// Packets that left by the rules that held them although they would match others by now.
     pub kept_their_rules: u64,
+    /// Later fragments of which the first was known.
+    pub known_parts: u64,
     workers: Vec<Worker<MemIo>>,
     events: Vec<rtrb::Consumer<WorkerEvent>>,
     /// Commands to each worker.
@@ -171,6 +173,7 @@ impl World {
                 sessions: Vec::new(),
                 neighbours: HashMap::new(),
                 shared_due: SharedDue::default(),
+                first_parts: FirstParts::new(),
                 now: Nanos::from_secs(1),
             },
             store,
@@ -178,6 +181,7 @@ impl World {
             ios: (0..layout.workers).map(|_| MemIo::new(&macs)).collect(),
             now: Nanos::from_secs(1),
             kept_their_rules: 0,
+            known_parts: 0,
             workers: Vec::new(),
             events: Vec::new(),
             commands: Vec::new(),
@@ -521,6 +525,10 @@ impl World {
     /// Adds a packet to the counters of its session and of the URRs that measure it, and to the rates
     /// that it passed.
     fn count(&mut self, verdict: &oracle::Verdict) {
+        if let Some((id, part)) = verdict.first_part {
+            self.oracle.first_parts.insert(id, (self.now, part));
+        }
+        self.known_parts += u64::from(verdict.is_known_part);
         for &(position, key, window) in &verdict.windows {
             self.oracle.sessions[position].1.windows.insert(key, window);
         }

@@ -28,6 +28,8 @@ struct Coverage {
     handed_off: u64,
     /// Packets that left by the rules that held them although they would match others.
     kept_their_rules: u64,
+    /// Later fragments of which the first was known.
+    known_parts: u64,
     drops: Vec<u64>,
     punts: Vec<u64>,
 }
@@ -108,6 +110,7 @@ fn run(seed: u64, coverage: &mut Coverage) -> Result<(), String> {
     coverage.express += sum.express_pkts;
     coverage.handed_off += sum.handed_off_pkts;
     coverage.kept_their_rules += world.kept_their_rules;
+    coverage.known_parts += world.known_parts;
     add(&mut coverage.drops, &sum.drops);
     add(&mut coverage.punts, &sum.punts);
     world.drain();
@@ -243,6 +246,7 @@ fn check(coverage: &Coverage) {
     assert!(coverage.express > 3_000, "{coverage:?}");
     assert!(coverage.handed_off > 10_000, "{coverage:?}");
     assert!(coverage.kept_their_rules > 100, "{coverage:?}");
+    assert!(coverage.known_parts > 100, "{coverage:?}");
     assert!(unseen.is_empty(), "never seen: {unseen:?}");
     assert!(coverage.accepted > coverage.refused, "{coverage:?}");
     assert!(coverage.transmitted > 35_000, "{coverage:?}");

@@ -8,12 +8,15 @@ use adit_rules::{
     SourceInterface, UeAddresses,
 };
 use adit_session::{FTeidSpec, Far, Forwarding, PdrSpec, Qer, SdfSpec, Urr};
-use adit_types::{IpPrefix, UrrId};
+use adit_types::{IpPrefix, Seid, UrrId};
 
+use super::first_part::{self, FirstPart, PacketId};
 use super::frame::{
     Outer, checksum, divide, end_marker, link, mark, next_hop_packet, redirect, tunnel, udp_sum,
 };
-use super::packet::{BadIp, Container, Gtpu, Ip, gtpu, ip, is_forwardable, u16_at};
+use super::packet::{
+    BadIp, Container, Gtpu, IPV6_EXTENSIONS, Ip, gtpu, ip, is_forwardable, u16_at,
+};
 use super::packet_rate;
 use super::predefined::{self, Rule};
 use super::rate::Bucket;
@@ -43,6 +46,10 @@ pub struct Verdict {
     pub lane: Option<Lane>,
     /// Its copies: those that leave, and others that are lost.
     pub copies: Vec<Exit>,
+    /// What it tells of the other parts of its packet, as their first one.
+    pub first_part: Option<(PacketId, FirstPart)>,
+    /// It is a later part, and the first one is known.
+    pub is_known_part: bool,
 }
 
 /// What a verdict says besides the outcome.
@@ -55,6 +62,8 @@ pub(super) struct Notes {
     windows: Vec<(usize, packet_rate::Key, packet_rate::Window)>,
     lane: Option<Lane>,
     copies: Vec<Exit>,
+    first_part: Option<(PacketId, FirstPart)>,
+    is_known_part: bool,
     /// Copies were made before.
     is_copied: bool,
 }
@@ -67,7 +76,19 @@ impl Notes {
 
     pub(super) fn verdict(self, outcome: Outcome) -> Verdict {
         let Self { session, counted, measured, due, windows, lane, copies, .. } = self;
-        Verdict { outcome, session, counted, measured, due, windows, lane, copies }
+        let Self { first_part, is_known_part, .. } = self;
+        Verdict {
+            outcome,
+            session,
+            counted,
+            measured,
+            due,
+            windows,
+            lane,
+            copies,
+            first_part,
+            is_known_part,
+        }
     }
 }
 
@@ -134,6 +155,14 @@ struct Arrival<'a> {
     packet: &'a [u8],
     ip: Ip,
     tunnel: Option<Tunnel>,
+    /// What the first part of its packet told, if it is a later one.
+    first: Option<FirstPart>,
+}
+
+impl Arrival<'_> {
+    fn is_of_flow(&self, spec: &SdfSpec, from_ue: bool) -> bool {
+        sdf::matches(spec, from_ue, (&self.ip, self.packet), self.first.as_ref())
+    }
 }
 
 /// The GTP-U tunnel that a packet came in.
@@ -195,7 +224,7 @@ impl Oracle {
                             return Err(DropReason::IpAddressInvalid);
                         }
                         let at = *n6.ok_or(DropReason::RouteUnknown)?;
-                        Arrival { at, packet, ip, tunnel: None }
+                        Arrival { at, packet, ip, tunnel: None, first: None }
                     }
                 };
                 self.user_packet(&arrival, held, notes)
@@ -242,7 +271,7 @@ impl Oracle {
         notes: &mut Notes,
     ) -> Result<Result<Arrival<'a>, Outcome>, DropReason> {
         if ip.is_fragment {
-            return match self.interfaces[at].role != Role::N6 && ip.protocol == 17 {
+            return match self.interfaces[at].role != Role::N6 && may_carry(ip, &[17]) {
                 true => Ok(Err(wait_for_rest(ip)?)),
                 false => Err(DropReason::OuterFragment),
             };
@@ -293,7 +322,7 @@ impl Oracle {
         let tunnel =
             Tunnel { teid: header.teid, is_ipv4: ip.dst.is_ipv4(), container: header.container };
         let tunnel = Some(tunnel);
-        Ok(Ok(Arrival { at, packet: inner, ip: inner_ip, tunnel }))
+        Ok(Ok(Arrival { at, packet: inner, ip: inner_ip, tunnel, first: None }))
     }
 
     /// An End Marker goes where the packets of its tunnel go, if they go to a UE in a tunnel. One
@@ -412,8 +441,12 @@ impl Oracle {
     /// A user packet, whatever side it came from. Spec: TS 29.244 §5.2.1.
     fn user_packet(&self, arrival: &Arrival<'_>, held: Option<&HeldBy>, notes: &mut Notes) -> Exit {
         notes.lane = Some(lane(arrival));
+        let arrival = &mut arrival.clone();
         let found = match held {
-            Some(by) => self.found_again(by)?,
+            Some(by) => {
+                arrival.first = by.first;
+                self.found_again(by)?
+            }
             None => self.find(arrival, notes)?,
         };
         let drops_whole = arrival.tunnel.is_some() && is_end(&found.far);
@@ -427,14 +460,30 @@ impl Oracle {
         self.carry_out((&inner, lane(arrival)), &found, held.is_some(), notes)
     }
 
-    /// The session's first PDR that matches, and its FAR.
-    fn find(&self, arrival: &Arrival<'_>, notes: &mut Notes) -> Result<Found, DropReason> {
+    /// A fragment tells, or is told, what its packet's filters compare.
+    fn look_at_part(&self, seid: Seid, arrival: &mut Arrival<'_>, notes: &mut Notes) {
         let ip = &arrival.ip;
+        if !ip.is_fragment {
+            return;
+        }
+        let id = first_part::id(seid, ip);
+        if ip.is_later_fragment {
+            arrival.first = first_part::known(&self.first_parts, self.now, &id);
+            notes.is_known_part = arrival.first.is_some();
+        } else {
+            notes.first_part = Some((id, first_part::of(ip, arrival.packet)));
+        }
+    }
+
+    /// The session's first PDR that matches, and its FAR.
+    fn find(&self, arrival: &mut Arrival<'_>, notes: &mut Notes) -> Result<Found, DropReason> {
         let owner = match arrival.tunnel {
             Some(tunnel) => self.owner_of_teid(tunnel.teid).ok_or(DropReason::TeidUnknown)?,
-            None => self.owner_of_ue(arrival.at, ip.dst).ok_or(DropReason::UeUnknown)?,
+            None => self.owner_of_ue(arrival.at, arrival.ip.dst).ok_or(DropReason::UeUnknown)?,
         };
         notes.session = Some(owner);
+        self.look_at_part(self.sessions[owner].0, arrival, notes);
+        let (ip, arrival) = (&arrival.ip, &*arrival);
         let session = &self.sessions[owner].1;
         let side = side::of(session, arrival.tunnel.map(|tunnel| tunnel.teid));
         let (from_ue, is_on_link) = (side.from_ue, side::is_on_link(ip));
@@ -497,7 +546,8 @@ impl Oracle {
             let room = usize::from(room.min(1024));
             let Found { reading, removal, .. } = *found;
             let (seid, pdr, far) = (self.sessions[owner].0, pdr.id, far.id);
-            let by = HeldBy { seid, from_ue, pdr, reading, far, removal };
+            let first = arrival.first;
+            let by = HeldBy { seid, from_ue, pdr, reading, far, removal, first };
             Outcome::Buffer { by, room, lane: came_in }
         };
         let copy = |notes: &mut Notes, far: &Far| {
@@ -533,7 +583,7 @@ impl Oracle {
         };
         let exempt = |urr: &Urr| {
             urr.settings.exempted.iter().any(|exempted| {
-                let of = |spec: &SdfSpec| sdf::matches(spec, from_ue, ip, arrival.packet);
+                let of = |spec: &SdfSpec| arrival.is_of_flow(spec, from_ue);
                 exempted.flows.iter().any(of)
                     || exempted.applications.iter().any(|id| self.is_of(id, from_ue, arrival))
             })
@@ -743,9 +793,7 @@ impl Oracle {
                 || pdr.pdi.qfis.iter().any(|wanted| qfi == Some(wanted.value())))
             && (networks(pdr).is_empty() || names(&networks(pdr), ue_addr))
             && (filters.is_empty()
-                || filters
-                    .iter()
-                    .any(|spec| sdf::matches(session.resolve(spec), from_ue, ip, arrival.packet)))
+                || filters.iter().any(|spec| arrival.is_of_flow(session.resolve(spec), from_ue)))
             && pdr.pdi.application.as_deref().is_none_or(|id| self.is_of(id, from_ue, arrival))
     }
 
@@ -768,7 +816,7 @@ impl Oracle {
         texts.iter().any(|text| {
             let flow_description = Some((*text).into());
             let spec = SdfSpec { flow_description, ..SdfSpec::default() };
-            sdf::matches(&spec, from_ue, &arrival.ip, arrival.packet)
+            arrival.is_of_flow(&spec, from_ue)
         })
     }
 
@@ -782,6 +830,14 @@ impl Oracle {
             None => Outcome::Hold { interface: at, station, frames, lane },
         }
     }
+}
+
+/// The whole packet carries one of these protocols, as far as this part of it tells: extension headers
+/// may lie in the fragments. Spec: RFC 8200 §4.5.
+fn may_carry(ip: &Ip, protocols: &[u8]) -> bool {
+    let is_unknown =
+        ip.dst.is_ipv6() && ip.is_later_fragment && IPV6_EXTENSIONS.contains(&ip.protocol);
+    is_unknown || protocols.contains(&ip.protocol)
 }
 
 /// What becomes of a part of a tunnel packet. Spec: RFC 791 §3.2; RFC 8200 §4.5.
@@ -889,8 +945,8 @@ fn unwrap<'a>(
     removal: Option<OuterHeaderRemoval>,
 ) -> Result<Arrival<'a>, DropReason> {
     use OuterHeaderRemoval as R;
-    let Arrival { at, packet, ip, tunnel } = *arrival;
-    let kept = Ok(Arrival { at, packet, ip, tunnel });
+    let Arrival { at, packet, ip, tunnel, first } = *arrival;
+    let kept = Ok(Arrival { at, packet, ip, tunnel, first });
     let protocols: &[u8] = match (removal, tunnel) {
         (None, None) => return kept,
         (Some(R::GtpuUdpIp), Some(_)) => return kept,
@@ -902,7 +958,7 @@ fn unwrap<'a>(
         (Some(R::Ipv6), None) if ip.dst.is_ipv6() => &[4, 41],
         _ => return Err(DropReason::OuterHeaderMismatch),
     };
-    if !protocols.contains(&ip.protocol) {
+    if !may_carry(&ip, protocols) {
         return Err(DropReason::OuterHeaderMismatch);
     }
     if ip.is_fragment {
@@ -933,5 +989,5 @@ fn unwrap<'a>(
     if !is_forwardable(inner_ip.src) || !is_forwardable(inner_ip.dst) {
         return Err(DropReason::IpAddressInvalid);
     }
-    Ok(Arrival { at, packet: inner, ip: inner_ip, tunnel })
+    Ok(Arrival { at, packet: inner, ip: inner_ip, tunnel, first })
 }

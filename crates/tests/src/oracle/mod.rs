@@ -6,6 +6,7 @@
 //! rules, not the tables, not the header views.
 //! Spec: TS 29.244 §5.2.1; TS 29.281; TS 38.415; RFC 791, 8200, 1812.
 
+mod first_part;
 mod frame;
 mod instance;
 mod judge;
@@ -18,6 +19,7 @@ mod sdf;
 mod side;
 mod waiting;
 
+pub use first_part::{FirstPart, FirstParts, PacketId};
 pub use frame::checksum;
 pub use judge::{Lane, Neighbours, Outcome, Verdict};
 pub use packet::Ip;
@@ -163,6 +165,8 @@ pub struct Oracle {
     pub neighbours: Neighbours,
     /// How far the rates are that sessions share, by QER Correlation ID and direction.
     pub shared_due: SharedDue,
+    /// What first fragments told.
+    pub first_parts: FirstParts,
     /// Virtual time.
     pub now: Nanos,
 }

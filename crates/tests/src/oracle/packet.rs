@@ -33,6 +33,8 @@ pub struct Ip {
     pub is_more: bool,
     /// Where the data of a part begins.
     pub fragment_data: usize,
+    /// What the parts of one packet have in common.
+    pub identification: u32,
     /// The sender forbids fragmentation.
     pub dont_fragment: bool,
 }
@@ -88,13 +90,14 @@ fn ipv4(bytes: &[u8]) -> Result<Ip, BadIp> {
         is_later_fragment: flags & 0x1fff != 0,
         is_more: flags & 0x2000 != 0,
         fragment_data: header,
+        identification: u16_at(bytes, 4).into(),
         dont_fragment: flags & 0x4000 != 0,
     })
 }
 
 /// Extension headers that are walked over: hop-by-hop, routing, fragment, destination, mobility,
 /// HIP, shim6. At most eight. Spec: RFC 8200 §4; IANA IPv6 extension header types.
-const IPV6_EXTENSIONS: [u8; 7] = [0, 43, 44, 60, 135, 139, 140];
+pub(super) const IPV6_EXTENSIONS: [u8; 7] = [0, 43, 44, 60, 135, 139, 140];
 
 fn ipv6(bytes: &[u8]) -> Result<Ip, BadIp> {
     if bytes.len() < 40 {
@@ -121,6 +124,7 @@ fn ipv6(bytes: &[u8]) -> Result<Ip, BadIp> {
         is_later_fragment: false,
         is_more: false,
         fragment_data: 40,
+        identification: 0,
         dont_fragment: true,
     };
     for _ in 0..8 {
@@ -141,6 +145,7 @@ fn ipv6(bytes: &[u8]) -> Result<Ip, BadIp> {
             ip.is_more = rest[3] & 1 != 0;
             ip.is_fragment = ip.is_later_fragment || ip.is_more;
             ip.fragment_data = ip.upper + 8;
+            ip.identification = u32_at(rest, 4);
         }
         ip.protocol = rest[0];
         ip.upper += size;

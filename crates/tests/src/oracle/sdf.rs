@@ -5,16 +5,27 @@ use core::net::IpAddr;
 
 use adit_session::SdfSpec;
 
+use super::first_part::FirstPart;
 use super::in_prefix;
 use super::packet::{Ip, u16_at, u32_at};
 
-/// True when `packet`, of which `ip` is the header, belongs to the flow that `spec` states.
-pub(super) fn matches(spec: &SdfSpec, is_uplink: bool, ip: &Ip, packet: &[u8]) -> bool {
-    let upper = if ip.is_later_fragment { &[][..] } else { &packet[ip.upper..ip.len] };
+/// True when `packet`, of which `ip` is the header, belongs to the flow that `spec` states. Of a later
+/// fragment, `first` is what the first one told.
+pub(super) fn matches(
+    spec: &SdfSpec,
+    is_uplink: bool,
+    (ip, packet): (&Ip, &[u8]),
+    first: Option<&FirstPart>,
+) -> bool {
+    let (protocol, upper) = match first {
+        Some(first) if ip.is_later_fragment => (first.protocol, first.front()),
+        _ if ip.is_later_fragment => (ip.protocol, &[][..]),
+        _ => (ip.protocol, &packet[ip.upper..ip.len]),
+    };
     let text = spec.flow_description.as_deref();
-    text.is_none_or(|text| text_matches(text, is_uplink, ip, upper))
+    text.is_none_or(|text| text_matches(text, is_uplink, ip, (protocol, upper)))
         && spec.tos.is_none_or(|(value, mask)| (ip.tos ^ value) & mask == 0)
-        && spec.spi.is_none_or(|wanted| spi(ip.protocol, upper) == Some(wanted))
+        && spec.spi.is_none_or(|wanted| spi(protocol, upper) == Some(wanted))
         && spec.flow_label.is_none_or(|label| ip.flow_label == label)
 }
 
@@ -38,15 +49,15 @@ fn ports(protocol: u8, upper: &[u8]) -> (u16, u16) {
 }
 
 /// `permit out PROTOCOL from ADDR [PORTS] to ADDR [PORTS]`: "from" is the far side, "to" the UE's.
-fn text_matches(text: &str, is_uplink: bool, ip: &Ip, upper: &[u8]) -> bool {
+fn text_matches(text: &str, is_uplink: bool, ip: &Ip, (protocol, upper): (u8, &[u8])) -> bool {
     let words: Vec<&str> = text.split_whitespace().collect();
     let to = words.iter().position(|word| *word == "to").unwrap();
     assert_eq!((words[0], words[1], words[3]), ("permit", "out", "from"), "{text}");
-    let (src_port, dst_port) = ports(ip.protocol, upper);
+    let (src_port, dst_port) = ports(protocol, upper);
     let source = (ip.src, src_port);
     let destination = (ip.dst, dst_port);
     let (far, ue) = if is_uplink { (destination, source) } else { (source, destination) };
-    (words[2] == "ip" || words[2].parse() == Ok(ip.protocol))
+    (words[2] == "ip" || words[2].parse() == Ok(protocol))
         && side_matches(&words[4..to], far)
         && side_matches(&words[to + 1..], ue)
 }

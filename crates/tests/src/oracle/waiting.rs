@@ -4,6 +4,7 @@ use adit_rules::{ApplyAction, DropReason, OuterHeaderRemoval};
 use adit_session::{Far, PdrSpec};
 use adit_types::{FarId, PdrId, Seid};
 
+use super::first_part::FirstPart;
 use super::judge::{Notes, Outcome, Verdict};
 use super::predefined::{self, Rule};
 use super::{Oracle, Session, side};
@@ -23,6 +24,8 @@ pub struct HeldBy {
     pub far: FarId,
     /// What was taken off the packet.
     pub removal: Option<OuterHeaderRemoval>,
+    /// What the first part of the packet told, if it is a later one.
+    pub first: Option<FirstPart>,
 }
 
 /// The rules of a packet.

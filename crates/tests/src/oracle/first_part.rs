@@ -1,0 +1,57 @@
+//! What the first part of a fragmented user packet tells of the others: they have no upper-layer
+//! header, and filters treat them like the first.
+//! Spec: TS 29.244 §5.2.1A; RFC 791 §3.2; RFC 8200 §4.5.
+
+use core::net::IpAddr;
+use std::collections::BTreeMap;
+
+use adit_types::{Nanos, Seid};
+
+use super::packet::Ip;
+
+/// How long a first part is remembered.
+const REMEMBERED: Nanos = Nanos::from_secs(5);
+
+/// What the parts of one packet of a session have in common: addresses, identification and, in IPv4,
+/// the protocol.
+pub type PacketId = (Seid, IpAddr, IpAddr, u32, Option<u8>);
+
+/// The protocol of a packet, and the front of its upper layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FirstPart {
+    /// The protocol.
+    pub protocol: u8,
+    front: [u8; 8],
+    len: usize,
+}
+
+impl FirstPart {
+    /// The front of the upper layer: ports and SPIs lie there.
+    #[must_use]
+    pub fn front(&self) -> &[u8] {
+        &self.front[..self.len]
+    }
+}
+
+/// The first parts that passed, and when.
+pub type FirstParts = BTreeMap<PacketId, (Nanos, FirstPart)>;
+
+/// The packet that a fragment of a session is a part of.
+pub(super) fn id(seid: Seid, ip: &Ip) -> PacketId {
+    let protocol = ip.dst.is_ipv4().then_some(ip.protocol);
+    (seid, ip.src, ip.dst, ip.identification, protocol)
+}
+
+/// What a first fragment tells.
+pub(super) fn of(ip: &Ip, packet: &[u8]) -> FirstPart {
+    let upper = &packet[ip.upper..ip.len];
+    let (mut front, len) = ([0; 8], upper.len().min(8));
+    front[..len].copy_from_slice(&upper[..len]);
+    FirstPart { protocol: ip.protocol, front, len }
+}
+
+/// What was told of a packet not too long ago.
+pub(super) fn known(parts: &FirstParts, now: Nanos, id: &PacketId) -> Option<FirstPart> {
+    let (since, part) = parts.get(id)?;
+    (now.since(*since) < REMEMBERED).then_some(*part)
+}
