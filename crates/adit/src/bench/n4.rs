@@ -3,8 +3,8 @@
 //! Decoding one typical establishment with every rule visited; establishments, modifications and
 //! deletions through the whole node in this process (decode, session change, publication,
 //! response); establishments over a loopback socket with a window of requests outstanding, as an SMF
-//! would keep; and the longest turns while PFDs change and the association of all sessions ends,
-//! which is what another peer waits for its heartbeat.
+//! would keep; and the longest turns while PFDs change, another SMF of a set takes all sessions over and their
+//! association ends, which is what another peer waits for its heartbeat.
 
 use std::hint::black_box;
 use std::net::{SocketAddr, UdpSocket};
@@ -54,6 +54,7 @@ pub fn run(resident: u32, measured: u32, output: &BenchOutput) -> anyhow::Result
     let mut buf = [0; smf::REQUEST_BYTES_MAX];
     let len = smf::pfd_management(&mut buf).context("the request fits its buffer")?;
     let (pfds_ms, pfds_turn_ms) = longest_turn(&mut plant, &buf[..len])?;
+    let (hand_over_ms, hand_over_turn_ms) = hand_over(&mut plant)?;
     eprintln!("ending the association of {} sessions", plant.node.store().len());
     let len = smf::association_release(&mut buf).context("the request fits its buffer")?;
     let (end_ms, end_turn_ms) = longest_turn(&mut plant, &buf[..len])?;
@@ -72,10 +73,41 @@ pub fn run(resident: u32, measured: u32, output: &BenchOutput) -> anyhow::Result
         "loopback_window": WINDOW,
         "pfd_change_ms": pfds_ms,
         "pfd_change_longest_turn_ms": pfds_turn_ms,
+        "hand_over_ms": hand_over_ms,
+        "hand_over_longest_turn_ms": hand_over_turn_ms,
         "association_end_ms": end_ms,
         "association_end_longest_turn_ms": end_turn_ms,
     });
     report::flat(&document, output)
+}
+
+/// How long it takes until another SMF of the set has all sessions of one that started anew, and the
+/// longest turn meanwhile. The first one has them back then.
+fn hand_over(plant: &mut Plant) -> anyhow::Result<(f64, f64)> {
+    let second = std::net::Ipv4Addr::from_bits(smf::CP_ADDR.to_bits() + 1);
+    let from = |addr| SocketAddr::from((addr, adit_pfcp::PFCP_PORT));
+    let now = Nanos::from_secs(3500);
+    let mut buf = [0; smf::REQUEST_BYTES_MAX];
+    let no_room = "the request fits its buffer";
+    let len = smf::joining_set(&mut buf).context(no_room)?;
+    plant.node.handle_datagram(now, from(smf::CP_ADDR), &buf[..len]);
+    let len = smf::association_setup_in_set(&mut buf, second, 1).context(no_room)?;
+    plant.node.handle_datagram(now, from(second), &buf[..len]);
+    ensure!(plant.node.associations().count() == 2, "the second SMF has no association");
+    let len = smf::association_setup_in_set(&mut buf, smf::CP_ADDR, 2).context(no_room)?;
+    let took = longest_turn(plant, &buf[..len])?;
+    let sessions_of = |plant: &Plant, addr: std::net::Ipv4Addr| {
+        let association = plant.node.association(addr.into());
+        association.map_or(0, |association| plant.node.store().owned_count(association.owner))
+    };
+    let all = plant.node.store().len();
+    ensure!(sessions_of(plant, second) == all, "sessions were left behind");
+    let len = smf::association_setup_in_set(&mut buf, second, 2).context(no_room)?;
+    plant.node.handle_datagram(now, from(second), &buf[..len]);
+    let len = smf::heartbeat(&mut buf).context(no_room)?;
+    longest_turn(plant, &buf[..len])?;
+    ensure!(sessions_of(plant, smf::CP_ADDR) == all, "sessions were left behind");
+    Ok(took)
 }
 
 /// The rate of `count` things.

@@ -11,11 +11,12 @@ use adit_pfcp::grouped::{
 use adit_pfcp::ie::{
     ApplicationId, ApplyAction, DestinationInterface, FSeid, FTeid, GateStatus, MeasurementMethod,
     NodeId, Nullable, OuterHeaderCreation, OuterHeaderRemovalDescription, PfdContents,
-    RecoveryTimeStamp, ReportingTriggers, SourceInterface, UeIpAddress, VolumeThreshold,
+    RecoveryTimeStamp, ReportingTriggers, SmfSetId, SourceInterface, UeIpAddress, VolumeThreshold,
 };
 use adit_pfcp::message::{
-    AssociationReleaseRequest, AssociationSetupRequest, HeartbeatRequest, PfdManagementRequest,
-    SessionDeletionRequest, SessionEstablishmentRequest, SessionModificationRequest,
+    AssociationReleaseRequest, AssociationSetupRequest, AssociationUpdateRequest, HeartbeatRequest,
+    PfdManagementRequest, SessionDeletionRequest, SessionEstablishmentRequest,
+    SessionModificationRequest,
 };
 use adit_pfcp::{NoRoom, Repeated, encode};
 use adit_types::{FarId, PdrId, Precedence, QerId, Qfi, Seid, Teid, UrrId};
@@ -29,10 +30,32 @@ pub const REQUEST_BYTES_MAX: usize = 1500;
 /// The address that the emulated control plane says it has.
 pub const CP_ADDR: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
 
+/// The SMF set of two control planes.
+const SMF_SET: SmfSetId<'static> = SmfSetId(b"\0\x04set1\x03smf");
+
 /// Encodes the association setup. Returns its octets.
 pub fn association_setup(out: &mut [u8]) -> Result<usize, NoRoom> {
     let node_id = NodeId::Ipv4(CP_ADDR);
     encode(out, None, 1, &AssociationSetupRequest::new(node_id, RecoveryTimeStamp(1)))
+}
+
+/// Encodes the setup of the association of the SMF at `addr`, which is of a set and started at `started`.
+pub fn association_setup_in_set(
+    out: &mut [u8],
+    addr: Ipv4Addr,
+    started: u32,
+) -> Result<usize, NoRoom> {
+    let started = RecoveryTimeStamp(started);
+    let mut body = AssociationSetupRequest::new(NodeId::Ipv4(addr), started);
+    body.smf_set_id = Some(SMF_SET);
+    encode(out, None, 5 + started.0, &body)
+}
+
+/// Encodes that the control plane is of the set.
+pub fn joining_set(out: &mut [u8]) -> Result<usize, NoRoom> {
+    let mut body = AssociationUpdateRequest::new(NodeId::Ipv4(CP_ADDR));
+    body.smf_set_id = Some(SMF_SET);
+    encode(out, None, 5, &body)
 }
 
 /// Encodes the establishment of session `number`, whose UE address and CP SEID follow from it.
