@@ -178,6 +178,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn limits_are_reached_with_the_octet_that_meets_one() {
+        let only = |edit: fn(&mut UsageLimits)| {
+            let mut limits = UsageLimits::NONE;
+            edit(&mut limits);
+            limits
+        };
+        let uplink = only(|limits| limits.ul_bytes = 10);
+        assert_eq!([9, 10].map(|bytes| uplink.reached(bytes, 99)), [false, true]);
+        let downlink = only(|limits| limits.dl_bytes = 10);
+        assert_eq!([9, 10].map(|bytes| downlink.reached(99, bytes)), [false, true]);
+        let total = only(|limits| limits.total_bytes = 10);
+        assert_eq!([4, 5].map(|bytes| total.reached(bytes, 5)), [false, true]);
+        assert!(!UsageLimits::NONE.reached(u64::MAX - 1, 0));
+    }
+
+    #[test]
     fn usage_of_a_pool_is_the_weighted_sum_of_its_members_and_the_base() {
         let of = vec![(UsageSlot(1), POOL_WEIGHT_ONE), (UsageSlot(2), POOL_WEIGHT_ONE / 2)];
         let pool = PoolMembers { of, base_bytes: (5, 6) };

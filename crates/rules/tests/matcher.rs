@@ -266,6 +266,19 @@ fn port_lists_with_too_many_pairs_match_as_the_walk_does() {
 }
 
 #[test]
+fn filter_with_too_many_pairs_of_ports_is_one_entry() {
+    let ports = |count| (0..count).map(|n| PortRange { first: 4 * n, last: 4 * n + 1 }).collect();
+    let lines = |remote_ports: Vec<PortRange>, local_ports: Vec<PortRange>| {
+        let sdf = vec![SdfFilter { remote_ports, local_ports, ..SdfFilter::ANY }];
+        let pdrs = [PdrEntry { sdf: sdf.into(), ..plain() }];
+        Matcher::compile(Direction::Uplink, &pdrs).unwrap().lines().len()
+    };
+    let one = lines(ports(1), ports(1));
+    assert!(lines(ports(4), ports(4)) >= 4 * one, "16 entries, four of them in a group");
+    assert_eq!(lines(ports(17), ports(1)), one, "17 would be too many");
+}
+
+#[test]
 fn matcher_of_hosts_is_one_line_for_four_of_them_and_the_nodes_that_halve_them() {
     let filter = |host: u8| SdfFilter {
         protocol: Some(17),

@@ -14,7 +14,7 @@ use adit_tables::{
 };
 use adit_types::{
     BitRate, Direction, DomainId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, Nanos, QerId,
-    SessionIndex, Teid,
+    SessionIndex, Teid, WorkerId,
 };
 use static_assertions::{assert_impl_all, assert_not_impl_any};
 use support::{N3, N6, config, id, install, interface, ip, route, rules, teid, ue, uninstall};
@@ -300,6 +300,20 @@ fn session_out_of_range_is_counted_and_still_observed() {
     publisher.apply(id(1), install(64, &[ue(1)], rules(1, &["192.0.2.7"])));
     assert_eq!(publisher.counters().sessions_out_of_range, 1);
     assert_eq!(publisher.poll_observed(), Some(id(1)));
+}
+
+#[test]
+fn probe_has_passed_a_worker_that_looked_since_or_is_offline() {
+    let (mut publisher, mut reader) = one_worker();
+    reader.observe();
+    publisher.probe();
+    assert!(!publisher.has_passed_probe(WorkerId(0)));
+    reader.observe();
+    assert!(publisher.has_passed_probe(WorkerId(0)));
+    publisher.probe();
+    assert!(!publisher.has_passed_probe(WorkerId(0)));
+    reader.go_offline();
+    assert!(publisher.has_passed_probe(WorkerId(0)));
 }
 
 #[test]

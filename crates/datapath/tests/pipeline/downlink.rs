@@ -192,7 +192,7 @@ fn unusual_packets_among_usual_ones_keep_their_octets_and_their_places() {
     let mut scene = Scene::usual(rules());
     let packet = |link: PacketBuilder, number: u16| {
         let ip = link.ipv4(SERVER, UE);
-        let ip = if number % 2 == 0 { ip } else { ip.options(&[1, 1, 1, 1]) };
+        let ip = if number.is_multiple_of(2) { ip } else { ip.options(&[1, 1, 1, 1]) };
         ip.udp(number, 4000).payload(b"answer")
     };
     for number in 0..6 {
