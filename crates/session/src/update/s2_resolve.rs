@@ -89,6 +89,9 @@ pub(super) fn resolve(
     let (teids, f_teids) = choose_f_teid::choose(store, index, &mut records, &wanted)?;
     endpoints::link(&mut records)?;
     check_tunnel_sides(&records)?;
+    if !wanted.is_empty() {
+        check_claims_of_chosen(store, index, &records)?;
+    }
     if keys::claims(&store.provisioning, &records).len() > KEYS_PER_SESSION_MAX {
         return Err(Refusal::TooManyKeys);
     }
@@ -251,6 +254,20 @@ fn check_claims(
         }
     }
     Ok(())
+}
+
+/// A PDR whose tunnel was chosen is one with a tunnel from now on, so that the session may claim what
+/// its rules name in other routing domains.
+fn check_claims_of_chosen(
+    store: &SessionStore,
+    index: SessionIndex,
+    records: &Records,
+) -> Result<(), Refusal> {
+    let scope = Scope::new(&store.provisioning, records);
+    let mut all = records.pdrs.iter().flat_map(|pdr| pdr.pdi.each().map(move |pdi| (pdr, pdi)));
+    all.try_for_each(|(pdr, pdi)| check_claims(store, index, (pdr, pdi), scope.of_claims(pdi)))?;
+    let mut endpoints = records.traffic_endpoints.iter();
+    endpoints.try_for_each(|known| check_endpoint(store, index, known, scope.of_endpoints()))
 }
 
 /// True when another session, or one that workers may still know, has the key.

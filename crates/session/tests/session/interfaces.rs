@@ -3,7 +3,8 @@
 use core::net::Ipv4Addr;
 
 use adit_rules::{
-    DestinationInterface, GtpuTunnel, KeyChange, OuterHeaderCreation, SessionKey, SourceInterface,
+    DestinationInterface, GtpuTunnel, KeyChange, OuterHeaderCreation, OuterHeaderRemoval,
+    SessionKey, SourceInterface,
 };
 use adit_session::{
     Change, ChooseUe, FTeidSpec, FarUpdate, ForwardingUpdate, InterfaceType, LocalAddresses,
@@ -175,6 +176,20 @@ fn same_ue_address_in_two_network_instances_is_two_ues() {
     let gone = store.delete(first.up_seid).unwrap();
     assert!(gone.keys.contains(&KeyChange::Remove(SessionKey::UeIpv4(DomainId(0), ue(1)))));
     store.establish(OWNER, CP, session_in(1, Some("internet"))).unwrap();
+}
+
+#[test]
+fn tunnel_that_is_chosen_takes_no_address_of_another_session() {
+    let mut store = two_domains();
+    store.establish(OWNER, CP, session_in(1, Some("corp"))).unwrap();
+    // Without a rule for packets without a tunnel, what the session names is of all domains.
+    let mut change = session_in(1, Some("internet"));
+    change.create_pdrs[1].pdi.f_teid =
+        Some(FTeidSpec::Choose { v4: true, v6: false, choose_id: None });
+    change.create_pdrs[1].outer_header_removal = Some(OuterHeaderRemoval::GtpuUdpIp);
+    change.create_fars[0].forwarding.as_mut().unwrap().network_instance = None;
+    let refusal = store.establish(OWNER, CP, change).unwrap_err();
+    assert!(matches!(refusal, Refusal::UeAddressTaken { .. }), "{refusal:?}");
 }
 
 #[test]
