@@ -39,6 +39,7 @@ fn provisioning(config: &Config) -> Provisioning {
     let interface = |(interface, domain): (&config::Interface, DomainId)| LocalInterface {
         role: interface.role,
         domain,
+        local_switching: interface.local_switching,
         network_instance: interface.network_instance.as_deref().map(Box::from),
         addresses: LocalAddresses {
             v4: interface.v4.map(|(addr, _)| addr),
@@ -54,6 +55,7 @@ fn provisioning(config: &Config) -> Provisioning {
         network_instance: policy.network_instance.as_deref().map(Box::from),
         steering: Steering { v4: policy.next_hop_v4, v6: policy.next_hop_v6 },
         dscp: policy.dscp,
+        local_switching: policy.local_switching,
     };
     let ue_pool = |pool: &crate::config::UePool| {
         let prefix = match prefix(pool.prefix)? {
@@ -111,6 +113,7 @@ pub fn tables(config: &Config, macs: &[MacAddr], teid_slot_bits: u8, seed: u64) 
         own_addrs: vec![config.n4.listen.ip()],
         routes: config.routes.iter().filter_map(route).collect(),
         aggregates: config.qos.aggregates(),
+        switched_domains: config::switched_domains(config),
         ue_pools_v4: config.ue_pools.iter().flat_map(pools).collect(),
     }
 }

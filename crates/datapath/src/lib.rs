@@ -21,6 +21,7 @@ mod columns;
 mod fragments;
 mod handoff;
 mod interfaces;
+mod local_switching;
 mod outbound;
 mod pending;
 mod reason;

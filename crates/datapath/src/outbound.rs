@@ -79,9 +79,10 @@ pub(crate) struct Outbound<B> {
 }
 
 impl<B: PacketBuf> Outbound<B> {
-    /// Nothing handed over yet. `ports` is one more than the highest port.
+    /// Nothing handed over yet. `ports` is one more than the highest port; `turned` are the packets that
+    /// may turn round at once.
     pub fn new(
-        ports: usize,
+        (ports, turned): (usize, usize),
         events: Producer<WorkerEvent>,
         commands: Consumer<WorkerCommand>,
         buffering: Buffering<B>,
@@ -89,7 +90,7 @@ impl<B: PacketBuf> Outbound<B> {
     ) -> Self {
         Self {
             commands,
-            queues: TxQueues::new(ports),
+            queues: TxQueues::new(ports, turned),
             pending: Pending::new(),
             buffering,
             shaping,
@@ -118,6 +119,7 @@ impl<B: PacketBuf> Outbound<B> {
             + self.buffering.len()
             + self.shaping.len()
             + self.fragments.reassembly.len()
+            + self.queues.turned.len()
     }
 
     /// Asks for the station of `way`, one of all stations per [`ASK_INTERVAL`].

@@ -37,6 +37,8 @@ pub(crate) struct Ready<B> {
     len: u16,
     /// Where it leaves.
     exit: (PortId, InterfaceId),
+    /// It turns round there instead.
+    turns: bool,
 }
 
 impl<B: PacketBuf> Ready<B> {
@@ -45,7 +47,12 @@ impl<B: PacketBuf> Ready<B> {
     pub fn new(buf: B, exit: (PortId, InterfaceId)) -> Self {
         // Longer frames than 65535 octets do not exist.
         let len = u16::try_from(buf.data().len()).unwrap_or(u16::MAX);
-        Self { buf, len, exit }
+        Self { buf, len, exit, turns: false }
+    }
+
+    /// The frame in `buf`, which turns round at `exit`.
+    pub fn turning(buf: B, exit: (PortId, InterfaceId)) -> Self {
+        Self { turns: true, ..Self::new(buf, exit) }
     }
 }
 
@@ -573,7 +580,11 @@ fn send<Io: PacketIo>(
     packet: Ready<Io::Buf>,
 ) {
     tally.delay(delay);
-    let Ready { buf, len, exit } = packet;
+    let Ready { buf, len, exit, turns } = packet;
+    if turns {
+        queues.turned.push(exit.0, buf, tally);
+        return;
+    }
     queues.push(io, tally, exit, (buf, len.into()), Origin::Received(direction));
 }
 

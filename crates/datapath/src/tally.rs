@@ -39,8 +39,8 @@ pub(crate) struct Tally {
     sums: Sums,
     /// Packets are taken over from another worker, which counted their arrival.
     is_taking: bool,
-    /// Packets were put together from fragments, which were counted when they arrived.
-    is_joined: bool,
+    /// Packets were put together from fragments, or turned round: they were counted when they arrived.
+    is_again: bool,
     drops: [u64; DropReason::COUNT],
     punts: [u64; PuntReason::COUNT],
     /// Packets that waited for their rates, by how long.
@@ -60,6 +60,7 @@ struct Sums {
     taken_over: u64,
     handed_off: u64,
     fragments_added: u64,
+    locally_switched: u64,
     uplink: Traffic,
     downlink: Traffic,
     dropped: u64,
@@ -79,7 +80,7 @@ impl Tally {
         Self {
             sums: Sums::default(),
             is_taking: false,
-            is_joined: false,
+            is_again: false,
             drops: [0; DropReason::COUNT],
             punts: [0; PuntReason::COUNT],
             delays: [0; SHAPING_DELAYS],
@@ -100,9 +101,14 @@ impl Tally {
         self.is_taking = is_taking;
     }
 
-    /// Tells whether what arrives next was put together from fragments that had arrived.
-    pub fn join(&mut self, is_joined: bool) {
-        self.is_joined = is_joined;
+    /// Tells whether what arrives next had arrived: as fragments, or from a UE to another.
+    pub fn see_again(&mut self, is_again: bool) {
+        self.is_again = is_again;
+    }
+
+    /// A packet from one UE to another turned round.
+    pub fn switch_locally(&mut self) {
+        self.sums.locally_switched += 1;
     }
 
     /// A packet was divided, into `pkts` more than itself.
@@ -123,7 +129,7 @@ impl Tally {
 
     #[inline]
     fn receive_many(&mut self, pkts: usize, bytes: usize) {
-        if self.is_joined {
+        if self.is_again {
             return;
         }
         if self.is_taking {
@@ -141,7 +147,7 @@ impl Tally {
 
     #[inline]
     fn receive_many_on(&mut self, interface: InterfaceId, pkts: usize, bytes: usize) {
-        if self.is_taking || self.is_joined {
+        if self.is_taking || self.is_again {
             return;
         }
         self.busy = self.busy.with(interface);
@@ -285,6 +291,7 @@ impl Sums {
         counters.handed_off_pkts.add(self.handed_off);
         counters.taken_over_pkts.add(self.taken_over);
         counters.fragments_added_pkts.add(self.fragments_added);
+        counters.locally_switched_pkts.add(self.locally_switched);
         counters.originated_pkts.add(self.originated);
         counters.originated_lost_pkts.add(self.originated_lost);
         counters.express_pkts.add(self.express);

@@ -7,7 +7,7 @@
 use adit_pktio::{Burst, PacketBuf, PacketIo};
 use adit_rules::{DropReason, WorkerCommand, WorkerEvent};
 use adit_tables::Reader;
-use adit_types::limits::BURST_MAX;
+use adit_types::limits::{BUFFER_PKTS_MAX, BURST_MAX, SHAPED_PKTS_MAX};
 use adit_types::{Nanos, PortId, WorkerId};
 use rtrb::{Consumer, Producer};
 
@@ -97,7 +97,9 @@ impl<Io: PacketIo> Worker<Io> {
         let sessions_max = reader.sessions_max();
         let buffering = Buffering::new(config.buffer_pkts_max, sessions_max);
         let shaping = shaping::shaping(config.shaped_pkts_max, sessions_max);
-        let out = Outbound::new(interfaces.port_count(), events, commands, buffering, shaping);
+        let turned = most_turned(&config);
+        let ports = interfaces.port_count();
+        let out = Outbound::new((ports, turned), events, commands, buffering, shaping);
         Self { config, reader, interfaces, limits, rx: Burst::new(), out }
     }
 
@@ -142,6 +144,7 @@ impl<Io: PacketIo> Worker<Io> {
         if shaped {
             shaping::release(&env, io, out);
         }
+        take_turned(&env, io, rx, out);
         if unresolved || commanded || released || shaped {
             out.queues.flush(io, &mut out.tally);
         }
@@ -159,6 +162,7 @@ impl<Io: PacketIo> Worker<Io> {
         }
         if !out.slow.is_empty() {
             slow::run(&env, io, limits, out);
+            take_turned(&env, io, rx, out);
             out.queues.flush(io, &mut out.tally);
             out.handoff.flush(&mut out.tally);
         }
@@ -194,8 +198,45 @@ impl<Io: PacketIo> Worker<Io> {
     }
 }
 
-/// Takes one received burst through the stages.
+/// Packets that turn round at once at most: all that wait, and those of a burst and of fragments that
+/// arrive with it.
+fn most_turned(config: &WorkerConfig) -> usize {
+    config.buffer_pkts_max.min(BUFFER_PKTS_MAX)
+        + config.shaped_pkts_max.min(SHAPED_PKTS_MAX)
+        + 2 * BURST_MAX
+}
+
+/// Takes one received burst all the way, and packets in it to other UEs once more.
 fn process<Io: PacketIo>(
+    env: &Env<'_>,
+    io: &mut Io,
+    port: PortId,
+    rx: &mut Burst<Io::Buf>,
+    out: &mut Outbound<Io::Buf>,
+) {
+    forward_burst(env, io, port, rx, out);
+    take_turned(env, io, rx, out);
+}
+
+/// Takes packets that turned round to other UEs all the way, as packets that arrive from their data
+/// network.
+#[inline]
+fn take_turned<Io: PacketIo>(
+    env: &Env<'_>,
+    io: &mut Io,
+    rx: &mut Burst<Io::Buf>,
+    out: &mut Outbound<Io::Buf>,
+) {
+    while out.queues.turned.len() > 0 {
+        let Some(port) = out.queues.turned.take(rx) else { return };
+        out.tally.see_again(true);
+        forward_burst(env, io, port, rx, out);
+        out.tally.see_again(false);
+    }
+}
+
+/// Takes one burst through the stages.
+fn forward_burst<Io: PacketIo>(
     env: &Env<'_>,
     io: &mut Io,
     port: PortId,
@@ -248,16 +289,16 @@ fn join_fragments<Io: PacketIo>(
     let Outbound { fragments, handoff, tally, .. } = out;
     fragments.join(env.now, port, rx, handoff, tally);
     if !rx.is_empty() {
-        out.tally.join(true);
+        out.tally.see_again(true);
         take_stages(env, io, port, rx, out);
-        out.tally.join(false);
+        out.tally.see_again(false);
     }
 }
 
 /// Takes over what other workers received for sessions of this one; tells how many packets.
 ///
-/// Cost: per other worker at most one burst for each port, as many as that one received in a step, and
-/// one of End Markers, which it hands over behind them.
+/// Cost: per other worker at most two bursts for each port, as many as that one received in a step and
+/// as turned round in it, and one of End Markers, which it hands over behind them.
 fn take_over<Io: PacketIo>(
     env: &Env<'_>,
     io: &mut Io,
@@ -268,7 +309,7 @@ fn take_over<Io: PacketIo>(
     let mut taken = 0;
     out.tally.take_over(true);
     for source in 0..out.handoff.sources() {
-        for _ in 0..=bursts {
+        for _ in 0..=2 * bursts {
             let Some(port) = out.handoff.take(source, rx) else { break };
             taken += rx.len();
             process(env, io, port, rx, out);

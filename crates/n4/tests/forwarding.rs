@@ -31,6 +31,7 @@ fn config_with_policy() -> adit_n4::NodeConfig {
         network_instance: None,
         steering: Steering { v4: Some(Ipv4Addr::new(10, 6, 0, 9)), v6: None },
         dscp: None,
+        local_switching: None,
     };
     let mut config = config();
     config.store.provisioning.policies = vec![policy];

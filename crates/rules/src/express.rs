@@ -249,6 +249,8 @@ fn only_forwards(far: &FarEntry) -> bool {
         steering,
         dscp,
         redirect,
+        // The worker leaves packets to UEs to the stages.
+        switched: _,
         duplicates,
     } = far;
     *action == ApplyAction::FORW

@@ -130,6 +130,7 @@ pub struct FarShape {
     pub steering: Option<Box<Steering>>,
     pub dscp: Option<u8>,
     pub redirect: Option<Box<Redirect>>,
+    pub switched: InterfaceSet,
     pub duplicates: ArrayVec<u16, DUPLICATES_PER_FAR_MAX>,
 }
 
@@ -437,6 +438,7 @@ fn published_far(far: FarEntry, shapes: &mut Shapes) -> PublishedFar {
         steering,
         dscp,
         redirect,
+        switched,
         duplicates,
     } = far;
     let tunnel = outer_header_creation.and_then(|outer| outer.tunnel());
@@ -450,6 +452,7 @@ fn published_far(far: FarEntry, shapes: &mut Shapes) -> PublishedFar {
         steering,
         dscp,
         redirect,
+        switched,
         duplicates,
     });
     PublishedFar { shape, id, teid: tunnel.map_or(Teid(0), |tunnel| tunnel.teid), next_hop }

@@ -229,6 +229,9 @@ pub struct FarEntry {
     pub dscp: Option<u8>,
     /// Where packets go instead of to their destination.
     pub redirect: Option<Box<Redirect>>,
+    /// N6 interfaces towards which packets from one UE to another turn round instead of leaving; none
+    /// with an outer header.
+    pub switched: InterfaceSet,
     /// Positions in [`SessionRules::fars`]: each sends a copy of every packet, whatever becomes of
     /// the packet.
     pub duplicates: ArrayVec<u16, DUPLICATES_PER_FAR_MAX>,

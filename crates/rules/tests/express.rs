@@ -56,6 +56,7 @@ fn rules(ue: Vec<UeAddresses>, ue_networks: Vec<IpPrefix>, pdr: PdrEntry) -> Ses
         steering: None,
         dscp: None,
         redirect: None,
+        switched: InterfaceSet::NONE,
         duplicates: [].into_iter().collect(),
     };
     SessionRules {

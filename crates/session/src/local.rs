@@ -46,6 +46,9 @@ pub struct LocalInterface {
     pub addresses: LocalAddresses,
     /// The routing domain; of N6 interfaces only.
     pub domain: DomainId,
+    /// Packets from one UE to another turn round instead of leaving through this interface; of N6
+    /// interfaces only.
+    pub local_switching: bool,
 }
 
 /// A set of routing domains.
@@ -87,7 +90,7 @@ impl LocalInterface {
     /// One of `role` that serves every network instance.
     #[must_use]
     pub const fn of_role(role: InterfaceRole, addresses: LocalAddresses) -> Self {
-        Self { role, network_instance: None, addresses, domain: DomainId(0) }
+        Self { role, network_instance: None, addresses, domain: DomainId(0), local_switching: true }
     }
 
     /// True when this interface serves `network_instance`. Letters compare without case, as in
@@ -237,6 +240,19 @@ impl Provisioning {
         }
     }
 
+    /// The N6 interfaces towards which packets that are forwarded with `parts` turn round to other UEs
+    /// instead of leaving: as the forwarding policy says, or else the interfaces.
+    pub(crate) fn switched_interfaces(&self, parts: &Forwarding) -> InterfaceSet {
+        if parts.outer_header_creation.is_some() || !parts.leads_to_a_data_network() {
+            return InterfaceSet::NONE;
+        }
+        let policy = parts.policy.as_deref().and_then(|id| self.policy(id));
+        let by_policy = policy.and_then(|policy| policy.local_switching);
+        self.set_of(|known| {
+            known.role == InterfaceRole::N6 && by_policy.unwrap_or(known.local_switching)
+        })
+    }
+
     /// All interfaces except N6 interfaces outside `domains`.
     pub(crate) fn interfaces_in(&self, domains: Domains) -> InterfaceSet {
         let is_other = |known: &LocalInterface| {
@@ -335,6 +351,7 @@ mod tests {
             network_instance: name.map(Box::from),
             addresses,
             domain: DomainId(0),
+            local_switching: true,
         }
     }
 

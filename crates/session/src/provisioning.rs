@@ -211,6 +211,9 @@ pub struct ForwardingPolicy {
     /// Differentiated services code point: of the outer header where the FAR demands none, of the
     /// packet where it has no outer header. Range: 0..=63.
     pub dscp: Option<u8>,
+    /// Whether packets from one UE to another turn round instead of leaving; absent is as the N6
+    /// interfaces say.
+    pub local_switching: Option<bool>,
 }
 
 /// A rule that PDRs activate by its name or its group's. The PDR says whose packets it is about

@@ -39,6 +39,7 @@ fn tables() -> (Publisher, Reader) {
         routes: Vec::new(),
         aggregates: Vec::new(),
         ue_pools_v4: vec![(DomainId(0), "10.0.0.0/8".parse().unwrap())],
+        switched_domains: vec![DomainId(0)],
     };
     let (mut publisher, readers) = adit_tables::build(config).unwrap();
     for number in 0..SESSIONS {

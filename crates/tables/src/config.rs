@@ -40,6 +40,9 @@ pub struct TablesConfig {
     pub aggregates: Vec<[RateLimit; 2]>,
     /// Pools that most UE addresses of a domain come from: inside them a UE is found without a hash.
     pub ue_pools_v4: Vec<(DomainId, Ipv4Prefix)>,
+    /// Domains whose UEs reach each other without the data network: packets to where UEs are are
+    /// looked at more closely than others.
+    pub switched_domains: Vec<DomainId>,
 }
 
 /// A logical interface: an ethdev port, or one VLAN on it.

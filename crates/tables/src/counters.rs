@@ -163,6 +163,7 @@ counters! {
     transmitted_uplink_bytes, "Octets of them as transmitted, from the Ethernet header on.";
     transmitted_downlink_pkts, "Packets received from data networks and transmitted.";
     transmitted_downlink_bytes, "Octets of them as transmitted, from the Ethernet header on.";
+    locally_switched_pkts, "Packets from one UE to another that turned round inside; their outcome is that of the other UE's session.";
     originated_pkts, "Packets that Adit made itself and transmitted: ARP, ICMP, GTP-U echo.";
     originated_lost_pkts, "Packets that Adit made itself and could not transmit.";
     express_pkts, "Packets that needed nothing but their session's express; among the transmitted ones.";

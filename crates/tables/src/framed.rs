@@ -49,15 +49,20 @@ impl Lengths {
     /// The session of the longest prefix that contains `addr`.
     #[cold]
     fn session(&self, addr: u64) -> SessionIndex {
+        self.find(addr).map_or(SessionIndex::NONE, |(session, _)| session)
+    }
+
+    /// The same, with the length of the prefix.
+    fn find(&self, addr: u64) -> Option<(SessionIndex, u32)> {
         let mut present = self.present.load(Ordering::Acquire);
         while present != 0 {
             let len = KEY_BITS - 1 - present.leading_zeros();
             if let Some(session) = self.table.lookup(key(addr, len)) {
-                return SessionIndex(session);
+                return Some((SessionIndex(session), len));
             }
             present &= !(1 << len);
         }
-        SessionIndex::NONE
+        None
     }
 }
 
@@ -76,6 +81,16 @@ impl FramedRoutes {
     #[inline]
     pub(crate) fn session_v6(&self, key: u64) -> SessionIndex {
         if self.v6.is_empty() { SessionIndex::NONE } else { self.v6.session(key) }
+    }
+
+    /// The length of the longest prefix that contains an IPv4 address.
+    pub(crate) fn length_v4(&self, addr: u32) -> Option<u32> {
+        self.v4.find(widened(addr)).map(|(_, len)| len)
+    }
+
+    /// The same for an IPv6 key.
+    pub(crate) fn length_v6(&self, key: u64) -> Option<u32> {
+        self.v6.find(key).map(|(_, len)| len)
     }
 }
 
@@ -109,13 +124,13 @@ impl LengthsWriter {
         lengths: &Lengths,
         (bits, len): (u64, u8),
         session: SessionIndex,
-    ) -> Result<(), KeyRefused> {
+    ) -> Result<bool, KeyRefused> {
         // A prefix as long as a key is an address key.
         let count = self.counts.get_mut(usize::from(len)).ok_or(KeyRefused::Reserved)?;
         let replaced = self.keys.insert(key(bits, len.into()), session.0)?;
         *count += usize::from(replaced.is_none());
         lengths.present.fetch_or(1 << len, Ordering::Release);
-        Ok(())
+        Ok(replaced.is_none())
     }
 
     fn remove(
@@ -158,7 +173,8 @@ impl FramedWriter {
         &self.routes
     }
 
-    /// Lets packets to `prefix` lead to `session`, unless a longer prefix or an address key fits.
+    /// Lets packets to `prefix` lead to `session`, unless a longer prefix or an address key fits. Returns
+    /// whether they led to no session before.
     ///
     /// # Errors
     /// [`KeyRefused`] when there is no room, or when the prefix is as long as an address key.
@@ -166,7 +182,7 @@ impl FramedWriter {
         &mut self,
         prefix: IpPrefix,
         session: SessionIndex,
-    ) -> Result<(), KeyRefused> {
+    ) -> Result<bool, KeyRefused> {
         match prefix {
             IpPrefix::V4(prefix) if prefix.len() < 32 => {
                 let bits = widened(prefix.addr().to_bits());

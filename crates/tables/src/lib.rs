@@ -36,6 +36,7 @@ mod routes;
 mod shared_rates;
 mod sync;
 mod teid;
+mod ue_areas;
 mod ue_pools;
 mod ues;
 mod usage;

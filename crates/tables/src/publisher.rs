@@ -34,6 +34,7 @@ use crate::routes::{RouteTarget, Routes};
 use crate::shared_rates::SharedRateNumbers;
 use crate::sync::Arc;
 use crate::teid::TeidWriter;
+use crate::ue_areas::UeAreas;
 use crate::ue_pools::UePools;
 use crate::ues::{Ues, UesWriter};
 use crate::usage::UsageTable;
@@ -108,6 +109,7 @@ pub fn build(config: TablesConfig) -> Result<(Publisher, Vec<Reader>), TablesErr
         tables,
         teids,
         ues,
+        ue_areas: UeAreas::new(),
         next_hops,
         gtpu_peers,
         shared_rates: SharedRateNumbers::default(),
@@ -130,9 +132,18 @@ fn ues(config: &TablesConfig) -> (Vec<UesWriter>, Vec<Ues>) {
             let domain = DomainId(number);
             let pools = config.ue_pools_v4.iter().filter(|pool| pool.0 == domain);
             let pools = UePools::new(pools.map(|pool| pool.1), &mut left);
-            UesWriter::new(config.sessions_max, config.seed, domain, pools)
+            let switched = switched(config, domain);
+            UesWriter::new(config.sessions_max, config.seed, (domain, switched), pools)
         })
         .unzip()
+}
+
+/// The N6 interfaces of a domain, if its UEs reach each other without them.
+fn switched(config: &TablesConfig, domain: DomainId) -> InterfaceSet {
+    let is_its = |known: &&Interface| known.role == InterfaceRole::N6 && known.domain == domain;
+    let networks = config.interfaces.iter().filter(is_its);
+    let networks = networks.fold(InterfaceSet::NONE, |set, known| set.with(known.id));
+    if config.switched_domains.contains(&domain) { networks } else { InterfaceSet::NONE }
 }
 
 /// A delta that some worker may not run yet.
@@ -153,6 +164,7 @@ pub struct Publisher {
     teids: TeidWriter,
     /// By `DomainId`.
     ues: Vec<UesWriter>,
+    ue_areas: UeAreas,
     next_hops: NextHopWriter,
     gtpu_peers: GtpuPeerWriter,
     shared_rates: SharedRateNumbers,
@@ -443,14 +455,30 @@ impl Publisher {
 
     fn add_key(&mut self, key: SessionKey, session: SessionIndex) {
         let added = match key {
-            SessionKey::Teid(teid) => self.teids.insert(teid, session),
+            SessionKey::Teid(teid) => self.teids.insert(teid, session).map(|()| false),
             _ => match self.ues_of(key) {
                 Some((writer, ues)) => writer.insert(ues, key, session),
                 None => Err(KeyRefused::Reserved),
             },
         };
-        if added.is_err() {
-            self.counters.keys_refused += 1;
+        match added {
+            Ok(true) => self.count_ue(key, UeAreas::add),
+            Ok(false) => {}
+            Err(_) => self.counters.keys_refused += 1,
+        }
+    }
+
+    /// Adds a key of a UE to the counts of its area, or removes it, if UEs of its domain reach each
+    /// other without the data network.
+    fn count_ue(
+        &mut self,
+        key: SessionKey,
+        count: fn(&mut UeAreas, &Routes, InterfaceSet, SessionKey),
+    ) {
+        let tables = &self.tables;
+        let ues = key.domain().and_then(|domain| tables.ues.get(usize::from(domain.0)));
+        if let Some(ues) = ues.filter(|ues| !ues.switched().is_empty()) {
+            count(&mut self.ue_areas, &tables.routes, ues.switched(), key);
         }
     }
 
@@ -458,8 +486,10 @@ impl Publisher {
         let epoch = self.rules.next_epoch();
         if let SessionKey::Teid(teid) = key {
             self.teids.remove(teid, session, epoch);
-        } else if let Some((writer, ues)) = self.ues_of(key) {
-            writer.remove(ues, key, session, epoch);
+        } else if let Some((writer, ues)) = self.ues_of(key)
+            && writer.remove(ues, key, session, epoch)
+        {
+            self.count_ue(key, UeAreas::remove);
         }
     }
 

@@ -3,6 +3,7 @@
 use core::net::IpAddr;
 
 use adit_rules::PublishedRules;
+use adit_rules::rule::ue_ipv6_key;
 use adit_types::{
     Direction, DomainId, InterfaceId, InterfaceRole, InterfaceSet, MacAddr, NextHopIndex,
     SessionIndex, Teid, WorkerId,
@@ -21,7 +22,7 @@ use crate::rate_changes::{NextChange, RateChangeRing};
 use crate::routes::{RouteTarget, Routes};
 use crate::sync::Arc;
 use crate::teid::TeidTable;
-use crate::ues::Ues;
+use crate::ues::{UeMatch, Ues};
 use crate::usage::{UsageTable, UsageView};
 
 /// What all workers look at.
@@ -207,6 +208,46 @@ impl<'a> View<'a> {
             }
             RouteTarget::Nowhere(_) | RouteTarget::Own(_) => None,
         }
+    }
+
+    /// The interface that a packet from a UE to `addr`, which would leave to a data network through
+    /// one of `within`, arrives on when it turns round: its destination is a UE, or a network behind
+    /// one with a longer prefix than the route that it would take. `None` without such a UE, and in
+    /// domains whose UEs do not reach each other so.
+    ///
+    /// Cost: as of [`View::block_gateway`] for destinations far from all UEs; else a search among the
+    ///       routes and one among the UEs.
+    #[inline]
+    #[must_use]
+    pub fn turning_point(&self, within: InterfaceSet, addr: IpAddr) -> Option<InterfaceId> {
+        match self.tables.routes.is_beyond_gateway(within, addr) {
+            true => None,
+            false => self.search_turning_point(within, addr),
+        }
+    }
+
+    #[inline(never)]
+    fn search_turning_point(&self, within: InterfaceSet, addr: IpAddr) -> Option<InterfaceId> {
+        let route = self.tables.routes.search_networks(within, addr);
+        let (interface, route_len) = match route {
+            Some((RouteTarget::Own(_) | RouteTarget::Nowhere(_), _)) => return None,
+            Some((target, len)) => (target.interface()?, Some(len)),
+            None => (self.first_network(within)?.id, None),
+        };
+        let domain = self.tables.interfaces.get(usize::from(interface.0))?.domain;
+        let ues = self.ues(domain);
+        if ues.switched().is_empty() {
+            return None;
+        }
+        let found = match addr {
+            IpAddr::V4(addr) => ues.match_v4(addr.to_bits()),
+            IpAddr::V6(addr) => ues.match_v6(ue_ipv6_key(addr)),
+        };
+        let is_nearest = match found? {
+            UeMatch::Address => true,
+            UeMatch::Framed(len) => route_len.is_none_or(|route_len| len > route_len),
+        };
+        is_nearest.then_some(interface)
     }
 
     /// What is known of the neighbor `addr` on `interface`; `None` for a station that nobody sends to.
@@ -403,9 +444,14 @@ impl<'a> View<'a> {
     #[inline]
     #[must_use]
     pub fn domain_within(&self, interfaces: InterfaceSet) -> DomainId {
+        self.first_network(interfaces).map_or(DomainId(0), |known| known.domain)
+    }
+
+    /// The first N6 interface in a set.
+    fn first_network(&self, interfaces: InterfaceSet) -> Option<&'a Interface> {
         let is_it =
             |known: &&Interface| known.role == InterfaceRole::N6 && interfaces.contains(known.id);
-        self.tables.interfaces.iter().find(is_it).map_or(DomainId(0), |known| known.domain)
+        self.tables.interfaces.iter().find(is_it)
     }
 
     /// Our logical interfaces, by id.

@@ -4,15 +4,20 @@
 //! data networks may use the same addresses, and a default route of one must not catch the other's
 //! packets. For the same reason one prefix may have a route per interface; a lookup names the
 //! interfaces whose routes count.
+//!
+//! Only one thing changes: the publisher marks blocks and areas of destinations in which UEs are, so
+//! that packets to them are searched for.
 
 use core::net::IpAddr;
 use core::ops::BitAnd;
+use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use adit_types::{
     InterfaceId, InterfaceRole, InterfaceSet, IpPrefix, Ipv4Prefix, Ipv6Prefix, NextHopIndex,
 };
 
 use crate::config::{Interface, Route, TablesError, reserved_v4};
+use crate::ue_areas::{AreaBits, area};
 
 /// Where packets to a prefix go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +33,7 @@ pub(crate) enum RouteTarget {
 }
 
 impl RouteTarget {
-    const fn interface(self) -> Option<InterfaceId> {
+    pub(crate) const fn interface(self) -> Option<InterfaceId> {
         match self {
             Self::OnLink(id) | Self::Gateway(id, _) | Self::Nowhere(id) => Some(id),
             Self::Own(_) => None,
@@ -123,18 +128,29 @@ impl Gateways {
     }
 }
 
-/// The gateway of every /16 of IPv4 that no longer prefix divides: one load instead of a search.
-/// 64 KiB.
-#[derive(Debug)]
+/// The gateway of every /16 of IPv4 that neither a longer prefix nor a UE divides: one load instead of
+/// a search. 64 KiB.
 struct Blocks {
-    numbers: Box<[u8; BLOCKS]>,
-    /// One bit per block: its number is the first. 8 KiB, so that it stays in the nearest cache.
-    first: Box<[u64; BLOCKS / 64]>,
+    /// What routes alone say.
+    by_route: Box<[u8; BLOCKS]>,
+    numbers: Box<[AtomicU8; BLOCKS]>,
+    /// The blocks whose number is the first. 8 KiB, so that it stays in the nearest cache.
+    first: AreaBits,
+}
+
+impl core::fmt::Debug for Blocks {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Blocks").finish_non_exhaustive()
+    }
 }
 
 impl Blocks {
     fn new() -> Self {
-        Self { numbers: Box::new([SEARCH; BLOCKS]), first: Box::new([0; BLOCKS / 64]) }
+        Self {
+            by_route: Box::new([SEARCH; BLOCKS]),
+            numbers: Box::new([const { AtomicU8::new(SEARCH) }; BLOCKS]),
+            first: AreaBits::new(),
+        }
     }
 
     fn build(lpm: &Lpm<u32>, gateways: &mut Gateways) -> Self {
@@ -142,23 +158,31 @@ impl Blocks {
         let mut divided = vec![false; BLOCKS];
         for length in lpm.0.iter().filter(|length| length.mask & 0xffff != 0) {
             for (prefix, _) in &length.prefixes {
-                divided[block(*prefix)] = true;
+                divided[usize::from(block(*prefix))] = true;
             }
         }
         for (at, _) in divided.iter().enumerate().filter(|(_, is_divided)| !**is_divided) {
             let Ok(high) = u16::try_from(at) else { continue };
             let addr = u32::from(high) << 16;
-            built.numbers[at] = gateways.number(|scope| lpm.lookup(scope, addr));
-            built.first[at / 64] |= u64::from(built.numbers[at] == FIRST) << (at % 64);
+            built.by_route[at] = gateways.number(|scope| lpm.lookup(scope, addr));
+            built.mark(high, false);
         }
         built
+    }
+
+    /// Has destinations of a block searched for while there are UEs, or not. For the one writer.
+    fn mark(&self, block: u16, has_ues: bool) {
+        let at = usize::from(block);
+        let number = if has_ues { SEARCH } else { self.by_route[at] };
+        self.numbers[at].store(number, Relaxed);
+        self.first.set(block, number == FIRST);
     }
 
     /// The number of the gateway to `addr`.
     #[inline]
     fn number(&self, addr: u32) -> u8 {
         let at = block(addr);
-        if self.first[at / 64] >> (at % 64) & 1 != 0 { FIRST } else { self.numbers[at] }
+        if self.first.has(at) { FIRST } else { self.numbers[usize::from(at)].load(Relaxed) }
     }
 }
 
@@ -170,11 +194,50 @@ struct Spans {
     starts: Box<[u64]>,
     /// One more than there are starts.
     numbers: Box<[u8]>,
+    /// The number of most destinations.
+    usual: u8,
+    /// The areas where routes alone give no other number.
+    usual_by_route: AreaBits,
+    /// Those of them without UEs. 8 KiB, so that it stays in the nearest cache.
+    usual_areas: AreaBits,
+    /// The areas with UEs.
+    ue_areas: AreaBits,
 }
 
 impl Spans {
     fn new() -> Self {
-        Self { starts: Box::new([]), numbers: Box::new([SEARCH]) }
+        Self::of(Vec::new(), vec![SEARCH])
+    }
+
+    fn of(starts: Vec<u64>, numbers: Vec<u8>) -> Self {
+        let mut spans = Self {
+            starts: starts.into(),
+            numbers: numbers.into(),
+            usual: SEARCH,
+            usual_by_route: AreaBits::new(),
+            usual_areas: AreaBits::new(),
+            ue_areas: AreaBits::new(),
+        };
+        let width = |number: u8| -> u128 {
+            let same = spans.each().filter(|span| span.2 == number);
+            same.map(|(first, last, _)| u128::from(last - first) + 1).sum()
+        };
+        let gateways = spans.numbers.iter().copied().filter(|number| *number != SEARCH);
+        if let Some(usual) = gateways.max_by_key(|number| width(*number)) {
+            spans.usual = usual;
+            spans.usual_by_route.fill();
+            let others = spans.each().filter(|(_, _, number)| *number != usual);
+            others.for_each(|(first, last, _)| spans.usual_by_route.clear(first, last));
+            spans.usual_areas.copy(&spans.usual_by_route);
+        }
+        spans
+    }
+
+    /// First and last upper half of each span, and its number.
+    fn each(&self) -> impl Iterator<Item = (u64, u64, u8)> {
+        let firsts = [0].into_iter().chain(self.starts.iter().copied());
+        let lasts = self.starts.iter().map(|start| start - 1).chain([u64::MAX]);
+        firsts.zip(lasts).zip(&self.numbers).map(|((first, last), number)| (first, last, *number))
     }
 
     fn build(lpm: &Lpm<u128>, gateways: &mut Gateways) -> Self {
@@ -202,15 +265,30 @@ impl Spans {
                 numbers.push(number);
             }
         }
-        Self { starts: starts.split_off(1).into(), numbers: numbers.into() }
+        Self::of(starts.split_off(1), numbers)
+    }
+
+    /// Has destinations of an area searched for while there are UEs, or not. For the one writer.
+    fn mark(&self, area: u16, has_ues: bool) {
+        self.ue_areas.set(area, has_ues);
+        self.usual_areas.set(area, !has_ues && self.usual_by_route.has(area));
     }
 
     /// The number of the gateway to addresses whose upper half is `upper`.
     ///
-    /// Cost: a binary search over the borders of the routes; for few of them without a branch that
-    ///       depends on the address.
+    /// Cost: one bit where most destinations have one gateway, and else a binary search over the
+    ///       borders of the routes.
     #[inline]
     fn number(&self, upper: u64) -> u8 {
+        let area = area(upper);
+        if self.usual_areas.has(area) { self.usual } else { self.number_in(area, upper) }
+    }
+
+    #[inline(never)]
+    fn number_in(&self, area: u16, upper: u64) -> u8 {
+        if self.ue_areas.has(area) {
+            return SEARCH;
+        }
         let at = self.starts.partition_point(|start| *start <= upper);
         self.numbers.get(at).copied().unwrap_or(SEARCH)
     }
@@ -223,8 +301,9 @@ const fn upper_half(addr: u128) -> u64 {
 }
 
 #[inline]
-const fn block(addr: u32) -> usize {
-    (addr >> 16) as usize
+#[allow(clippy::cast_possible_truncation, reason = "the shift leaves 16 bits")]
+const fn block(addr: u32) -> u16 {
+    (addr >> 16) as u16
 }
 
 impl<K: Copy + Ord + BitAnd<Output = K>> Lpm<K> {
@@ -254,15 +333,34 @@ impl<K: Copy + Ord + BitAnd<Output = K>> Lpm<K> {
     /// The target on one of `within` of the longest prefix that contains `addr`.
     #[inline]
     fn lookup(&self, within: InterfaceSet, addr: K) -> Option<RouteTarget> {
+        self.find(within, addr).map(|(target, _)| target)
+    }
+
+    /// The same, with the mask of the prefix.
+    #[inline]
+    fn find(&self, within: InterfaceSet, addr: K) -> Option<(RouteTarget, K)> {
         self.0.iter().find_map(|length| {
-            let prefix = addr & length.mask;
-            let at = length.prefixes.partition_point(|(other, _)| *other < prefix);
-            length.prefixes[at..]
-                .iter()
-                .take_while(|(other, _)| *other == prefix)
-                .map(|(_, target)| *target)
-                .find(|target| target.is_for(within))
+            let target = length.find(within, addr & length.mask)?;
+            Some((target, length.mask))
         })
+    }
+
+    /// True with a target on one of `within` of this very prefix.
+    fn has(&self, within: InterfaceSet, (prefix, mask): (K, K)) -> bool {
+        let length = self.0.iter().find(|length| length.mask == mask);
+        length.is_some_and(|length| length.find(within, prefix).is_some())
+    }
+}
+
+impl<K: Copy + Ord> Length<K> {
+    #[inline]
+    fn find(&self, within: InterfaceSet, prefix: K) -> Option<RouteTarget> {
+        let at = self.prefixes.partition_point(|(other, _)| *other < prefix);
+        self.prefixes[at..]
+            .iter()
+            .take_while(|(other, _)| *other == prefix)
+            .map(|(_, target)| *target)
+            .find(|target| target.is_for(within))
     }
 }
 
@@ -297,15 +395,21 @@ impl RoleRoutes {
     fn insert(&mut self, prefix: IpPrefix, target: RouteTarget) -> bool {
         match prefix {
             IpPrefix::V4(prefix) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(prefix.len())).unwrap_or(0);
-                self.v4.insert(mask, prefix.addr().to_bits(), target)
+                self.v4.insert(mask_v4(prefix), prefix.addr().to_bits(), target)
             }
             IpPrefix::V6(prefix) => {
-                let mask = u128::MAX.checked_shl(128 - u32::from(prefix.len())).unwrap_or(0);
-                self.v6.insert(mask, prefix.addr().to_bits(), target)
+                self.v6.insert(mask_v6(prefix), prefix.addr().to_bits(), target)
             }
         }
     }
+}
+
+fn mask_v4(prefix: Ipv4Prefix) -> u32 {
+    u32::MAX.checked_shl(32 - u32::from(prefix.len())).unwrap_or(0)
+}
+
+fn mask_v6(prefix: Ipv6Prefix) -> u128 {
+    u128::MAX.checked_shl(128 - u32::from(prefix.len())).unwrap_or(0)
 }
 
 /// All N6 interfaces, and those of each routing domain if there are several.
@@ -420,6 +524,58 @@ impl Routes {
             }
         }
         Ok(())
+    }
+
+    /// Has packets to a block of IPv4 addresses in data networks searched for while it holds UEs, or
+    /// not. For the one writer.
+    pub(crate) fn mark_v4(&self, block: u16, has_ues: bool) {
+        self.n6.v4_blocks.mark(block, has_ues);
+    }
+
+    /// The same for an area of IPv6 addresses.
+    pub(crate) fn mark_v6(&self, area: u16, has_ues: bool) {
+        self.n6.v6_spans.mark(area, has_ues);
+    }
+
+    /// True when a data network behind one of `within` has a route to this very prefix.
+    pub(crate) fn has_network_route(&self, within: InterfaceSet, prefix: IpPrefix) -> bool {
+        match prefix {
+            IpPrefix::V4(prefix) => {
+                self.n6.v4.has(within, (prefix.addr().to_bits(), mask_v4(prefix)))
+            }
+            IpPrefix::V6(prefix) => {
+                self.n6.v6.has(within, (prefix.addr().to_bits(), mask_v6(prefix)))
+            }
+        }
+    }
+
+    /// True when one gateway on `within` leads to everything around `addr`, and no UE is there.
+    #[inline]
+    pub(crate) fn is_beyond_gateway(&self, within: InterfaceSet, addr: IpAddr) -> bool {
+        let block = match addr {
+            IpAddr::V4(addr) => self.network_block_v4(addr.to_bits()),
+            IpAddr::V6(addr) => self.network_block_v6(upper_half(addr.to_bits())),
+        };
+        self.block_gateway(within, block).is_some()
+    }
+
+    /// The target of the longest prefix of data networks that contains `addr` among the routes
+    /// through `within`, and its length.
+    pub(crate) fn search_networks(
+        &self,
+        within: InterfaceSet,
+        addr: IpAddr,
+    ) -> Option<(RouteTarget, u32)> {
+        match addr {
+            IpAddr::V4(addr) => {
+                let (target, mask) = self.n6.v4.find(within, addr.to_bits())?;
+                Some((target, mask.count_ones()))
+            }
+            IpAddr::V6(addr) => {
+                let (target, mask) = self.n6.v6.find(within, addr.to_bits())?;
+                Some((target, mask.count_ones()))
+            }
+        }
     }
 
     /// See [`crate::View::network_block_v4`].

@@ -78,20 +78,24 @@ impl UePools {
         Some(value.checked_sub(1).map_or(SessionIndex::NONE, SessionIndex))
     }
 
-    /// Lets `addr` lead to `session`; false outside the pools. For the one writer.
-    pub(crate) fn insert(&self, addr: u32, session: SessionIndex) -> bool {
-        let entry = self.entry(addr);
-        entry.map(|entry| entry.store(session.0.wrapping_add(1), Ordering::Release)).is_some()
+    /// Lets `addr` lead to `session`; returns whether it led nowhere before, `None` outside the pools.
+    /// For the one writer.
+    pub(crate) fn insert(&self, addr: u32, session: SessionIndex) -> Option<bool> {
+        let entry = self.entry(addr)?;
+        let is_new = entry.load(Ordering::Relaxed) == 0;
+        entry.store(session.0.wrapping_add(1), Ordering::Release);
+        Some(is_new)
     }
 
-    /// Lets `addr` lead nowhere if it leads to `session`; false outside the pools. For the one
-    /// writer.
-    pub(crate) fn remove(&self, addr: u32, session: SessionIndex) -> bool {
-        let Some(entry) = self.entry(addr) else { return false };
-        if entry.load(Ordering::Relaxed) == session.0.wrapping_add(1) {
+    /// Lets `addr` lead nowhere if it leads to `session`; returns whether it did, `None` outside the
+    /// pools. For the one writer.
+    pub(crate) fn remove(&self, addr: u32, session: SessionIndex) -> Option<bool> {
+        let entry = self.entry(addr)?;
+        let is_its = entry.load(Ordering::Relaxed) == session.0.wrapping_add(1);
+        if is_its {
             entry.store(0, Ordering::Release);
         }
-        true
+        Some(is_its)
     }
 }
 
@@ -113,15 +117,17 @@ mod tests {
             &mut UE_POOL_INDEX_MAX.clone(),
         );
         let (inside, last, outside) = (0x0a09_0001, 0x0a00_0003, 0x0a00_0004);
-        assert!(pools.insert(inside, SessionIndex(0)) && pools.insert(last, SessionIndex(7)));
-        assert!(!pools.insert(outside, SessionIndex(1)));
+        assert_eq!(pools.insert(inside, SessionIndex(0)), Some(true));
+        assert_eq!(pools.insert(inside, SessionIndex(0)), Some(false));
+        assert_eq!(pools.insert(last, SessionIndex(7)), Some(true));
+        assert_eq!(pools.insert(outside, SessionIndex(1)), None);
         assert_eq!(pools.lookup(inside), Some(SessionIndex(0)));
         assert_eq!(pools.lookup(last), Some(SessionIndex(7)));
         assert_eq!(pools.lookup(inside + 1), Some(SessionIndex::NONE));
         assert_eq!(pools.lookup(outside), None);
-        assert!(pools.remove(inside, SessionIndex(9)));
+        assert_eq!(pools.remove(inside, SessionIndex(9)), Some(false));
         assert_eq!(pools.lookup(inside), Some(SessionIndex(0)));
-        assert!(pools.remove(inside, SessionIndex(0)));
+        assert_eq!(pools.remove(inside, SessionIndex(0)), Some(true));
         assert_eq!(pools.lookup(inside), Some(SessionIndex::NONE));
     }
 

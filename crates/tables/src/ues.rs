@@ -3,7 +3,7 @@
 
 use adit_rules::SessionKey;
 use adit_types::limits::framed_routes_max;
-use adit_types::{DomainId, SessionIndex};
+use adit_types::{DomainId, InterfaceSet, SessionIndex};
 
 use crate::foreign::{KeyRefused, KeyTable, KeyWriter};
 use crate::framed::{FramedRoutes, FramedWriter};
@@ -19,9 +19,46 @@ pub struct Ues {
     v4: Arc<KeyTable>,
     v6: Arc<KeyTable>,
     framed: Arc<FramedRoutes>,
+    /// The N6 interfaces of the domain, if its UEs reach each other without them.
+    switched: InterfaceSet,
+}
+
+/// Why an address is a UE's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UeMatch {
+    /// It is the UE's own.
+    Address,
+    /// It is in a network behind the UE, of a prefix of so many bits.
+    Framed(u32),
 }
 
 impl Ues {
+    /// The N6 interfaces of the domain, if its UEs reach each other without them.
+    #[inline]
+    pub(crate) fn switched(&self) -> InterfaceSet {
+        self.switched
+    }
+
+    /// Whether a UE has an IPv4 address.
+    pub(crate) fn match_v4(&self, addr: u32) -> Option<UeMatch> {
+        let session = match self.pools.lookup(addr) {
+            Some(session) => session,
+            None => self.v4.session(addr.into()),
+        };
+        match session.is_some() {
+            true => Some(UeMatch::Address),
+            false => self.framed.length_v4(addr).map(UeMatch::Framed),
+        }
+    }
+
+    /// Whether a UE has the IPv6 addresses of a key.
+    pub(crate) fn match_v6(&self, key: u64) -> Option<UeMatch> {
+        match self.v6.session(key).is_some() {
+            true => Some(UeMatch::Address),
+            false => self.framed.length_v6(key).map(UeMatch::Framed),
+        }
+    }
+
     /// Prefetches the cache line that [`Ues::session_v4`] reads.
     #[inline]
     pub fn prefetch_v4(&self, addr: u32) {
@@ -100,11 +137,11 @@ pub(crate) struct UesWriter {
 
 impl UesWriter {
     /// No UEs, with room for `sessions_max` addresses of each kind, and the tables for the workers.
-    /// `pools` take IPv4 addresses.
+    /// `pools` take IPv4 addresses; `switched` is as of [`Ues::switched`].
     pub(crate) fn new(
         sessions_max: usize,
         seed: u64,
-        domain: DomainId,
+        (domain, switched): (DomainId, InterfaceSet),
         pools: UePools,
     ) -> (Self, Ues) {
         // Tables of the same seed differ by their numbers; those below belong to no domain.
@@ -118,11 +155,12 @@ impl UesWriter {
             v4: Arc::clone(v4.table()),
             v6: Arc::clone(v6.table()),
             framed: Arc::clone(framed.routes()),
+            switched,
         };
         (Self { v4, v6, framed }, ues)
     }
 
-    /// Lets `key` lead to `session`.
+    /// Lets `key` lead to `session`; returns whether it led to none before.
     ///
     /// # Errors
     /// [`KeyRefused`] without room.
@@ -131,36 +169,38 @@ impl UesWriter {
         ues: &Ues,
         key: SessionKey,
         session: SessionIndex,
-    ) -> Result<(), KeyRefused> {
-        let insert = |table: &mut KeyWriter, key| table.insert(key, session.0).map(|_| ());
+    ) -> Result<bool, KeyRefused> {
+        let insert = |table: &mut KeyWriter, key| {
+            table.insert(key, session.0).map(|replaced| replaced.is_none())
+        };
         match key {
-            SessionKey::Teid(_) => Ok(()),
+            SessionKey::Teid(_) => Ok(false),
             SessionKey::UeIpv4(_, addr) => match ues.pools.insert(addr.to_bits(), session) {
-                true => Ok(()),
-                false => insert(&mut self.v4, addr.to_bits().into()),
+                Some(is_new) => Ok(is_new),
+                None => insert(&mut self.v4, addr.to_bits().into()),
             },
             SessionKey::UeIpv6(_, key) => insert(&mut self.v6, key),
             SessionKey::Framed(_, prefix) => self.framed.insert(prefix, session),
         }
     }
 
-    /// Removes `key` if it leads to `session`.
+    /// Removes `key` if it leads to `session`; returns whether it did.
     pub(crate) fn remove(
         &mut self,
         ues: &Ues,
         key: SessionKey,
         session: SessionIndex,
         epoch: Epoch,
-    ) {
+    ) -> bool {
         match key {
             SessionKey::Teid(_) => false,
-            SessionKey::UeIpv4(_, addr) => {
-                ues.pools.remove(addr.to_bits(), session)
-                    || self.v4.remove(addr.to_bits().into(), session.0, epoch)
-            }
+            SessionKey::UeIpv4(_, addr) => match ues.pools.remove(addr.to_bits(), session) {
+                Some(is_removed) => is_removed,
+                None => self.v4.remove(addr.to_bits().into(), session.0, epoch),
+            },
             SessionKey::UeIpv6(_, key) => self.v6.remove(key, session.0, epoch),
             SessionKey::Framed(_, prefix) => self.framed.remove(prefix, session, epoch),
-        };
+        }
     }
 
     pub(crate) fn reclaim(&mut self, passed: Epoch, epoch: Epoch) {

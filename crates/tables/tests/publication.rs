@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use adit_rules::{
     DropReason, Excess, Gate, Guaranteed, KeyChange, PuntReason, QerEntry, QerMeter, RateLimit,
@@ -433,4 +433,88 @@ fn bucket_that_no_qer_names_any_more_is_shared_with_nobody() {
     publisher.apply(id(2), install(0, &[], with(vec![qer(1)])));
     assert!(sharers(&mut reader, 0).is_some());
     assert_eq!(sharers(&mut reader, 1), None);
+}
+
+#[test]
+fn destinations_among_ues_have_no_gateway_in_common_while_there_are_ues() {
+    let (mut publisher, mut reader) = one_worker();
+    let mut delta = 0;
+    let mut change = |publisher: &mut Publisher, session: u32, keys: &[SessionKey], adds: bool| {
+        let keys = keys
+            .iter()
+            .map(|key| if adds { KeyChange::Add(*key) } else { KeyChange::Remove(*key) });
+        let rules = adds.then(|| Box::new(rules(1, &[])));
+        delta += 1;
+        let keys = keys.collect();
+        publisher.apply(id(delta), RuleDelta { session: SessionIndex(session), keys, rules });
+    };
+    let first = DomainId(0);
+    let v4 = |addr: &str| SessionKey::UeIpv4(first, addr.parse().unwrap());
+    let v6 = |addr: &str| {
+        SessionKey::UeIpv6(first, adit_rules::rule::ue_ipv6_key(addr.parse().unwrap()))
+    };
+    let framed = |prefix: &str| SessionKey::Framed(first, prefix.parse().unwrap());
+    // Of the pool, beside it, of IPv6; twice in one block.
+    let keys = [v4("10.45.0.1"), v4("10.46.0.1"), v4("10.46.0.2"), v6("2001:db8:45:1::")];
+    let networks = [framed("172.16.0.0/15"), framed("2001:db8:5000::/47")];
+    let mut check = |publisher: &mut Publisher, marked: &[&str], free: &[&str]| {
+        let view = reader.observe();
+        let gateway = |addr: &str| {
+            let block = match ip(addr) {
+                IpAddr::V4(addr) => view.network_block_v4(addr.to_bits()),
+                IpAddr::V6(addr) => {
+                    view.network_block_v6(u64::try_from(addr.to_bits() >> 64).unwrap())
+                }
+            };
+            view.block_gateway(InterfaceSet::ALL, block)
+        };
+        for addr in marked {
+            assert_eq!(gateway(addr), None, "{addr}");
+        }
+        for addr in free {
+            assert!(gateway(addr).is_some(), "{addr}");
+        }
+        while publisher.poll_observed().is_some() {}
+    };
+    let near = ["10.45.0.9", "10.46.9.9", "2001:db8:45:ffff::"];
+    let behind = ["172.16.0.1", "172.17.9.9", "2001:db8:5000::1", "2001:db8:5001:9::"];
+    let far = ["8.8.8.8", "10.47.0.1", "172.18.0.1", "2001:db8:46::", "2606::1"];
+    check(&mut publisher, &[], &[&near[..], &behind, &far].concat());
+    change(&mut publisher, 1, &keys, true);
+    change(&mut publisher, 2, &networks, true);
+    check(&mut publisher, &[&near[..], &behind].concat(), &far);
+    // Networks that no packet takes, for want of bits.
+    change(&mut publisher, 3, &[framed("0.0.0.0/0"), framed("::/0")], true);
+    check(&mut publisher, &[], &far);
+    change(&mut publisher, 1, &keys[..2], false);
+    check(&mut publisher, &["10.46.9.9", "2001:db8:45:1::"], &["10.45.0.1"]);
+    change(&mut publisher, 1, &keys[2..], false);
+    change(&mut publisher, 2, &networks, false);
+    change(&mut publisher, 3, &[framed("0.0.0.0/0"), framed("::/0")], false);
+    check(&mut publisher, &[], &[&near[..], &behind, &far].concat());
+}
+
+#[test]
+fn packet_turns_round_at_the_interface_that_it_would_leave_through() {
+    let (mut publisher, mut reader) = one_worker();
+    let framed = |prefix: &str| SessionKey::Framed(DomainId(0), prefix.parse().unwrap());
+    let keys = [
+        SessionKey::UeIpv4(DomainId(0), Ipv4Addr::new(10, 45, 0, 1)),
+        framed("198.51.100.128/25"),
+        framed("198.51.0.0/16"),
+    ];
+    publisher.apply(id(1), install(1, &keys, rules(1, &[])));
+    let view = reader.observe();
+    let at = |addr: &str| view.turning_point(InterfaceSet::ALL, ip(addr));
+    assert_eq!(at("10.45.0.1"), Some(N6));
+    assert_eq!(at("10.45.0.2"), None);
+    // The link has 24 bits.
+    assert_eq!((at("198.51.100.200"), at("198.51.100.7")), (Some(N6), None));
+    assert_eq!(at("198.51.7.7"), Some(N6));
+    assert_eq!((at("198.51.100.1"), at("198.51.100.255")), (None, None), "ours, and nobody's");
+    assert_eq!(view.turning_point(InterfaceSet::only(N3), ip("10.45.0.1")), None);
+    let none = TablesConfig { switched_domains: Vec::new(), ..config(1) };
+    let (mut publisher, mut readers) = build(none).unwrap();
+    publisher.apply(id(1), install(1, &keys, rules(1, &[])));
+    assert_eq!(readers[0].observe().turning_point(InterfaceSet::ALL, ip("10.45.0.1")), None);
 }

@@ -79,14 +79,24 @@ fn interface(role: Role, port: u16, vlan: u16, net: u16, mtu_bytes: usize) -> In
         4 | 7 => Some("ims"),
         _ => None,
     };
-    Interface { role, port, vlan, mac, mtu_bytes, v4: (v4, 24), v6: (v6, 64), network_instance }
+    Interface {
+        role,
+        port,
+        vlan,
+        mac,
+        mtu_bytes,
+        v4: (v4, 24),
+        v6: (v6, 64),
+        network_instance,
+        local_switching: true,
+    }
 }
 
 /// One of the ways in which N3 and N6 share ports.
 pub fn layout(rng: &mut StdRng, seed: u64) -> Layout {
     use Role::{N3, N6, N9};
     let mtu = if one_in(rng, 3) { 1400 } else { 1500 };
-    let interfaces = match rng.random_range(0..5) {
+    let mut interfaces = match rng.random_range(0..5) {
         0 => vec![interface(N3, 0, 0, 3, mtu), interface(N6, 1, 0, 6, 1500)],
         1 => vec![interface(N3, 0, 10, 3, mtu), interface(N6, 0, 20, 6, mtu)],
         2 => vec![
@@ -103,6 +113,8 @@ pub fn layout(rng: &mut StdRng, seed: u64) -> Layout {
         ],
         _ => vec![interface(N3, 0, 0, 3, mtu), interface(N6, 0, 0, 6, mtu)],
     };
+    let local_switching = !one_in(rng, 5);
+    interfaces.iter_mut().for_each(|known| known.local_switching = local_switching);
     let at = |net: u8| interfaces.iter().position(|i| i.v4.0.octets()[2] == net);
     let mut routes = Vec::new();
     let mut route = |interface: Option<usize>, prefix: &str, len: u8, gateway: &str| {
@@ -609,8 +621,8 @@ fn redirect(rng: &mut StdRng, may_be_url: bool) -> Option<Redirect> {
 }
 
 fn policy(rng: &mut StdRng) -> Option<Box<str>> {
-    one_in(rng, 24)
-        .then(|| Box::from(*["steer", "steer", "mark", "mark", "ims"].choose(rng).unwrap()))
+    let ids = ["steer", "steer", "mark", "mark", "ims", "outside", "inside"];
+    one_in(rng, 20).then(|| Box::from(*ids.choose(rng).unwrap()))
 }
 
 /// Sometimes adds DUPL and its parameters: copies to peers, to data networks, to where the packet

@@ -46,6 +46,7 @@ pub fn usual(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
     let named = session.pdrs.iter().find_map(|pdr| pdr.pdi.ue?.addresses.v4);
     let (Some(teid), Some(ue)) = (teid, named) else { return packet(rng, oracle) };
     let host = if one_in(rng, 60) { own_addr(rng, oracle, true) } else { host(rng, true) };
+    let host = other_ue(rng, oracle, true).unwrap_or(host);
     let IpAddr::V4(host) = host else { unreachable!("IPv4 was asked for") };
     let builder = PacketBuilder::ethernet(MacAddr(interface.mac), GNB_MAC);
     let builder = if interface.vlan == 0 { builder } else { builder.vlan(interface.vlan) };
@@ -131,6 +132,13 @@ fn host(rng: &mut StdRng, is_ipv4: bool) -> IpAddr {
         return if is_ipv4 { "224.0.0.9".parse().unwrap() } else { "ff05::9".parse().unwrap() };
     }
     **same.choose(rng).unwrap()
+}
+
+/// Now and then an address of some session's UE, or in a network behind it.
+fn other_ue(rng: &mut StdRng, oracle: &Oracle, is_ipv4: bool) -> Option<IpAddr> {
+    let (_, session) = oracle.sessions.choose(rng).filter(|_| one_in(rng, 3))?;
+    let ue = ue_of(rng, Some(session));
+    Some(ue_addr(rng, ue)).filter(|addr| addr.is_ipv4() == is_ipv4)
 }
 
 /// An address of ours.
@@ -266,6 +274,7 @@ fn uplink(rng: &mut StdRng, oracle: &Oracle) -> (u16, Vec<u8>) {
     let ue = ue_addr(rng, ue);
     let own = one_in(rng, 60);
     let host = if own { own_addr(rng, oracle, ue.is_ipv4()) } else { host(rng, ue.is_ipv4()) };
+    let host = other_ue(rng, oracle, ue.is_ipv4()).unwrap_or(host);
     let turns = one_in(rng, 6);
     let (src, dst) = if from_ran != turns { (ue, host) } else { (host, ue) };
     let (src, dst) = if one_in(rng, 12) { on_link(rng, ue) } else { (src, dst) };

@@ -3,6 +3,7 @@
 //! Requests and packets go to both sides; after every step the outcomes are compared packet by
 //! packet. All stations that may be resolved are known by [`station_mac`].
 
+mod back;
 mod expected;
 
 use core::net::IpAddr;
@@ -127,6 +128,8 @@ pub struct World {
     deltas: u64,
     held: Vec<Held>,
     buffered: Vec<Buffered>,
+    /// Packets that came back for other UEs, and whose.
+    back: Vec<(u64, Arrival)>,
     /// Since when parts of tunnel packets wait.
     reassembling: Vec<Nanos>,
     /// The session whose packets wait and whose rules changed since the last step, and whether its
@@ -190,6 +193,7 @@ impl World {
             deltas: 0,
             held: Vec::new(),
             buffered: Vec::new(),
+            back: Vec::new(),
             reassembling: Vec::new(),
             changed: None,
             copied: Vec::new(),
@@ -346,9 +350,10 @@ impl World {
     }
 
     /// Takes the answers to publications, which must come in order and be complete. Every worker
-    /// steps, and once more where one may have handed packets to another that had stepped before.
+    /// steps, and again where one may have handed packets to another that had stepped before: packets
+    /// to the owner of their session, and those between UEs to that of the other one.
     fn settle(&mut self) {
-        let rounds = self.workers.len().min(2);
+        let rounds = self.workers.len().min(3);
         for _ in 0..rounds {
             for (worker, io) in self.workers.iter_mut().zip(&mut self.ios) {
                 worker.step(self.now, io);
@@ -457,6 +462,7 @@ impl World {
             let order = session.zip(verdict.lane);
             self.expect(&mut expected, (treated_by, arrival), verdict.outcome, order, is_copied);
         }
+        self.expect_back(&mut expected);
         self.copied.clone_from(&expected.wanted);
         self.compare(&expected, arrivals)?;
         self.check_wanted()?;
@@ -619,6 +625,10 @@ impl World {
                 let (of, lane) = order.unwrap_or((other, lane));
                 let departures = frames.into_iter().map(|frame| (port, (of, Some(lane)), frame));
                 expected.forwarded.extend(departures);
+            }
+            Outcome::ComeBack { port, frame } => {
+                let from = order.map_or(0, |(session, _)| session);
+                self.back.push((from, Arrival { worker, port, frame }));
             }
             Outcome::Reassemble => self.reassembling.push(self.now),
             Outcome::Buffer { by, room, .. } => {
@@ -801,6 +811,8 @@ pub fn control(layout: &Layout) -> (SessionStore, Publisher, Vec<Reader>) {
         own_addrs: vec![oracle::N4_ADDR.into()],
         routes: layout.routes.iter().map(route).collect(),
         aggregates: layout.qos.aggregates(),
+        // Some policy wants it whatever the interfaces say.
+        switched_domains: vec![DomainId(0), DomainId(1)],
         ue_pools_v4: UE_POOLS
             .iter()
             .filter_map(|prefix| prefix.parse().ok())
@@ -817,6 +829,7 @@ fn provisioning(layout: &Layout) -> Provisioning {
     let interface = |interface: &oracle::Interface| LocalInterface {
         role: role(interface),
         domain: domain(&layout.interfaces, interface),
+        local_switching: interface.local_switching,
         network_instance: interface.network_instance.map(Box::from),
         addresses: LocalAddresses { v4: Some(interface.v4.0), v6: Some(interface.v6.0) },
     };
@@ -839,6 +852,7 @@ fn provisioning(layout: &Layout) -> Provisioning {
         network_instance: policy.network_instance.map(Box::from),
         steering: Steering { v4: policy.next_hop, v6: None },
         dscp: policy.dscp,
+        local_switching: policy.local_switching,
     };
     Provisioning {
         interfaces,

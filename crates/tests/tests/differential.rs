@@ -26,6 +26,8 @@ struct Coverage {
     express: u64,
     /// Packets that the owner of their session did not receive itself.
     handed_off: u64,
+    /// Packets from one UE to another that did not leave.
+    locally_switched: u64,
     /// Packets that left by the rules that held them although they would match others.
     kept_their_rules: u64,
     /// Later fragments of which the first was known.
@@ -90,6 +92,9 @@ fn run(seed: u64, coverage: &mut Coverage) -> Result<(), String> {
         for _ in 0..rng.random_range(0..4) {
             change(&mut rng, &mut world, coverage)?;
         }
+        if world.releases_packets_of_ues() {
+            world.exchange(&[])?;
+        }
         let arrivals = burst(&mut rng, &world);
         packets += arrivals.len();
         world.exchange(&arrivals)?;
@@ -109,6 +114,7 @@ fn run(seed: u64, coverage: &mut Coverage) -> Result<(), String> {
     coverage.transmitted += sum.transmitted_pkts();
     coverage.express += sum.express_pkts;
     coverage.handed_off += sum.handed_off_pkts;
+    coverage.locally_switched += sum.locally_switched_pkts;
     coverage.kept_their_rules += world.kept_their_rules;
     coverage.known_parts += world.known_parts;
     add(&mut coverage.drops, &sum.drops);
@@ -146,7 +152,7 @@ fn change(rng: &mut StdRng, world: &mut World, coverage: &mut Coverage) -> Resul
 fn burst(rng: &mut StdRng, world: &World) -> Vec<Arrival> {
     let len = if rng.random_ratio(1, 4) { 1 } else { rng.random_range(1..=48) };
     let is_usual = rng.random_ratio(1, 3);
-    let arrivals = (0..len)
+    let arrivals: Vec<Arrival> = (0..len)
         .map(|_| {
             let (port, frame) = match is_usual && !rng.random_ratio(1, 20) {
                 true => traffic::usual(rng, &world.oracle),
@@ -155,7 +161,19 @@ fn burst(rng: &mut StdRng, world: &World) -> Vec<Arrival> {
             Arrival { worker: rng.random_range(0..world.ios.len()), port, frame }
         })
         .collect();
-    in_one_lane(world, arrivals)
+    in_one_lane(world, without_lonely(rng, world, arrivals))
+}
+
+/// Leaves out packets to other UEs that must come back alone, or all others but one of them.
+fn without_lonely(rng: &mut StdRng, world: &World, mut arrivals: Vec<Arrival>) -> Vec<Arrival> {
+    let lonely = arrivals.iter().position(|arrival| world.must_come_back_alone(arrival));
+    match lonely.filter(|_| rng.random_ratio(1, 4)) {
+        Some(at) => vec![arrivals.swap_remove(at)],
+        None => {
+            arrivals.retain(|arrival| !world.must_come_back_alone(arrival));
+            arrivals
+        }
+    }
 }
 
 /// Leaves out packets that came another way than earlier ones of their session, if they share a rate
@@ -245,6 +263,7 @@ fn check(coverage: &Coverage) {
         .collect();
     assert!(coverage.express > 3_000, "{coverage:?}");
     assert!(coverage.handed_off > 10_000, "{coverage:?}");
+    assert!(coverage.locally_switched > 500, "{coverage:?}");
     assert!(coverage.kept_their_rules > 100, "{coverage:?}");
     assert!(coverage.known_parts > 100, "{coverage:?}");
     assert!(unseen.is_empty(), "never seen: {unseen:?}");

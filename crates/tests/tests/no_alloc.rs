@@ -190,6 +190,21 @@ fn step_over_user_traffic_allocates_nothing() {
 }
 
 #[test]
+fn step_over_packets_between_ues_allocates_nothing() {
+    let mut bench = Bench::new();
+    bench.resolve_all();
+    // The UE's own address is a UE's, too.
+    let up = bench.uplink().ipv4("10.45.0.1", "10.45.0.1").udp(4000, 53).payload(b"question");
+    let other = bench.uplink().ipv4("10.45.0.1", "10.45.0.9").udp(4000, 53).payload(b"question");
+    for frame in [up.build(), other.build()] {
+        for _ in 0..10 {
+            assert_eq!(bench.step([&frame, &[]]), (0, 24));
+        }
+    }
+    assert_eq!(bench.publisher.snapshot().locally_switched_pkts, 240);
+}
+
+#[test]
 fn step_that_divides_and_joins_packets_allocates_nothing() {
     let mut bench = Bench::new();
     bench.resolve_all();

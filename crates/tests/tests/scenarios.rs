@@ -40,6 +40,7 @@ const SCENARIOS: &[&str] = &[
     "fragmentation",
     "network-instance",
     "reassembly",
+    "local-switching",
 ];
 
 /// A lab whose adit is the one beside it.

@@ -35,8 +35,12 @@ struct Known {
 
 impl Known {
     fn uplink(self) -> Vec<u8> {
+        self.uplink_to(Ipv4Addr::new(8, 8, 8, 8))
+    }
+
+    fn uplink_to(self, host: Ipv4Addr) -> Vec<u8> {
         let outer = PacketBuilder::ethernet(UPF[0], PEER).ipv4("10.0.3.1", "10.0.3.2");
-        let inner = outer.gtpu(self.teid.0).psc_ul(9).ipv4(self.ue, "8.8.8.8");
+        let inner = outer.gtpu(self.teid.0).psc_ul(9).ipv4(self.ue, host);
         inner.udp(4000, 53).payload(b"question").build()
     }
 
@@ -175,6 +179,26 @@ fn packets_of_a_session_leave_from_its_owner_wherever_they_arrive() {
     assert_eq!(sum.handed_off_pkts, sum.taken_over_pkts);
     let rx: u64 = sum.interfaces.iter().map(|interface| interface.rx_pkts).sum();
     assert_eq!(rx, sum.received_pkts, "an arrival is counted once");
+}
+
+#[test]
+fn packets_between_ues_leave_from_the_owner_of_the_last_session() {
+    let mut fleet = Fleet::new(3, 64);
+    let (from, to) = (fleet.of_worker(1)[0], fleet.of_worker(2)[0]);
+    for _ in 0..32 {
+        fleet.ios[0].inject(N3, &from.uplink_to(to.ue));
+    }
+    (0..3).for_each(|worker| fleet.step(worker));
+    assert_eq!([0, 1, 2].map(|worker| fleet.sent(worker)), [0, 0, 32]);
+    let counters = fleet.counters();
+    let turned: Vec<u64> = counters.iter().map(|of| of.locally_switched_pkts).collect();
+    assert_eq!(turned, [0, 32, 0], "the sender's worker has them turn round");
+    assert!(counters.iter().all(Snapshot::identity_holds), "{counters:?}");
+    let sum = fleet.publisher.snapshot();
+    assert_eq!((sum.received_pkts, sum.transmitted_downlink_pkts), (32, 32));
+    assert_eq!((sum.handed_off_pkts, sum.taken_over_pkts), (64, 64));
+    let of = |known: Known| fleet.publisher.session_traffic(known.index);
+    assert_eq!((of(from).ul_pkts, of(to).dl_pkts), (32, 32));
 }
 
 #[test]

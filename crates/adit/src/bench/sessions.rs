@@ -92,6 +92,7 @@ fn tables(
         own_addrs: Vec::new(),
         routes: vec![route("0.0.0.0/0", DN_ADDR.into())?, route("::/0", DN6_ADDR.into())?],
         aggregates: rates.aggregates(),
+        switched_domains: vec![DomainId(0)],
         ue_pools_v4: pool.into_iter().map(|pool| (DomainId(0), pool)).collect(),
     })?;
     let neighbors: [(u8, IpAddr, MacAddr); 3] =

@@ -148,6 +148,9 @@ pub struct Interface {
     pub v6: Option<(Ipv6Addr, u8)>,
     /// The network instance that it belongs to; without one it serves all of them.
     pub network_instance: Option<String>,
+    /// Packets from one UE to another turn round instead of leaving through it. Of n6 only; n6
+    /// interfaces of one routing domain agree.
+    pub local_switching: bool,
 }
 
 impl Interface {
@@ -193,6 +196,19 @@ pub fn domains_of(interfaces: &[Interface], network_instance: Option<&str>) -> V
     found
 }
 
+/// The routing domains, without repetition, some of whose packets between UEs do not leave.
+pub fn switched_domains(config: &Config) -> Vec<DomainId> {
+    let by_policy =
+        config.forwarding_policies.iter().any(|policy| policy.local_switching == Some(true));
+    let networks = config.interfaces.iter().zip(domains(&config.interfaces));
+    let networks = networks.filter(|(known, _)| known.role == InterfaceRole::N6);
+    let switched = networks.filter(|(known, _)| by_policy || known.local_switching);
+    let mut found: Vec<_> = switched.map(|(_, domain)| domain).collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     /// Position in [`Config::interfaces`].
@@ -219,6 +235,8 @@ pub struct ForwardingPolicy {
     pub next_hop_v6: Option<Ipv6Addr>,
     /// 0 to 63.
     pub dscp: Option<u8>,
+    /// Overrides [`Interface::local_switching`] for the policy's packets.
+    pub local_switching: Option<bool>,
 }
 
 /// Addresses to give to UEs.

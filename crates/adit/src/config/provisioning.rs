@@ -122,7 +122,15 @@ pub fn read_forwarding_policies(
         let next_hop_v6 = section.parsed_optional("next_hop_v6", "an IPv6 address");
         // The default is no code point.
         let dscp = Some(section.integer("dscp", 0..=63, Some(u8::MAX))).filter(|dscp| *dscp < 64);
-        let policy = ForwardingPolicy { id, network_instance, next_hop_v4, next_hop_v6, dscp };
+        let local_switching = section.boolean_optional("local_switching");
+        let policy = ForwardingPolicy {
+            id,
+            network_instance,
+            next_hop_v4,
+            next_hop_v6,
+            dscp,
+            local_switching,
+        };
         check_policy(&section, &policy, interfaces);
         section.finish();
         policies.push(policy);

@@ -15,7 +15,7 @@ use toml::de::DeTable;
 use super::section::{Document, Section};
 use super::{
     Config, Datapath, Dpdk, Gtpu, Interface, IpNet, N4, NodeId, Poll, Port, Problem, Route, SmfSet,
-    Tolerances,
+    Tolerances, domains,
 };
 use super::{predefined, provisioning, qos};
 
@@ -365,9 +365,24 @@ fn read_interfaces(root: &mut Section<'_, '_>, ports: &[String]) -> Vec<Interfac
         let (v4, v6) = read_addresses(&mut section);
         check_tunnel_addresses(&section, role, (v4, v6), &interfaces);
         let network_instance = read_network_instance(&mut section);
+        let local_switching = section.boolean_optional("local_switching");
+        if role != InterfaceRole::N6 && local_switching.is_some() {
+            section.problem("local_switching", "is for interfaces with role = \"n6\"");
+        }
+        let local_switching = local_switching.unwrap_or(true);
         section.finish();
-        interfaces.push(Interface { name, role, port, vlan, v4, v6, network_instance });
+        interfaces.push(Interface {
+            name,
+            role,
+            port,
+            vlan,
+            v4,
+            v6,
+            network_instance,
+            local_switching,
+        });
     }
+    check_local_switching(root, &interfaces);
     let count = |role| interfaces.iter().filter(|interface| interface.role == role).count();
     if count(InterfaceRole::N3) == 0 {
         root.problem("interface", "write at least one interface with role = \"n3\"");
@@ -381,6 +396,20 @@ fn read_interfaces(root: &mut Section<'_, '_>, ports: &[String]) -> Vec<Interfac
         }
     }
     interfaces
+}
+
+/// A packet between UEs that does not leave belongs to a routing domain, not to one of its interfaces.
+fn check_local_switching(root: &Section<'_, '_>, interfaces: &[Interface]) {
+    let all: Vec<_> = interfaces.iter().zip(domains(interfaces)).collect();
+    let networks = || all.iter().filter(|(known, _)| known.role == InterfaceRole::N6);
+    for (known, domain) in networks() {
+        let first = networks().find(|(_, other)| other == domain).map_or(*known, |other| other.0);
+        if first.local_switching != known.local_switching {
+            let names = format!("\"{}\" and \"{}\"", first.name, known.name);
+            let what = format!("{names} are of one routing domain; give both one local_switching");
+            root.problem("interface", what);
+        }
+    }
 }
 
 /// An address of a GTP-U interface is part of F-TEIDs, which must not name two interfaces.

@@ -153,6 +153,16 @@ impl<'d, 'i> Section<'d, 'i> {
         Some(self.integer(key, range, None))
     }
 
+    /// True or false, for a key that may be absent.
+    pub fn boolean_optional(&mut self, key: &'static str) -> Option<bool> {
+        let value = self.value(key)?;
+        let read = value.get_ref().as_bool();
+        if read.is_none() {
+            self.problem(key, "takes true or false");
+        }
+        read
+    }
+
     /// The integers of a list, each within `range`.
     pub fn integers<T>(&mut self, key: &'static str, range: RangeInclusive<T>) -> Vec<T>
     where

@@ -466,3 +466,42 @@ fn pools_overlap_only_between_routing_domains() {
         assert_eq!(paths(&problems), ["ue_pool[2].prefix"], "{name} {of_pool}");
     }
 }
+
+#[test]
+fn local_switching_is_on_unless_the_interfaces_or_a_policy_say_otherwise() {
+    let config = Config::parse(EXAMPLE).unwrap();
+    assert!(config.interfaces.iter().all(|known| known.local_switching));
+    assert_eq!(config.forwarding_policies[0].local_switching, None);
+    assert_eq!(switched_domains(&config), [DomainId(0)]);
+    let off = "network_instance = \"internet\"\nlocal_switching = false\n\n# Routes beyond";
+    let off = EXAMPLE.replacen("network_instance = \"internet\"\n\n# Routes beyond", off, 1);
+    let config = Config::parse(&off).unwrap();
+    assert!(!config.interfaces[1].local_switching);
+    assert_eq!(switched_domains(&config), []);
+    let policy = off.replacen("dscp = 18", "dscp = 18\nlocal_switching = true", 1);
+    let config = Config::parse(&policy).unwrap();
+    assert_eq!(config.forwarding_policies[0].local_switching, Some(true));
+    assert_eq!(switched_domains(&config), [DomainId(0)]);
+}
+
+#[test]
+fn wrong_local_switching_is_refused() {
+    let n3 = EXAMPLE.replacen("role = \"n3\"", "role = \"n3\"\nlocal_switching = true", 1);
+    assert_eq!(paths(&Config::parse(&n3).unwrap_err()), ["interface[0].local_switching"]);
+    let text = EXAMPLE.replacen("role = \"n6\"", "role = \"n6\"\nlocal_switching = \"no\"", 1);
+    assert_eq!(paths(&Config::parse(&text).unwrap_err()), ["interface[1].local_switching"]);
+    let policy = EXAMPLE.replacen("dscp = 18", "dscp = 18\nlocal_switching = 1", 1);
+    let problems = Config::parse(&policy).unwrap_err();
+    assert_eq!(paths(&problems), ["forwarding_policy[0].local_switching"]);
+}
+
+#[test]
+fn n6_interfaces_of_one_domain_agree_on_local_switching() {
+    let second = |name: &str| with_second_network(&format!("{name}\nlocal_switching = false"));
+    assert!(Config::parse(&second("network_instance = \"corp\"")).is_ok());
+    for name in ["network_instance = \"internet\"", ""] {
+        let problems = Config::parse(&second(name)).unwrap_err();
+        assert_eq!(paths(&problems), ["interface"], "{problems:?}");
+        assert!(problems[0].to_string().contains("\"n6\" and \"n6b\""), "{problems:?}");
+    }
+}

@@ -1,7 +1,7 @@
 //! Errors that Adit sends about user packets it could not forward: time exceeded, packet too big.
 //!
-//! Towards a UE they take the UE's own downlink path (its session's PDR, gates and tunnel), towards
-//! a data network the route to the sender. They are written in front of the offending packet.
+//! Towards a UE they take the UE's own downlink path (its session's PDR, gates and tunnel), also where
+//! it sent to another UE; towards a data network the route to the sender. They are written in front of the offending packet.
 //! Spec: RFC 792; RFC 1191; RFC 1812 §4.3.2; RFC 4443 §2.4, §3.2, §3.3.
 
 use core::net::IpAddr;
@@ -75,27 +75,33 @@ pub(super) fn send<Io: PacketIo>(
     if !may_be_told(packet, &error.ip) || !limit.take(env.now, Rate::USUAL) {
         return;
     }
-    let sent = match (error.direction, error.ip.addrs.src()) {
-        (Direction::Uplink, ue) => build(buf, error, env.interfaces.n6_source(error.network, ue))
+    let sender = error.ip.addrs.src();
+    // Where another UE sent the packet, the error turns round as the packet did.
+    let ue_network = match error.direction {
+        Direction::Uplink => Some(error.network),
+        Direction::Downlink => {
+            env.view.turning_point(error.network, sender).map(InterfaceSet::only)
+        }
+    };
+    let sent = match ue_network {
+        Some(network) => build(buf, error, env.interfaces.n6_source(error.network, sender))
             .and_then(|mut buf| {
-                let way = match ue {
+                let way = match sender {
                     IpAddr::V4(ue) => {
-                        deliver::<_, DownlinkV4>(env, &mut buf, error.network, ue.to_bits())
+                        deliver::<_, DownlinkV4>(env, &mut buf, network, ue.to_bits())
                     }
                     IpAddr::V6(ue) => {
-                        deliver::<_, DownlinkV6>(env, &mut buf, error.network, ue_ipv6_key(ue))
+                        deliver::<_, DownlinkV6>(env, &mut buf, network, ue_ipv6_key(ue))
                     }
                 };
                 way.map(|way| (buf, way))
             }),
-        (Direction::Downlink, sender) => {
-            way_by_route(env, InterfaceRole::N6, error.network, sender).and_then(|way| {
-                let mut buf = build(buf, error, source_addr(way.interface, sender))?;
-                let (mac, ether_type) = (way.mac_or_blank(), ether_type_of(sender));
-                prepend_link(&mut buf, way.interface, mac, ether_type).ok()?;
-                Some((buf, way))
-            })
-        }
+        None => way_by_route(env, InterfaceRole::N6, error.network, sender).and_then(|way| {
+            let mut buf = build(buf, error, source_addr(way.interface, sender))?;
+            let (mac, ether_type) = (way.mac_or_blank(), ether_type_of(sender));
+            prepend_link(&mut buf, way.interface, mac, ether_type).ok()?;
+            Some((buf, way))
+        }),
     };
     match sent {
         Some((buf, way)) => out.send(env, io, buf, &way, Origin::Own),

@@ -37,7 +37,13 @@ pub(crate) struct Way<'v> {
     pub mac: Option<MacAddr>,
 }
 
-impl Way<'_> {
+impl<'v> Way<'v> {
+    /// The way of a frame that does not leave, but arrives on `interface`.
+    #[inline]
+    pub fn back(interface: &'v Interface, station: IpAddr) -> Self {
+        Self { interface, station, index: NextHopIndex::NONE, mac: Some(interface.mac) }
+    }
+
     /// The link-layer address to write: zeros, to be filled in later, while it is not known.
     #[inline]
     pub fn mac_or_blank(&self) -> MacAddr {

@@ -603,7 +603,7 @@ impl<'v> At<'v, '_> {
     }
 
     /// Looks the way of a packet in `frame` up. Other packets of its block share it, where a gateway
-    /// leads to the whole.
+    /// leads to the whole. What is for another UE is left to the stages, which have it turn round.
     #[cold]
     #[inline(never)]
     fn find_exit(
@@ -622,6 +622,9 @@ impl<'v> At<'v, '_> {
                     false => IpAddr::from(*packet.get(16..)?.first_chunk::<4>()?),
                     true => IpAddr::from(*packet.get(24..)?.first_chunk::<16>()?),
                 };
+                if env.view.turning_point(within, dst).is_some() {
+                    return None;
+                }
                 (NO_EXIT, env.view.station_towards(within, dst)?)
             }
         };

@@ -12,6 +12,7 @@ use adit_wire::{EtherType, IpPacket, PduSessionContainer, PduType, ipv4, ipv6};
 
 use crate::buffering;
 use crate::columns::{Arrival, Lane, Matched, Side, Verdict};
+use crate::local_switching::turning;
 use crate::outbound::{Origin, Outbound};
 use crate::shaping::{self, Ready};
 use crate::slow::{GtpuError, IcmpError, IcmpErrorKind, obey_before};
@@ -39,6 +40,8 @@ impl From<DropReason> for Refused {
 pub(super) struct Course<'v> {
     /// Where it goes.
     pub way: Way<'v>,
+    /// It turns round there, to another UE.
+    turns: bool,
     outer: Option<Outer>,
     target: Option<Target>,
     /// It is one hop further then.
@@ -105,12 +108,15 @@ pub(crate) fn s6_apply<Io: PacketIo, S: Side>(
         let way = course.and_then(|course| {
             rewrite(&mut buf, arrival, ip, &course)?;
             finish(&mut buf, matched, &course)?;
-            Ok(course.way)
+            Ok((course.way, course.turns))
         });
         match way {
-            Ok(way) => {
+            Ok((way, turns)) => {
                 let packet = (buf, ip.total_len);
-                leave(env, io, out, packet, (*session, matched, &way));
+                match turns {
+                    false => leave(env, io, out, packet, (*session, matched, &way)),
+                    true => turn(env, out, packet, (*session, matched, &way)),
+                }
             }
             Err(Refused { reason, error }) => {
                 out.tally.drop(reason);
@@ -143,6 +149,25 @@ pub(super) fn leave<Io: PacketIo>(
     let packet = Ready::new(buf, (way.interface.port, way.interface.id));
     let Outbound { shaping, leases, tally, .. } = out;
     shaping::hold(env, (shaping, leases, tally), (key, None), packet, len);
+}
+
+/// Has the frame of a packet of `len` octets turn round, or wait for its rates first.
+#[cold]
+fn turn<B: PacketBuf>(
+    env: &Env<'_>,
+    out: &mut Outbound<B>,
+    (buf, len): (B, u16),
+    (session, matched, way): (SessionIndex, &Matched<'_>, &Way<'_>),
+) {
+    let exit = (way.interface.port, way.interface.id);
+    let Outbound { queues, shaping, leases, tally, .. } = out;
+    if matched.waits {
+        let key = shaping::flow_of(session, matched);
+        let packet = Ready::turning(buf, exit);
+        shaping::hold(env, (shaping, leases, tally), (key, None), packet, len);
+    } else {
+        queues.turned.push(exit.0, buf, tally);
+    }
 }
 
 /// Counts a packet that goes no further; parts of tunnel packets do, once they are whole.
@@ -197,9 +222,12 @@ pub(super) fn set_course<'v>(
         None => None,
     };
     let dst = target.as_ref().map_or(ip.addrs, |target| target.addrs).dst();
+    if let Some(way) = turning(env, arrival, matched, dst) {
+        return Ok(Course { way, turns: true, outer, target, is_routed, divided_to: None });
+    }
     let way = way_out(env, matched, dst).ok_or_else(|| nowhere(env, matched, dst))?;
     let divided_to = check_mtu(way.interface.mtu_bytes, outer.as_ref(), ip)?;
-    Ok(Course { way, outer, target, is_routed, divided_to })
+    Ok(Course { way, turns: false, outer, target, is_routed, divided_to })
 }
 
 /// Leaves the user's packet in `buf` alone, one hop further if it is routed.
@@ -240,8 +268,7 @@ pub(super) fn finish<B: PacketBuf>(
 }
 
 /// The way of a packet: to the FAR's tunnel, or to a data network by its destination `dst`. A FAR
-/// that names neither leads nowhere. There is no shortcut between two UEs: their packets leave to
-/// the data network, which routes them back.
+/// that names neither leads nowhere. What is for another UE turned round before.
 #[inline]
 fn way_out<'v>(env: &Env<'v>, matched: &Matched<'_>, dst: IpAddr) -> Option<Way<'v>> {
     let far = matched.far;

@@ -5,6 +5,7 @@ use adit_rules::DropReason;
 use adit_types::{Direction, InterfaceId, PortId};
 
 use crate::columns::Column;
+use crate::local_switching::Turned;
 use crate::tally::Tally;
 
 /// Where a frame comes from, which decides how it is counted.
@@ -34,16 +35,19 @@ struct TxQueue<B> {
     runs: Column<Run>,
 }
 
-/// Frames on their way out, one queue per port.
+/// Frames on their way out, one queue per port, and those that turn round.
 pub(crate) struct TxQueues<B> {
     ports: Vec<TxQueue<B>>,
+    /// Frames to other UEs.
+    pub turned: Turned<B>,
 }
 
 impl<B: PacketBuf> TxQueues<B> {
-    /// Empty queues for `count` ports.
-    pub fn new(count: usize) -> Self {
+    /// Empty queues for `count` ports, and room for `turned` frames that turn round.
+    pub fn new(count: usize, turned: usize) -> Self {
         let queue = || TxQueue { burst: Burst::new(), runs: Column::new() };
-        Self { ports: core::iter::repeat_with(queue).take(count).collect() }
+        let ports = core::iter::repeat_with(queue).take(count).collect();
+        Self { ports, turned: Turned::new(turned) }
     }
 
     /// Queues one frame of `bytes` octets; a full queue is transmitted first.

@@ -16,6 +16,7 @@ mod frames;
 mod hostile;
 mod limits;
 mod local;
+mod local_switching;
 mod neighbours;
 mod network_instance;
 mod publishing;

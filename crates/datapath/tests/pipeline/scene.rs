@@ -116,6 +116,7 @@ pub fn config() -> TablesConfig {
         ],
         aggregates: Vec::new(),
         ue_pools_v4: Vec::new(),
+        switched_domains: vec![adit_types::DomainId(0)],
     }
 }
 
@@ -170,12 +171,14 @@ pub fn rules() -> SessionRules {
         steering: None,
         dscp: None,
         redirect: None,
+        switched: InterfaceSet::ALL,
         duplicates: [].into_iter().collect(),
     };
     let to_gnb = FarEntry {
         id: FarId(2),
         destination: DestinationInterface::Access,
         outer_header_creation: Some(tunnel(GNB_TEID, GNB)),
+        switched: InterfaceSet::NONE,
         ..to_n6.clone()
     };
     let qer = QerEntry {

@@ -54,6 +54,8 @@ pub struct Counters {
     pub buffered_pkts: u64,
     /// Packets that fragmentation added to the received ones.
     pub fragments_added_pkts: u64,
+    /// Packets between UEs that did not leave to a data network.
+    pub locally_switched_pkts: u64,
     /// Packets that adit made itself and transmitted.
     pub originated_pkts: u64,
     /// User packets transmitted towards the data network, and their octets on the wire.
@@ -96,6 +98,7 @@ impl Counters {
             punted_pkts: punts.values().sum(),
             buffered_pkts: number("buffered_pkts")?,
             fragments_added_pkts: number("fragments_added_pkts")?,
+            locally_switched_pkts: number("locally_switched_pkts")?,
             originated_pkts: number("originated_pkts")?,
             uplink_pkts: number("transmitted_uplink_pkts")?,
             uplink_bytes: number("transmitted_uplink_bytes")?,
@@ -211,6 +214,7 @@ mod tests {
         json!({
             "received_pkts": 10, "transmitted_pkts": 6, "buffered_pkts": 0, "originated_pkts": 2,
             "fragments_added_pkts": 0,
+            "locally_switched_pkts": 0,
             "transmitted_uplink_pkts": 3, "transmitted_uplink_bytes": 300,
             "transmitted_downlink_pkts": 3, "transmitted_downlink_bytes": 450,
             "drops": {"gate_closed": 1, "no_route": 0}, "punts": {"arp": 3},

@@ -6,6 +6,7 @@ mod applications;
 mod buffering;
 mod fragments;
 mod instances;
+mod local_switching;
 mod policy;
 mod rates;
 mod redirect;
@@ -72,6 +73,7 @@ pub const CASES: &[Case] = &[
     Case { name: "fragmentation", run: fragments::fragmentation },
     Case { name: "reassembly", run: fragments::reassembly },
     Case { name: "network-instance", run: instances::network_instance },
+    Case { name: "local-switching", run: local_switching::local_switching },
 ];
 
 /// Gates of a QER. Spec: TS 29.244 §5.4.3.

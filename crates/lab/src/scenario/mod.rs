@@ -42,6 +42,10 @@ action = "drop"
 id = "firewall"
 next_hop_v4 = "10.0.6.9"
 dscp = 18
+
+[[forwarding_policy]]
+id = "outside"
+local_switching = false
 "#;
 
 const PLAN: Plan<'static> = Plan { sections: SECTIONS, corp: true };

@@ -160,6 +160,7 @@ fn with_all_features() -> NodeConfig {
             network_instance: None,
             steering: adit_rules::Steering::default(),
             dscp: None,
+            local_switching: None,
         }],
         predefined_rules: vec![PredefinedRule {
             name: "rule".into(),

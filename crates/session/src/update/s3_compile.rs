@@ -196,7 +196,9 @@ fn fars(scoped: (Known<'_>, &Scope<'_>), records: &Records, brought: &Brought) -
     for (at, record) in records.fars.iter().enumerate().filter(duplicating) {
         for parts in &record.duplicating {
             let position = resolved(Some(entries.len()));
-            entries.push(forwarding(scoped, record.id, ApplyAction::FORW, Some(parts)));
+            let copy = forwarding(scoped, record.id, ApplyAction::FORW, Some(parts));
+            // A copy goes where the control plane wants it, whoever the packet is for.
+            entries.push(FarEntry { switched: InterfaceSet::NONE, ..copy });
             entries[at].duplicates.push(position);
         }
     }
@@ -240,6 +242,8 @@ fn forwarding(
         steering: (steering != Steering::default()).then(|| Box::new(steering)),
         dscp,
         redirect: forwards.and_then(|parts| parts.redirect.clone()).map(Box::new),
+        switched: forwards
+            .map_or(InterfaceSet::NONE, |parts| known.configured.switched_interfaces(parts)),
         duplicates: ArrayVec::new(),
     }
 }

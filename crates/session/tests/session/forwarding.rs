@@ -123,6 +123,7 @@ fn policies() -> Provisioning {
         network_instance: name.map(Box::from),
         addresses: adit_session::LocalAddresses { v4: Some(N3), v6: None },
         domain: adit_types::DomainId(0),
+        local_switching: true,
     };
     Provisioning {
         interfaces: vec![
@@ -135,6 +136,7 @@ fn policies() -> Provisioning {
             network_instance: Some("video".into()),
             steering: Steering { v4: Some(Ipv4Addr::new(10, 7, 0, 9)), v6: None },
             dscp: Some(18),
+            local_switching: None,
         }],
         ..Provisioning::default()
     }

@@ -3,12 +3,13 @@
 use core::net::Ipv4Addr;
 
 use adit_rules::{
-    DestinationInterface, GtpuTunnel, KeyChange, OuterHeaderCreation, OuterHeaderRemoval,
-    SessionKey, SourceInterface,
+    ApplyAction, DestinationInterface, GtpuTunnel, KeyChange, OuterHeaderCreation,
+    OuterHeaderRemoval, SessionKey, SourceInterface, Steering,
 };
 use adit_session::{
-    Change, ChooseUe, FTeidSpec, FarUpdate, ForwardingUpdate, InterfaceType, LocalAddresses,
-    LocalInterface, PdrSpec, PdrUpdate, Provisioning, Refusal, SessionStore, UePool, UeSide,
+    Change, ChooseUe, FTeidSpec, FarUpdate, Forwarding, ForwardingPolicy, ForwardingUpdate,
+    InterfaceType, LocalAddresses, LocalInterface, PdrSpec, PdrUpdate, Provisioning, Refusal,
+    SessionStore, UePool, UeSide,
 };
 use adit_types::{DomainId, FarId, InterfaceRole, InterfaceSet, PdrId, Teid};
 
@@ -136,6 +137,7 @@ fn two_domains() -> SessionStore {
     let n6 = |name: &str, domain| LocalInterface {
         network_instance: Some(name.into()),
         domain: DomainId(domain),
+        local_switching: true,
         ..LocalInterface::of_role(InterfaceRole::N6, LocalAddresses::default())
     };
     let n3 = LocalAddresses { v4: Some(N3), v6: None };
@@ -223,6 +225,46 @@ fn rule_without_a_network_instance_is_of_that_of_its_session() {
         assert_eq!(rules.fars[0].interfaces.intersection(n6), InterfaceSet(0b100), "{of_pdr}");
         let arrival = rules.downlink[0].interfaces;
         assert_eq!(arrival.intersection(n6), InterfaceSet(0b100), "{of_pdr}");
+    }
+}
+
+#[test]
+fn packets_between_ues_turn_round_as_interfaces_and_policies_say() {
+    let n6 = |local_switching| LocalInterface {
+        local_switching,
+        ..LocalInterface::of_role(InterfaceRole::N6, LocalAddresses::default())
+    };
+    let n3 = LocalAddresses { v4: Some(N3), v6: None };
+    let n3 = LocalInterface::of_role(InterfaceRole::N3, n3);
+    let policy = |id: &str, local_switching| ForwardingPolicy {
+        id: id.into(),
+        network_instance: None,
+        steering: Steering::default(),
+        dscp: None,
+        local_switching,
+    };
+    let (on, off) = (InterfaceSet(0b10), InterfaceSet::NONE);
+    for (interface, id, expected) in [
+        (true, None, on),
+        (false, None, off),
+        (true, Some("silent"), on),
+        (false, Some("silent"), off),
+        (true, Some("outside"), off),
+        (false, Some("inside"), on),
+    ] {
+        let policies = [("silent", None), ("outside", Some(false)), ("inside", Some(true))];
+        let policies = policies.map(|(id, switching)| policy(id, switching)).to_vec();
+        let interfaces = vec![n3.clone(), n6(interface)];
+        let provisioning = Provisioning { interfaces, policies, ..Provisioning::default() };
+        let mut store = store_with(16, provisioning);
+        let mut change = session(1);
+        change.create_fars[0].forwarding.as_mut().unwrap().policy = id.map(Box::from);
+        change.create_fars[0].action |= ApplyAction::DUPL;
+        change.create_fars[0].duplicating = vec![Forwarding::new(DestinationInterface::Core)];
+        let rules = store.establish(OWNER, CP, change).unwrap().delta.rules.unwrap();
+        assert_eq!(rules.fars[0].switched, expected, "{interface} {id:?}");
+        assert_eq!(rules.fars[1].switched, off, "towards the RAN");
+        assert_eq!(rules.fars[2].switched, off, "of a copy");
     }
 }
 

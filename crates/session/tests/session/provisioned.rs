@@ -21,6 +21,7 @@ fn two_networks() -> Provisioning {
         network_instance: name.map(Box::from),
         addresses: adit_session::LocalAddresses { v4: Some(N3), v6: None },
         domain: adit_types::DomainId(0),
+        local_switching: true,
     };
     Provisioning {
         ue_pools: Vec::new(),

@@ -49,6 +49,7 @@ pub fn config(workers: usize) -> TablesConfig {
         ],
         aggregates: Vec::new(),
         ue_pools_v4: vec![(DomainId(0), "10.45.0.0/24".parse().unwrap())],
+        switched_domains: vec![DomainId(0)],
     }
 }
 
@@ -81,6 +82,7 @@ pub fn rules(seid: u64, peers: &[&str]) -> SessionRules {
         steering: None,
         dscp: None,
         redirect: None,
+        switched: InterfaceSet::NONE,
         duplicates: [].into_iter().collect(),
     };
     SessionRules {

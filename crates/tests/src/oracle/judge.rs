@@ -128,6 +128,13 @@ pub enum Outcome {
         /// The way it took through us.
         lane: Lane,
     },
+    /// It comes back from the data network, for another UE.
+    ComeBack {
+        /// On this port.
+        port: u16,
+        /// With these octets.
+        frame: Vec<u8>,
+    },
     /// Its FAR buffers.
     Buffer {
         /// The rules that hold it.
@@ -418,6 +425,11 @@ impl Oracle {
     /// nobody has the address, the longest network behind a UE counts.
     /// PDRs about other data networks say nothing about packets that come in at `from`.
     fn owner_of_ue(&self, from: usize, addr: IpAddr) -> Option<usize> {
+        self.ue_with(from, addr).map(|(_, at)| at)
+    }
+
+    /// The same, with the bits of the address or network that it has.
+    pub(super) fn ue_with(&self, from: usize, addr: IpAddr) -> Option<(u8, usize)> {
         let whole = if addr.is_ipv4() { 32 } else { 64 };
         let mut best: Option<(u8, usize)> = None;
         for (at, (_, session)) in self.sessions.iter().enumerate() {
@@ -435,7 +447,7 @@ impl Oracle {
                 }
             }
         }
-        best.map(|(_, at)| at)
+        best
     }
 
     /// A user packet, whatever side it came from. Spec: TS 29.244 §5.2.1.
@@ -556,7 +568,9 @@ impl Oracle {
             if far.action.contains(ApplyAction::DUPL) && !notes.is_copied && !is_discarded {
                 let copies = far.duplicating.iter();
                 notes.copies = copies
-                    .map(|parts| self.forward(arrival, (session, pdr), from_ue, parts, &qers))
+                    .map(|parts| {
+                        self.forward(arrival, (session, pdr), from_ue, (parts, true), &qers)
+                    })
                     .collect();
             }
         };
@@ -622,16 +636,17 @@ impl Oracle {
             // How many of them are answered is a question of time.
             return is_request.then_some(Outcome::Consumed).ok_or(DropReason::RedirectUnmatched);
         }
-        self.forward(arrival, (session, pdr), from_ue, far.forwarding.as_ref().unwrap(), &qers)
+        let parts = far.forwarding.as_ref().unwrap();
+        self.forward(arrival, (session, pdr), from_ue, (parts, false), &qers)
     }
 
-    /// Carries out forwarding parameters.
+    /// Carries out forwarding parameters, or those of a copy.
     fn forward(
         &self,
         arrival: &Arrival<'_>,
         (session, pdr): (&Session, &PdrSpec),
         from_ue: bool,
-        forwarding: &Forwarding,
+        (forwarding, is_copy): (&Forwarding, bool),
         qers: &[&Qer],
     ) -> Exit {
         let Arrival { packet, ip, tunnel: from, .. } = arrival;
@@ -697,6 +712,19 @@ impl Oracle {
             forwarding.destination,
             DestinationInterface::Core | DestinationInterface::SgiLanN6Lan
         );
+        let changed = || {
+            let mut inner = match is_of_cp {
+                true => packet[..ip.len].to_vec(),
+                false => next_hop_packet(&packet[..ip.len]),
+            };
+            if let Some(target) = redirected {
+                redirect(&mut inner, ip, from_ue, target);
+            }
+            if let Some(dscp) = dscp.filter(|_| outer.is_none()) {
+                mark(&mut inner, dscp);
+            }
+            inner
+        };
         let network_instance = self.name_of(forwarding);
         let networks = self.networks(session, network_instance);
         let (at, station) = match outer {
@@ -715,6 +743,14 @@ impl Oracle {
                         false => DropReason::RouteUnknown,
                     });
                 }
+                let may_come_back = from_ue && from.is_some() && !is_copy;
+                let back = self.comes_back(pdr, forwarding, &networks, dst);
+                if let Some(interface) = back.filter(|_| may_come_back) {
+                    let interface = &self.interfaces[interface];
+                    let (port, frame) =
+                        (interface.port, link(interface, interface.mac, &changed()));
+                    return Ok(Outcome::ComeBack { port, frame });
+                }
                 let next_hop = policy.and_then(|policy| policy.next_hop);
                 let next_hop = next_hop.filter(|_| ip.dst.is_ipv4()).map(IpAddr::V4);
                 self.route(&networks, next_hop.unwrap_or(dst))
@@ -730,16 +766,7 @@ impl Oracle {
         if is_beyond && (ip.dont_fragment || ends_at() > 65_535) {
             return Err(DropReason::PacketTooBig);
         }
-        let mut inner = match is_of_cp {
-            true => packet[..ip.len].to_vec(),
-            false => next_hop_packet(&packet[..ip.len]),
-        };
-        if let Some(target) = redirected {
-            redirect(&mut inner, ip, from_ue, target);
-        }
-        if let Some(dscp) = dscp.filter(|_| outer.is_none()) {
-            mark(&mut inner, dscp);
-        }
+        let inner = changed();
         let parts = if is_beyond { divide(&inner, fits) } else { vec![inner] };
         let wrap = |part: Vec<u8>| match &outer {
             Some(outer) => tunnel(interface, outer, &part),

@@ -10,6 +10,7 @@ mod first_part;
 mod frame;
 mod instance;
 mod judge;
+mod local;
 mod packet;
 mod packet_rate;
 pub mod predefined;
@@ -62,6 +63,8 @@ pub struct Interface {
     pub v6: (Ipv6Addr, u8),
     /// The network instance that it belongs to; `None` serves any.
     pub network_instance: Option<&'static str>,
+    /// Packets between UEs of the data network come back instead of leaving.
+    pub local_switching: bool,
 }
 
 impl Interface {
@@ -133,21 +136,24 @@ pub struct Policy {
     pub next_hop: Option<Ipv4Addr>,
     /// The code point that packets leave with.
     pub dscp: Option<u8>,
+    /// Packets between UEs come back; `None` is as the interface says.
+    pub local_switching: Option<bool>,
 }
 
 /// Where N4 listens in every world: on no interface.
 pub const N4_ADDR: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
 
+/// A policy that says nothing.
+const POLICY: Policy =
+    Policy { id: "", network_instance: None, next_hop: None, dscp: None, local_switching: None };
+
 /// The policies of every world.
-pub const POLICIES: [Policy; 3] = [
-    Policy {
-        id: "steer",
-        network_instance: None,
-        next_hop: Some(Ipv4Addr::new(10, 0, 6, 77)),
-        dscp: None,
-    },
-    Policy { id: "ims", network_instance: Some("ims"), next_hop: None, dscp: None },
-    Policy { id: "mark", network_instance: None, next_hop: None, dscp: Some(46) },
+pub const POLICIES: [Policy; 5] = [
+    Policy { id: "steer", next_hop: Some(Ipv4Addr::new(10, 0, 6, 77)), ..POLICY },
+    Policy { id: "ims", network_instance: Some("ims"), ..POLICY },
+    Policy { id: "mark", dscp: Some(46), ..POLICY },
+    Policy { id: "outside", local_switching: Some(false), ..POLICY },
+    Policy { id: "inside", local_switching: Some(true), ..POLICY },
 ];
 
 /// The UPF.
@@ -221,6 +227,13 @@ impl Oracle {
     /// The interface, one of `within`, and the station that `addr` is reached through.
     #[must_use]
     pub fn route(&self, within: &[usize], addr: IpAddr) -> Option<(usize, IpAddr)> {
+        let (_, at, station) = self.best_route(within, addr)?;
+        Some((at, station?))
+    }
+
+    /// The longest prefix with `addr` on one of `within`: its bits, the interface and the station, if
+    /// it is not one that nobody may have.
+    fn best_route(&self, within: &[usize], addr: IpAddr) -> Option<(u8, usize, Option<IpAddr>)> {
         let side = |at: &usize| within.contains(at);
         let mut best: Option<(u8, usize, Option<IpAddr>)> = None;
         let mut offer = |len: u8, at: usize, station: Option<IpAddr>| {
@@ -243,8 +256,7 @@ impl Oracle {
                 offer(route.prefix.1, route.interface, Some(route.gateway));
             }
         }
-        let (_, at, station) = best?;
-        Some((at, station?))
+        best
     }
 }
 

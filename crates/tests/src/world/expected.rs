@@ -24,6 +24,8 @@ pub(super) struct Expected {
     pub drops: [u64; DropReason::COUNT],
     pub punts: [u64; PuntReason::COUNT],
     pub consumed: u64,
+    /// Packets that came back for another UE.
+    pub came_back: u64,
     /// Copies: port and octets.
     pub copies: Vec<(u16, Vec<u8>)>,
     pub copies_lost: u64,
@@ -38,6 +40,7 @@ impl Default for Expected {
             drops: [0; DropReason::COUNT],
             punts: [0; PuntReason::COUNT],
             consumed: 0,
+            came_back: 0,
             copies: Vec::new(),
             copies_lost: 0,
             wanted: Vec::new(),
@@ -100,6 +103,11 @@ impl Expected {
                 "transmitted",
                 after.transmitted_pkts() - before.transmitted_pkts(),
                 self.forwarded.len() as u64,
+            ),
+            (
+                "locally switched",
+                after.locally_switched_pkts - before.locally_switched_pkts,
+                self.came_back,
             ),
             ("originated", after.originated_pkts - before.originated_pkts, own),
             ("buffered", after.buffered_pkts, buffered as u64),

@@ -1,0 +1,97 @@
+//! Packets from one UE to another turn round in adit, or leave to the data network.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use adit_pfcp::grouped::UpdateForwardingParameters;
+use adit_pfcp::ie::{ForwardingPolicy, Nullable, OuterHeaderCreation};
+use adit_types::{Qfi, Teid};
+use adit_wire::ipv4::Ipv4Header;
+use anyhow::{Context, Result, ensure};
+
+use super::PORT;
+use crate::demo::report::Counters;
+use crate::demo::topology::{ADIT_N3, PEER_UPF, Ue};
+use crate::gnb::{Leg, teid};
+use crate::scenario::endpoint::Endpoint;
+use crate::scenario::probe::DATAGRAMS;
+use crate::scenario::session::{Rules, Session, Stage, TO_CORE};
+use crate::scenario::sniffer::Wire;
+
+/// The other UE: no scenario's own.
+const OTHER: Ue = Ue(240);
+/// `scenario::SECTIONS` configures it: packets to UEs leave, too.
+const OUTSIDE: ForwardingPolicy<'static> = ForwardingPolicy(b"outside");
+
+/// Both UEs reach each other and N6 carries nothing; with the policy, N6 carries everything, and
+/// the data network, which is no router, returns nothing.
+pub fn local_switching(stage: &Stage<'_>) -> Result<String> {
+    let other = Stage { network: stage.network, stop: stage.stop, ue: OTHER };
+    let gnb = Endpoint::open(stage, PEER_UPF, ADIT_N3)?;
+    let wire = Wire::open(&stage.network.topology.dn)?;
+    let (here, there) = (establish(stage)?, establish(&other)?);
+    let ways = [(&here, stage.ue, &other), (&there, OTHER, stage)];
+    let before = switched(stage)?;
+    for (session, from, to) in ways {
+        let arrived = exchange(&gnb, session, from, to)?;
+        let tunnel = teid(to.index(), Leg::First);
+        ensure!(is_all(&arrived, tunnel), "at {} arrived {arrived:?}", to.ue.ipv4());
+    }
+    let left = at_network(stage, &wire)?;
+    ensure!(left == 0, "N6 had {left} packets between UEs");
+    let turned = switched(stage)? - before;
+    ensure!(turned == 2 * u64::from(DATAGRAMS), "adit counts {turned} packets between UEs");
+    let outside = UpdateForwardingParameters {
+        forwarding_policy: Some(Nullable::Value(OUTSIDE)),
+        ..UpdateForwardingParameters::new()
+    };
+    for (session, from, to) in ways {
+        session.forward(TO_CORE, outside)?;
+        let arrived = exchange(&gnb, session, from, to)?;
+        ensure!(arrived.is_empty(), "with the policy, {arrived:?} arrived by a tunnel");
+        let left = at_network(stage, &wire)?;
+        ensure!(left == DATAGRAMS, "with the policy, N6 had {left} packets");
+    }
+    here.end()?;
+    there.end()?;
+    Ok(format!(
+        "{turned} packets between two UEs and none of them on N6; with the policy all of them there"
+    ))
+}
+
+/// A session whose tunnel leads to the scenario's own gNB.
+fn establish<'a>(stage: &'a Stage<'a>) -> Result<Session<'a>> {
+    let tunnel = OuterHeaderCreation::gtpu_ipv4(teid(stage.index(), Leg::First), PEER_UPF);
+    stage.establish_with(&Rules { to_access: Some(tunnel), ..Rules::USUAL })
+}
+
+/// Sends datagrams from one UE to the other; what comes back by tunnels.
+fn exchange(
+    gnb: &Endpoint,
+    session: &Session<'_>,
+    from: Ue,
+    to: &Stage<'_>,
+) -> Result<Vec<(Teid, u32)>> {
+    let flow = (SocketAddrV4::new(from.ipv4(), PORT), SocketAddrV4::new(to.ue.ipv4(), PORT));
+    let qfi = Qfi::new(Rules::QFI).context("a QFI")?;
+    gnb.send(session.established().uplink_teid, qfi, flow, 0..DATAGRAMS)?;
+    gnb.receive(to, usize::try_from(DATAGRAMS)?)
+}
+
+fn is_all(arrived: &[(Teid, u32)], tunnel: Teid) -> bool {
+    arrived.iter().copied().eq((0..DATAGRAMS).map(|number| (tunnel, number)))
+}
+
+/// How many packets between the two UEs have come to the data network.
+fn at_network(stage: &Stage<'_>, wire: &Wire) -> Result<u32> {
+    let ues: [Ipv4Addr; 2] = [stage.ue.ipv4(), OTHER.ipv4()];
+    let seen = wire.seen(stage, |packet| {
+        let (ip, _) = Ipv4Header::parse(packet).ok()?;
+        (ues.contains(&ip.src()) && ues.contains(&ip.dst())).then_some(())
+    })?;
+    Ok(u32::try_from(seen.len())?)
+}
+
+fn switched(stage: &Stage<'_>) -> Result<u64> {
+    let document = stage.network.adit.admin().show("counters", stage.stop)?;
+    Ok(Counters::read(&document)?.locally_switched_pkts)
+}

@@ -1,0 +1,162 @@
+//! Where UEs are among the destinations of data networks, coarsely: packets to blocks and areas with
+//! UEs are searched for, so that they can turn round, and all others are not.
+//!
+//! An IPv4 block is a /16. An IPv6 area is one of 2^16 parts by a hash of the upper 48 bits: whoever
+//! shares one with UEs is searched for, and found as before.
+
+use core::net::Ipv6Addr;
+use core::ops::RangeInclusive;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use adit_rules::SessionKey;
+use adit_rules::rule::ue_ipv6_key;
+use adit_types::{InterfaceSet, IpPrefix, Ipv4Prefix, Ipv6Prefix};
+
+use crate::routes::Routes;
+
+/// Blocks, and areas.
+const AREAS: usize = 1 << 16;
+
+/// The area of IPv6 addresses whose upper half is `upper`.
+#[inline]
+#[allow(clippy::cast_possible_truncation, reason = "16 bits are meant")]
+pub(crate) const fn area(upper: u64) -> u16 {
+    (upper >> 48 ^ upper >> 32 ^ upper >> 16) as u16
+}
+
+/// One bit for each block or area. One writer; what readers see is as new as their last burst
+/// boundary.
+pub(crate) struct AreaBits(Box<[AtomicU64; AREAS / 64]>);
+
+impl core::fmt::Debug for AreaBits {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let set: u32 = self.0.iter().map(|word| word.load(Relaxed).count_ones()).sum();
+        f.debug_tuple("AreaBits").field(&set).finish()
+    }
+}
+
+impl AreaBits {
+    /// None is set.
+    pub(crate) fn new() -> Self {
+        Self(Box::new([const { AtomicU64::new(0) }; AREAS / 64]))
+    }
+
+    #[inline]
+    pub(crate) fn has(&self, at: u16) -> bool {
+        self.0[usize::from(at / 64)].load(Relaxed) >> (at % 64) & 1 != 0
+    }
+
+    /// For the one writer.
+    pub(crate) fn set(&self, at: u16, is_set: bool) {
+        let word = &self.0[usize::from(at / 64)];
+        let others = word.load(Relaxed) & !(1 << (at % 64));
+        word.store(others | u64::from(is_set) << (at % 64), Relaxed);
+    }
+
+    /// Sets all. For the one writer.
+    pub(crate) fn fill(&self) {
+        self.0.iter().for_each(|word| word.store(u64::MAX, Relaxed));
+    }
+
+    /// Clears the areas of addresses whose upper halves are in a range. For the one writer.
+    pub(crate) fn clear(&self, first: u64, last: u64) {
+        let (first, last) = (first >> 16, last >> 16);
+        match last - first < AREAS as u64 {
+            true => (first..=last).for_each(|upper| self.set(area(upper << 16), false)),
+            false => self.0.iter().for_each(|word| word.store(0, Relaxed)),
+        }
+    }
+
+    /// Takes over the bits of `other`. For the one writer.
+    pub(crate) fn copy(&self, other: &Self) {
+        for (word, other) in self.0.iter().zip(other.0.iter()) {
+            word.store(other.load(Relaxed), Relaxed);
+        }
+    }
+}
+
+/// The blocks or areas of a prefix of `len` bits, counted from the first one: those are told apart by
+/// `bits`, of which the last 16 are enough to name all areas.
+fn members(len: u8, bits: u8) -> RangeInclusive<u16> {
+    let last = match bits.saturating_sub(len) {
+        spare @ 0..16 => (1 << spare) - 1,
+        _ => u16::MAX,
+    };
+    0..=last
+}
+
+/// How many keys of UEs each block and each area has. The publisher's.
+#[derive(Debug)]
+pub(crate) struct UeAreas {
+    v4: Vec<u32>,
+    v6: Vec<u32>,
+}
+
+impl UeAreas {
+    /// Without UEs.
+    pub(crate) fn new() -> Self {
+        Self { v4: vec![0; AREAS], v6: vec![0; AREAS] }
+    }
+
+    /// A key appeared, of a domain whose UEs reach each other without its data network, which is
+    /// behind `within`.
+    pub(crate) fn add(&mut self, routes: &Routes, within: InterfaceSet, key: SessionKey) {
+        let is_first = |count: &mut u32| {
+            *count += 1;
+            *count == 1
+        };
+        self.count(routes, (within, key), is_first, true);
+    }
+
+    /// A key that was added disappeared.
+    pub(crate) fn remove(&mut self, routes: &Routes, within: InterfaceSet, key: SessionKey) {
+        let was_last = |count: &mut u32| {
+            *count = count.saturating_sub(1);
+            *count == 0
+        };
+        self.count(routes, (within, key), was_last, false);
+    }
+
+    /// Changes the counts of a key, and marks the blocks or areas for which that says true.
+    fn count(
+        &mut self,
+        routes: &Routes,
+        (within, key): (InterfaceSet, SessionKey),
+        change: impl Fn(&mut u32) -> bool,
+        has_ues: bool,
+    ) {
+        let prefix = match key {
+            SessionKey::Teid(_) => None,
+            SessionKey::UeIpv4(_, addr) => Ipv4Prefix::containing(addr, 32).map(IpPrefix::V4),
+            SessionKey::UeIpv6(_, key) => {
+                let addr = Ipv6Addr::from_bits(u128::from(key) << 64);
+                Ipv6Prefix::containing(addr, 64).map(IpPrefix::V6)
+            }
+            // As long as a route of the data network, a network behind a UE gets nothing from there.
+            SessionKey::Framed(_, prefix) => {
+                Some(prefix).filter(|prefix| !routes.has_network_route(within, *prefix))
+            }
+        };
+        match prefix {
+            Some(IpPrefix::V4(prefix)) => {
+                let [high, low, ..] = prefix.addr().octets();
+                for nth in members(prefix.len(), 16) {
+                    let block = u16::from_be_bytes([high, low]).wrapping_add(nth);
+                    if self.v4.get_mut(usize::from(block)).is_some_and(&change) {
+                        routes.mark_v4(block, has_ues);
+                    }
+                }
+            }
+            Some(IpPrefix::V6(prefix)) => {
+                let first = ue_ipv6_key(prefix.addr());
+                for nth in members(prefix.len(), 48) {
+                    let area = area(first.wrapping_add(u64::from(nth) << 16));
+                    if self.v6.get_mut(usize::from(area)).is_some_and(&change) {
+                        routes.mark_v6(area, has_ues);
+                    }
+                }
+            }
+            None => {}
+        }
+    }
+}

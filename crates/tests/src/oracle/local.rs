@@ -1,0 +1,42 @@
+//! Packets from one UE to another UE of the same data network: they come back as if that network had
+//! sent them.
+
+use core::net::IpAddr;
+
+use adit_rules::SourceInterface;
+use adit_session::{Forwarding, PdrSpec};
+
+use super::{Oracle, POLICIES};
+
+impl Oracle {
+    /// The position of the interface on which a packet of `pdr`, from a tunnel, comes back on its way
+    /// to `dst` through one of `networks`. `None` if it leaves.
+    ///
+    /// It comes back if a UE has the address, or a network behind a UE with more bits than any route
+    /// has. A station that the policy names, our own addresses and those that nobody may have go
+    /// before.
+    pub(super) fn comes_back(
+        &self,
+        pdr: &PdrSpec,
+        forwarding: &Forwarding,
+        networks: &[usize],
+        dst: IpAddr,
+    ) -> Option<usize> {
+        let policy = POLICIES.iter().find(|policy| Some(policy.id) == forwarding.policy.as_deref());
+        let is_steered = dst.is_ipv4() && policy.is_some_and(|policy| policy.next_hop.is_some());
+        if is_steered || pdr.pdi.source == SourceInterface::CpFunction {
+            return None;
+        }
+        let route = self.best_route(networks, dst);
+        let (bits, at) = match route {
+            Some((_, _, None)) => return None,
+            Some((bits, at, Some(_))) => (Some(bits), at),
+            None => (None, *networks.first()?),
+        };
+        let by_policy = policy.and_then(|policy| policy.local_switching);
+        let is_on = by_policy.unwrap_or(self.interfaces[at].local_switching);
+        let (of_ue, _) = self.ue_with(at, dst).filter(|_| is_on)?;
+        let is_address = of_ue >= if dst.is_ipv4() { 32 } else { 64 };
+        (is_address || bits.is_none_or(|bits| of_ue > bits)).then_some(at)
+    }
+}
