@@ -89,7 +89,7 @@ fn unusual_g_pdu_on_a_link_of_both_directions_keeps_its_place_among_usual_ones()
         let mut scene = Scene::on_one_link(rules);
         let g_pdu = || PacketBuilder::ethernet(N3_MAC, GNB_MAC).ipv4(GNB, N3_ADDR).gtpu(TEID);
         let packet = |outer: PacketBuilder, number| outer.ipv4(UE, SERVER).udp(number, 1);
-        for number in 0..6 {
+        for number in 0..6_u16 {
             let outer = if number.is_multiple_of(2) { g_pdu() } else { g_pdu().sequence(number) };
             scene.io.inject(N3, &packet(outer.psc_ul(9), number).build());
         }
