@@ -458,6 +458,19 @@ mod tests {
     }
 
     #[test]
+    fn notification_beyond_the_bound_of_those_held_back_is_told_at_once() {
+        let told = Told { far: FarId(1), pdr: PdrId(1), delivery: None };
+        let service = DownlinkDataServiceInformation::default();
+        let mut reports = Reports::default();
+        for _ in 0..REPORT_ITEMS_MAX {
+            reports.delay(Nanos(9), Seid(1), Notification { told, service });
+        }
+        assert_eq!(reports.next_notification(), Some(Nanos(9)));
+        reports.delay(Nanos(9), Seid(2), Notification { told, service });
+        assert_eq!(reports.next_notification(), Some(Nanos(0)));
+    }
+
+    #[test]
     fn waiting_items_of_a_session_are_bounded_and_equal_ones_merged() {
         let mut reports = Reports::default();
         let max = u16::try_from(REPORT_ITEMS_PER_SESSION_MAX).unwrap();
