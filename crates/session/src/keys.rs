@@ -71,6 +71,17 @@ impl<'a> Scope<'a> {
         self.session
     }
 
+    /// The domains from whose pools an address for `pdi` is chosen. Once it has the address, the session
+    /// claims it in these.
+    pub fn of_choice(&self, pdi: &Pdi) -> Domains {
+        if is_plain_downlink(pdi) { self.of(pdi) } else { self.session }
+    }
+
+    /// The domains in which the session may claim an address.
+    pub const fn of_all_claims(&self) -> Domains {
+        self.session.union(self.of_any_ue)
+    }
+
     /// The domains in which packets to the UEs of `pdi` find the session.
     fn of_keys(&self, pdi: &Pdi) -> Domains {
         match is_plain_downlink(pdi) {

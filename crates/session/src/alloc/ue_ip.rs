@@ -142,8 +142,8 @@ impl UeIpAllocator {
         self.pools.iter().map(move |pool| (used(pool), pool.range.count))
     }
 
-    /// Pools of the family that serve the network instance, or without one those of a session's
-    /// routing domains; if pools are named, only these.
+    /// Pools of the family and of one of the routing domains that serve the network instance, if there
+    /// is one; if pools are named, only these.
     pub fn candidates(
         &self,
         is_v4: bool,
@@ -152,12 +152,11 @@ impl UeIpAllocator {
     ) -> Vec<usize> {
         let fits = |pool: &Pool| {
             let own = pool.config.network_instance.as_deref();
-            let serves = match network_instance {
-                Some(wanted) => own.is_none_or(|own| own.eq_ignore_ascii_case(wanted)),
-                None => pool.domains.intersects(domains),
-            };
+            let named = own.zip(network_instance);
+            let serves = named.is_none_or(|(own, wanted)| own.eq_ignore_ascii_case(wanted));
             let identity = pool.config.identity.as_deref();
             pool.range.is_v4 == is_v4
+                && pool.domains.intersects(domains)
                 && serves
                 && (identities.is_empty() || identities.iter().any(|id| Some(&**id) == identity))
         };

@@ -7,6 +7,7 @@ use super::s1_provide::{Target, WantedUe};
 use crate::alloc::{UePlan, ue_ip};
 use crate::keys::{self, Scope};
 use crate::local::Domains;
+use crate::provisioning::Provisioning;
 use crate::record::{Records, UeMatch};
 use crate::refusal::Refusal;
 use crate::store::SessionStore;
@@ -18,7 +19,7 @@ struct Choice<'a> {
     before: Vec<SessionKey>,
     /// Claims that the change itself states.
     stated: Vec<SessionKey>,
-    /// Routing domains of the session.
+    /// Routing domains in which the session may claim an address.
     domains: Domains,
     plans: Vec<UePlan>,
 }
@@ -39,15 +40,17 @@ pub(super) fn choose(
     let own = &store.provisioning;
     let before = keys::claims(own, before);
     let stated = keys::claims(own, records);
-    let domains = Scope::new(own, records).of_endpoints();
+    let domains = Scope::new(own, records).of_all_claims();
     let mut choice = Choice { store, before, stated, domains, plans: Vec::new() };
     for wanted in wanted {
+        let of_target = domains_of(own, records, wanted.target);
         let network_instance = network_instance(records, wanted.target).map(Box::<str>::from);
         let mut chosen = Vec::new();
         for is_v4 in [true, false] {
             let is_wanted = if is_v4 { wanted.choose.v4 } else { wanted.choose.v6 };
             if is_wanted {
-                chosen.push(choice.one(is_v4, network_instance.as_deref(), wanted)?);
+                let whose = (network_instance.as_deref(), of_target);
+                chosen.push(choice.one(is_v4, whose, wanted)?);
             }
         }
         write(records, wanted, chosen);
@@ -59,13 +62,12 @@ impl Choice<'_> {
     fn one(
         &mut self,
         is_v4: bool,
-        network_instance: Option<&str>,
+        whose: (Option<&str>, Domains),
         wanted: &WantedUe,
     ) -> Result<SessionKey, Refusal> {
         let pools = &self.store.ue_pools;
         let pdr = pdr_of(wanted.target);
-        let candidates =
-            pools.candidates(is_v4, (network_instance, self.domains), &wanted.choose.pools);
+        let candidates = pools.candidates(is_v4, whose, &wanted.choose.pools);
         if candidates.is_empty() {
             return Err(match wanted.choose.pools.is_empty() || pools.is_empty() {
                 true => Refusal::NoUePool { pdr },
@@ -79,11 +81,9 @@ impl Choice<'_> {
         if let Some(key) = had.or(planned) {
             return Ok(key);
         }
-        let named = network_instance.map(|name| self.store.provisioning.domains_of(Some(name)));
-        let domains = self.domains.union(named.unwrap_or(Domains::NONE));
         let is_taken = |key| {
             let is_held = |key| self.store.ues.holder(key).is_some() || self.stated.contains(&key);
-            keys::within(key, domains).any(is_held)
+            keys::within(key, self.domains).any(is_held)
         };
         let plan = pools.plan(&candidates, is_taken).ok_or(Refusal::UePoolsExhausted { pdr })?;
         self.plans.push(plan);
@@ -97,6 +97,16 @@ const fn pdr_of(target: Target) -> Option<PdrId> {
         Target::Pdr(id) => Some(id),
         Target::TrafficEndpoint(_) => None,
     }
+}
+
+/// The routing domains from whose pools `target` may get its address.
+fn domains_of(own: &Provisioning, records: &Records, target: Target) -> Domains {
+    let scope = Scope::new(own, records);
+    let pdr = match target {
+        Target::Pdr(id) => records.pdrs.iter().find(|pdr| pdr.id == id),
+        Target::TrafficEndpoint(_) => None,
+    };
+    pdr.map_or(scope.of_endpoints(), |pdr| scope.of_choice(&pdr.pdi))
 }
 
 fn network_instance(records: &Records, target: Target) -> Option<&str> {

@@ -79,20 +79,22 @@ pub(super) fn resolve(
     for endpoint in &records.traffic_endpoints {
         check_endpoint(store, index, endpoint, scope.of_endpoints())?;
     }
-    let ues = choose_ue::choose(store, before, &mut records, &wanted_ues)?;
-    endpoints::link(&mut records)?;
-    check_given_keys(store, &records, is_restoration)?;
+    check_given_teids(store, &records, is_restoration)?;
     link_sdf_filters(&mut records.pdrs)?;
     if is_restoration {
         choose_f_teid::note_restored(store, &mut records);
     }
     let (teids, f_teids) = choose_f_teid::choose(store, index, &mut records, &wanted)?;
     endpoints::link(&mut records)?;
+    // The domains of a UE address depend on which PDRs have a tunnel.
+    let ues = choose_ue::choose(store, before, &mut records, &wanted_ues)?;
+    endpoints::link(&mut records)?;
     check_tunnel_sides(&records)?;
     if !wanted.is_empty() {
         check_claims_of_chosen(store, index, &records)?;
     }
-    if keys::claims(&store.provisioning, &records).len() > KEYS_PER_SESSION_MAX {
+    let claims = keys::claims(&store.provisioning, &records);
+    if claims.len() > KEYS_PER_SESSION_MAX || store.ues.exceeds(&claims, store.keys_max) {
         return Err(Refusal::TooManyKeys);
     }
     let created = created(&records, &f_teids, &wanted_ues);
@@ -118,25 +120,21 @@ fn is_tunneled(pdr: &Pdr, pdi: &Pdi, wanted: &[Wanted]) -> bool {
         })
 }
 
-/// All sessions together may have as many keys of a kind that the control plane chose as the tables
-/// have room for, so that publication never finds them full. TEIDs that we choose, or chose in a
-/// former run, have their own room.
-fn check_given_keys(
+/// Given TEIDs have a table with room for `keys_max`. Restored ones are counted already.
+fn check_given_teids(
     store: &SessionStore,
     records: &Records,
     is_restoration: bool,
 ) -> Result<(), Refusal> {
-    let claims = keys::claims(&store.provisioning, records);
-    let is_counted = |claim: &&SessionKey| match **claim {
+    let is_new = |key: &SessionKey| match *key {
         SessionKey::Teid(teid) => {
             let is_restored = is_restoration && store.teids.is_restorable(teid);
             store.teids.holder(teid) == Holder::Nobody && !is_restored
         }
         _ => false,
     };
-    let teids = store.teids.given_count() + claims.iter().filter(is_counted).count();
-    let is_over = teids > store.keys_max || store.ues.exceeds(&claims, store.keys_max);
-    match is_over {
+    let new = keys::claims(&store.provisioning, records).into_iter().filter(is_new).count();
+    match store.teids.given_count() + new > store.keys_max {
         true => Err(Refusal::TooManyKeys),
         false => Ok(()),
     }

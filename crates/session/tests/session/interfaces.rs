@@ -299,6 +299,34 @@ fn session_moves_to_another_network_instance() {
 }
 
 #[test]
+fn address_chosen_for_a_session_is_of_a_pool_of_its_domains_and_given_back() {
+    // The uplink PDR asks in the name of the other network instance, or in none.
+    for (name, is_given) in [(Some("internet"), false), (Some("corp"), true), (None, true)] {
+        let mut store = two_domains();
+        let mut change = session_in(1, Some("corp"));
+        change.create_pdrs[1].pdi.ue = None;
+        let pdi = &mut change.create_pdrs[0].pdi;
+        pdi.ue = None;
+        pdi.network_instance = name.map(Box::from);
+        pdi.choose_ue =
+            Some(ChooseUe { v4: true, v6: false, side: UeSide::Source, pools: Vec::new() });
+        match store.establish(OWNER, CP, change) {
+            Ok(made) => {
+                assert!(is_given, "{name:?}");
+                store.reclaim(made.index);
+                store.delete(made.up_seid).unwrap();
+                store.reclaim(made.index);
+            }
+            Err(refusal) => {
+                assert!(!is_given, "{name:?}: {refusal:?}");
+                assert!(matches!(refusal, Refusal::NoUePool { .. }), "{refusal:?}");
+            }
+        }
+        assert_eq!(store.reserved().ues, 0, "{name:?}");
+    }
+}
+
+#[test]
 fn ue_address_is_chosen_from_the_pool_of_the_network_instance() {
     let mut store = two_domains();
     let mut chosen = |name: &str| {
