@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use adit_rules::{DestinationInterface, SourceInterface};
 use adit_session::PdrSpec;
-use adit_tests::oracle::{Lane, Verdict};
+use adit_tests::oracle::{Lane, Outcome, Verdict};
 use adit_tests::world::{Arrival, World};
 use adit_tests::{scenario, traffic};
 use rand::rngs::StdRng;
@@ -161,7 +161,17 @@ fn burst(rng: &mut StdRng, world: &World) -> Vec<Arrival> {
             Arrival { worker: rng.random_range(0..world.ios.len()), port, frame }
         })
         .collect();
+    let arrivals = without_further_parts(world, arrivals);
     in_one_lane(world, without_lonely(rng, world, arrivals))
+}
+
+/// Leaves out later parts of tunnel packets of which the first one may wait.
+fn without_further_parts(world: &World, mut arrivals: Vec<Arrival>) -> Vec<Arrival> {
+    arrivals.retain(|arrival| {
+        let verdict = world.oracle.judge(arrival.port, &arrival.frame);
+        !(verdict.is_known_part && verdict.outcome == Outcome::Reassemble)
+    });
+    arrivals
 }
 
 /// Leaves out packets to other UEs that must come back alone, or all others but one of them.
