@@ -1,13 +1,14 @@
 //! Rates that a packet shares with other sessions: that of its slice, and that of all sessions.
 //!
-//! What is guaranteed is never held up by them: it passes, is charged, and the others wait for it.
+//! What is guaranteed is never held up by them: it passes, is charged, and the others wait for it. Nor
+//! is it dropped for want of room in a transmit queue ([`crate::tx_backlog`]), whatever is shared.
 //! The others pass while there is something left, and wait in turns otherwise.
 
-use adit_rules::{Excess, Guaranteed, PublishedPdr, PublishedRules};
+use adit_rules::{Excess, Guarantee, PublishedPdr, PublishedRules};
 use adit_shaper::{RateSet, Standing};
-use adit_tables::{Aggregate, Leases};
+use adit_tables::{Aggregate, Leases, Meter};
 use adit_types::limits::SLICES_MAX;
-use adit_types::{Direction, Nanos, SliceId};
+use adit_types::{Direction, Nanos, SessionIndex, SliceId};
 
 use crate::stage::egress::Env;
 
@@ -19,16 +20,6 @@ const _: () = assert!(SLICES_MAX < 32);
 
 /// What all sessions share.
 const ALL: SliceId = SliceId(0);
-
-/// What of a packet's rate is guaranteed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Guarantee {
-    Nothing,
-    /// What its other buckets let pass.
-    Whole,
-    /// What this bucket of the session lets pass.
-    Bucket(u8),
-}
 
 /// What a packet shares, and what it does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,12 +45,8 @@ impl Sharing {
     /// What a packet shares by its rules.
     pub fn of(rules: &PublishedRules, pdr: &PublishedPdr, direction: Direction) -> Self {
         let meters = rules.qers_of(pdr).filter_map(|qer| qer.meter);
-        let mut guarantees = meters.filter_map(|meter| match meter.guaranteed(direction) {
-            Guaranteed::Nothing => None,
-            Guaranteed::Whole => Some(Guarantee::Whole),
-            Guaranteed::Within(_) => meter.guaranteed_bucket.map(Guarantee::Bucket),
-        });
-        let guarantee = guarantees.next().unwrap_or(Guarantee::Nothing);
+        let mut guarantees = meters.map(|meter| meter.guarantee(direction));
+        let guarantee = guarantees.find(|of| *of != Guarantee::Nothing).unwrap_or_default();
         Self { slice: rules.slice(), guarantee }
     }
 
@@ -131,6 +118,43 @@ impl Sharing {
         for (level, aggregate) in self.rates(env, direction) {
             leases.charge(aggregate, (level, direction), env.now, bytes);
         }
+    }
+
+    /// The bucket of its guarantee, where that is apart and lets a packet pass.
+    fn open_guarantee<'v>(
+        self,
+        env: &Env<'v>,
+        (session, direction): (SessionIndex, Direction),
+    ) -> Option<Meter<'v>> {
+        let Guarantee::Bucket(bucket) = self.guarantee else { return None };
+        let meter = env.view.meter(session, direction, bucket)?;
+        meter.is_open(meter.limit(), env.now).then_some(meter)
+    }
+
+    /// True when a packet is guaranteed that its other buckets let pass.
+    #[inline]
+    pub fn is_guaranteed(self, env: &Env<'_>, of: (SessionIndex, Direction)) -> bool {
+        match self.guarantee {
+            Guarantee::Nothing => false,
+            Guarantee::Whole => true,
+            Guarantee::Bucket(_) => self.open_guarantee(env, of).is_some(),
+        }
+    }
+
+    /// Charges its guarantee with a packet of `bytes` octets that passes. Returns whether the packet is
+    /// guaranteed: there was something left.
+    #[inline]
+    pub fn charge_guarantee(
+        self,
+        env: &Env<'_>,
+        of: (SessionIndex, Direction),
+        bytes: u16,
+    ) -> bool {
+        let Guarantee::Bucket(_) = self.guarantee else {
+            return self.guarantee == Guarantee::Whole;
+        };
+        let meter = self.open_guarantee(env, of);
+        meter.inspect(|meter| meter.pass(meter.limit(), env.now, bytes)).is_some()
     }
 }
 

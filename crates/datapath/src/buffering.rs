@@ -438,7 +438,7 @@ impl HeldBy {
             let Self { direction, .. } = self;
             let pdr = self.find_pdr(rules)?;
             let far = self.find_far(rules, pdr)?;
-            Some(Matched { rules, pdr, far, direction, waits: false })
+            Some(Matched { rules, pdr, far, direction, waits: false, is_guaranteed: false })
         });
         found.map_or(Verdict::Drop(DropReason::BufferDiscarded), Verdict::Pass)
     }

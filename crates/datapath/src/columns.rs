@@ -15,6 +15,7 @@ use adit_wire::{IpPacket, PduSessionContainer};
 use arrayvec::ArrayVec;
 
 use crate::fragments::UpperLayer;
+use crate::outbound::Origin;
 
 /// A column: at most one value per packet of a burst.
 pub(crate) type Column<T> = ArrayVec<T, BURST_MAX>;
@@ -93,9 +94,17 @@ pub(crate) struct Matched<'v> {
     pub direction: Direction,
     /// It waits for its rates before it leaves. Written by `s4_enforce`.
     pub waits: bool,
+    /// It is within the guaranteed bit rate of its flow. Written by `s4_enforce`.
+    pub is_guaranteed: bool,
 }
 
 impl Matched<'_> {
+    /// How the packet is counted when it leaves.
+    #[inline]
+    pub const fn origin(&self) -> Origin {
+        Origin::user(self.direction, self.is_guaranteed)
+    }
+
     /// True when the packet comes from the CP function or goes there: UE and CP function are on one
     /// link. Spec: TS 29.244 §5.3.
     #[inline]

@@ -30,6 +30,7 @@ mod shaping;
 mod slow;
 mod stage;
 mod tally;
+mod tx_backlog;
 mod worker;
 
 pub use handoff::{Handoff, WorkerSet, connect};

@@ -120,6 +120,7 @@ impl<B: PacketBuf> Outbound<B> {
             + self.shaping.len()
             + self.fragments.reassembly.len()
             + self.queues.turned.len()
+            + self.queues.backlog.len()
     }
 
     /// Asks for the station of `way`, one of all stations per [`ASK_INTERVAL`].
@@ -150,9 +151,9 @@ impl<B: PacketBuf> Outbound<B> {
             return;
         }
         match origin {
-            Origin::Received(direction) => {
+            Origin::Received(_) | Origin::Guaranteed(_) => {
                 let Self { pending, events, tally, .. } = self;
-                pending.hold(env.now, buf, way, direction, events, tally);
+                pending.hold(env.now, buf, way, origin, events, tally);
             }
             Origin::Copy => {
                 self.tally.lose_duplicate();

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use adit_pktio::{PacketBuf, PacketIo};
 use adit_rules::{DropReason, WorkerEvent};
 use adit_types::limits::{NEIGHBOUR_PENDING_PER_HOP_MAX, NEIGHBOUR_PENDING_PKTS_MAX};
-use adit_types::{Direction, InterfaceId, InterfaceSet, MacAddr, Nanos, NextHopIndex};
+use adit_types::{InterfaceId, InterfaceSet, MacAddr, Nanos, NextHopIndex};
 
 use crate::outbound::{Events, Origin};
 use crate::stage::egress::{Env, Way, way_by_route, way_to_hop};
@@ -47,7 +47,7 @@ struct Waiting<B> {
     buf: B,
     interface: InterfaceId,
     addr: IpAddr,
-    direction: Direction,
+    origin: Origin,
     since: Nanos,
 }
 
@@ -81,7 +81,7 @@ impl<B: PacketBuf> Pending<B> {
         now: Nanos,
         buf: B,
         way: &Way<'_>,
-        direction: Direction,
+        origin: Origin,
         events: &mut Events,
         tally: &mut Tally,
     ) {
@@ -106,7 +106,7 @@ impl<B: PacketBuf> Pending<B> {
                 events.push(tally, WorkerEvent::NeighbourWanted { interface, addr });
             }
         }
-        self.packets.push_back(Waiting { buf, interface, addr, direction, since: now });
+        self.packets.push_back(Waiting { buf, interface, addr, origin, since: now });
     }
 
     fn find(&self, interface: InterfaceId, addr: IpAddr) -> Option<usize> {
@@ -158,8 +158,7 @@ impl<B: PacketBuf> Pending<B> {
                     fill_destination(&mut packet.buf, mac);
                     let exit = (interface.port, interface.id);
                     let len = packet.buf.data().len();
-                    let origin = Origin::Received(packet.direction);
-                    queues.push(io, tally, exit, (packet.buf, len), origin);
+                    queues.push(io, tally, exit, (packet.buf, len), packet.origin);
                 }
                 None => tally.drop(DropReason::NeighbourUnresolved),
             }

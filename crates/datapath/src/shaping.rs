@@ -6,7 +6,9 @@
 //! session's PDRs lead no packets into any more.
 
 use adit_pktio::{PacketBuf, PacketIo};
-use adit_rules::{DropReason, EXPRESS_METERS_MAX, Excess, PublishedPdr, PublishedRules, RateLimit};
+use adit_rules::{
+    DropReason, EXPRESS_METERS_MAX, Excess, Guarantee, PublishedPdr, PublishedRules, RateLimit,
+};
 use adit_shaper::{
     FlowIndex, FlowKey, Held, Pace, Queues, QueuesConfig, Review, SLOT, Server, Standing,
 };
@@ -14,7 +16,7 @@ use adit_tables::{Leases, Meter, NextChange, PairTurn, RateChange, View, Waiting
 use adit_types::limits::{BURST_MAX, SHAPED_PKTS_MAX, SHAPED_PKTS_PER_FLOW_MAX};
 use adit_types::{Direction, InterfaceId, Nanos, PortId, SessionIndex};
 
-use crate::aggregates::{Closed, Guarantee, SHARED_RATES, Sharing, arriving};
+use crate::aggregates::{Closed, SHARED_RATES, Sharing, arriving};
 use crate::columns::Matched;
 use crate::outbound::{Origin, Outbound};
 use crate::stage::egress::Env;
@@ -193,6 +195,7 @@ impl Shared {
 #[inline]
 fn own_pair<'v>(env: &Env<'v>, key: FlowKey, shared: Shared) -> Option<PairTurn<'v>> {
     if shared.aggregates
+        || matches!(Sharing::of_tag(key.tag).guarantee, Guarantee::Bucket(_))
         || key.buckets >= 1 << EXPRESS_METERS_MAX
         || shared.rates && sharers(env, key) > 0
     {
@@ -263,25 +266,13 @@ fn quantum(env: &Env<'_>, key: FlowKey) -> u32 {
     u32::try_from(part).unwrap_or(u32::MAX)
 }
 
-/// Charges the buckets and shared rates of a packet that leaves.
-fn charge(env: &Env<'_>, leases: &mut Leases, key: FlowKey, bytes: u16) {
+/// Charges the buckets, shared rates and guarantee of a packet that leaves. Returns whether it is
+/// guaranteed.
+fn charge(env: &Env<'_>, leases: &mut Leases, key: FlowKey, bytes: u16) -> bool {
     meters(&env.view, key).for_each(|meter| meter.pass(meter.limit(), env.now, bytes));
-    if env.view.aggregates().is_empty() {
-        return;
-    }
-    charge_shared(env, leases, key, bytes);
-}
-
-/// Charges the shared rates of a packet that leaves, and its guarantee if that lets it leave.
-pub(crate) fn charge_shared(env: &Env<'_>, leases: &mut Leases, key: FlowKey, bytes: u16) {
-    let sharing = Sharing::of_tag(key.tag);
-    if let Guarantee::Bucket(bucket) = sharing.guarantee
-        && let Some(meter) = env.view.meter(key.session, key.direction, bucket)
-        && meter.is_open(meter.limit(), env.now)
-    {
-        meter.pass(meter.limit(), env.now, bytes);
-    }
+    let (of, sharing) = ((key.session, key.direction), Sharing::of_tag(key.tag));
     sharing.charge(env, leases, key.direction, bytes);
+    sharing.charge_guarantee(env, of, bytes)
 }
 
 /// Tells whether the shared rates let a packet of a flow pass that does not wait.
@@ -295,7 +286,7 @@ pub(crate) fn shares_open<B>(
     key: FlowKey,
 ) -> Result<(), Excess> {
     let sharing = Sharing::of_tag(key.tag);
-    if guarantee(env, key, sharing).is_some_and(|at| at <= env.now) {
+    if sharing.is_guaranteed(env, (key.session, key.direction)) {
         return Ok(());
     }
     let opened = sharing.open(env, leases, key.direction, arriving(shaping.crowded()));
@@ -319,7 +310,8 @@ fn behind_sharers(env: &Env<'_>, key: FlowKey, at: Nanos) -> Nanos {
 pub(crate) fn release<Io: PacketIo>(env: &Env<'_>, io: &mut Io, out: &mut Outbound<Io::Buf>) {
     let Outbound { shaping, leases, queues, tally, .. } = out;
     let shared = Shared::of(env);
-    let mut leaving = Leaving { env, io, leases, queues, tally, shared, sent: None };
+    let (sent, is_guaranteed) = (None, false);
+    let mut leaving = Leaving { env, io, leases, queues, tally, shared, sent, is_guaranteed };
     shaping.serve(env.now, RELEASES_PER_STEP_MAX, &mut leaving);
 }
 
@@ -333,6 +325,8 @@ struct Leaving<'e, 'v, Io: PacketIo> {
     shared: Shared,
     /// The flow that sent last, where sessions share rates.
     sent: Option<FlowKey>,
+    /// The next packet of the turn is guaranteed.
+    is_guaranteed: bool,
 }
 
 /// The turn of a flow.
@@ -376,7 +370,10 @@ impl<'v, Io: PacketIo> Server<Ready<Io::Buf>> for Leaving<'_, 'v, Io> {
     #[inline(always)]
     // PERF: as above.
     fn begin(&mut self, key: &FlowKey) -> Turn<'v> {
-        Turn { key: *key, pair: own_pair(self.env, *key, self.shared), sent: 0, delay: Nanos(0) }
+        let pair = own_pair(self.env, *key, self.shared);
+        // With a pair of buckets and no others, all of the flow is guaranteed or nothing.
+        self.is_guaranteed = Sharing::of_tag(key.tag).guarantee == Guarantee::Whole;
+        Turn { key: *key, pair, sent: 0, delay: Nanos(0) }
     }
 
     #[inline(always)]
@@ -394,7 +391,13 @@ impl<'v, Io: PacketIo> Server<Ready<Io::Buf>> for Leaving<'_, 'v, Io> {
                 pair.pass(bytes);
                 Pace::Now
             }
-            None => pass(self.env, self.leases, turn.key, bytes, at),
+            None => match pass(self.env, self.leases, turn.key, bytes, at) {
+                Ok(is_guaranteed) => {
+                    self.is_guaranteed = is_guaranteed;
+                    Pace::Now
+                }
+                Err(pace) => pace,
+            },
         };
         match pace {
             Pace::Now => turn.sent += 1,
@@ -407,13 +410,14 @@ impl<'v, Io: PacketIo> Server<Ready<Io::Buf>> for Leaving<'_, 'v, Io> {
     #[inline(always)]
     // PERF: as above.
     fn take(&mut self, turn: &mut Turn<'v>, may_leave: bool, held: Held<Ready<Io::Buf>>) {
-        let Self { env, io, queues, tally, .. } = self;
+        let Self { env, io, queues, tally, is_guaranteed, .. } = self;
         if !may_leave {
             discard(env, tally, turn.key, &held);
             return;
         }
         turn.delay = env.now.since(held.since);
-        send(*io, (queues, tally), turn.key.direction, turn.delay, held.packet);
+        let origin = Origin::user(turn.key.direction, *is_guaranteed);
+        send(*io, (queues, tally), origin, turn.delay, held.packet);
     }
 
     #[inline(always)]
@@ -432,14 +436,22 @@ impl<'v, Io: PacketIo> Server<Ready<Io::Buf>> for Leaving<'_, 'v, Io> {
     }
 }
 
-/// As of [`pace`]; a packet of `bytes` octets that may leave is charged to its rates.
+/// Charges a packet of `bytes` octets that may leave to its rates. Returns whether it is guaranteed.
+///
+/// # Errors
+/// The [`pace`] of its flow, if that is not `Pace::Now`.
 #[inline(never)]
-fn pass(env: &Env<'_>, leases: &mut Leases, key: FlowKey, bytes: u16, standing: Standing) -> Pace {
-    let pace = pace(env, leases, key, standing);
-    if pace == Pace::Now {
-        charge(env, leases, key, bytes);
+fn pass(
+    env: &Env<'_>,
+    leases: &mut Leases,
+    key: FlowKey,
+    bytes: u16,
+    standing: Standing,
+) -> Result<bool, Pace> {
+    match pace(env, leases, key, standing) {
+        Pace::Now => Ok(charge(env, leases, key, bytes)),
+        pace => Err(pace),
     }
-    pace
 }
 
 /// Sends everything towards the UE of a session that waits, whatever its rates say: what comes next
@@ -564,10 +576,10 @@ fn leave_unasked<Io: PacketIo>(
     key: FlowKey,
     held: Held<Ready<Io::Buf>>,
 ) {
-    charge(env, leases, key, held.bytes);
+    let origin = Origin::user(key.direction, charge(env, leases, key, held.bytes));
     let delay = env.now.since(held.since);
     waiting(&env.view, key).inspect(|waiting| waiting.remove(1, delay));
-    send(io, (queues, tally), key.direction, delay, held.packet);
+    send(io, (queues, tally), origin, delay, held.packet);
 }
 
 /// Sends a packet that waited for `delay`.
@@ -575,7 +587,7 @@ fn leave_unasked<Io: PacketIo>(
 fn send<Io: PacketIo>(
     io: &mut Io,
     (queues, tally): (&mut TxQueues<Io::Buf>, &mut Tally),
-    direction: Direction,
+    origin: Origin,
     delay: Nanos,
     packet: Ready<Io::Buf>,
 ) {
@@ -585,7 +597,7 @@ fn send<Io: PacketIo>(
         queues.turned.push(exit.0, buf, tally);
         return;
     }
-    queues.push(io, tally, exit, (buf, len.into()), Origin::Received(direction));
+    queues.push(io, tally, exit, (buf, len.into()), origin);
 }
 
 /// Drops everything that waits; the meters of sessions are left as they are.

@@ -16,6 +16,8 @@ pub(crate) struct Apart {
     pub by_rate: usize,
     /// For other fragments.
     pub by_fragment: usize,
+    /// For room in a transmit queue.
+    pub by_port: usize,
 }
 
 /// Packets and octets, from the Ethernet header on.
@@ -70,6 +72,7 @@ struct Sums {
     express: u64,
     duplicated: u64,
     duplicates_lost: u64,
+    tx_waited: u64,
     events_lost: u64,
     events_limited: u64,
 }
@@ -229,6 +232,11 @@ impl Tally {
         self.sums.duplicates_lost += 1;
     }
 
+    /// One guaranteed packet found the transmit queue of its port full, and waits.
+    pub fn wait_for_port(&mut self) {
+        self.sums.tx_waited += 1;
+    }
+
     /// One event found its ring full.
     pub fn lose_event(&mut self) {
         self.sums.events_lost += 1;
@@ -259,6 +267,7 @@ impl Tally {
             counters.buffered_by_far_pkts.set(apart.by_far as u64);
             counters.shaped_pkts.set(apart.by_rate as u64);
             counters.reassembly_pkts.set(apart.by_fragment as u64);
+            counters.tx_waiting_pkts.set(apart.by_port as u64);
             core::mem::take(&mut self.sums).add_to(counters, &mut self.drops, &mut self.punts);
             self.add_interfaces_to(counters);
             if core::mem::take(&mut self.is_delayed) {
@@ -297,6 +306,7 @@ impl Sums {
         counters.express_pkts.add(self.express);
         counters.duplicated_pkts.add(self.duplicated);
         counters.duplicates_lost_pkts.add(self.duplicates_lost);
+        counters.tx_waited_pkts.add(self.tx_waited);
         counters.events_lost.add(self.events_lost);
         counters.events_limited.add(self.events_limited);
         counters.count_transmitted(Direction::Uplink, self.uplink.pkts, self.uplink.bytes);

@@ -62,7 +62,7 @@ pub struct StepReport {
 /// One worker of the packet path: run-to-completion from receive to transmit.
 ///
 /// Every packet received or taken over ends in exactly one outcome: transmitted, one drop reason, one
-/// punt reason, held for a link-layer address or by a FAR that buffers (the gauge `buffered_pkts`),
+/// punt reason, held for whatever it waits for (the gauge `buffered_pkts`),
 /// or handed to the worker that owns its session. Packets that Adit makes itself are counted apart:
 /// `originated_pkts`, and `originated_lost_pkts` when they could not be transmitted.
 ///
@@ -132,6 +132,10 @@ impl<Io: PacketIo> Worker<Io> {
         let env = Env { view: reader.observe(), interfaces, now, recovery_time_stamp };
         let waiting = out.waiting();
         let shaped = !out.shaping.is_empty();
+        let blocked = out.queues.backlog.len() > 0;
+        if blocked {
+            out.queues.backlog.send(io, now, &mut out.tally);
+        }
         shaping::catch_up(&env, io, out, true);
         let commanded = slow::obey(&env, io, out);
         let unresolved = out.pending.len() > 0;
@@ -166,7 +170,7 @@ impl<Io: PacketIo> Worker<Io> {
             out.queues.flush(io, &mut out.tally);
             out.handoff.flush(&mut out.tally);
         }
-        let is_quiet = !unresolved && !commanded && !released && !shaped && !expired;
+        let is_quiet = !unresolved && !commanded && !released && !shaped && !blocked && !expired;
         let idle = received == 0 && is_quiet;
         if !idle {
             finish(&env, waiting, out);
@@ -193,6 +197,7 @@ impl<Io: PacketIo> Worker<Io> {
         out.buffering.drain(&mut out.tally);
         out.fragments.reassembly.drain(&mut out.tally);
         shaping::drain(out);
+        out.queues.backlog.drain(&mut out.tally);
         finish(&env, waiting, out);
         reader.go_offline();
     }
@@ -368,6 +373,7 @@ fn finish<B: PacketBuf>(env: &Env<'_>, waited: usize, out: &mut Outbound<B>) {
         by_far: out.buffering.len(),
         by_rate: out.shaping.len(),
         by_fragment: out.fragments.reassembly.len(),
+        by_port: out.queues.backlog.len(),
     };
     out.tally.flush(env.view.counters(), waiting, apart);
 }

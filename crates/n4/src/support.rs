@@ -108,7 +108,8 @@ const IES: &[(IeType, Acts)] = &[
     (
         IeType::GBR,
         Acts::Partly(
-            "admitted within a configured capacity; goes first at rates that sessions share",
+            "admitted within a configured capacity; goes first at rates that sessions share and where \
+             a transmit queue is full",
         ),
     ),
     (IeType::QER_CORRELATION_ID, Acts::Yes),

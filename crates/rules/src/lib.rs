@@ -35,9 +35,9 @@ pub use published::{
 };
 pub use rate::{Bucket, Excess, RateLimit, SharedBucket};
 pub use rule::{
-    ApplyAction, DestinationInterface, FarEntry, Gate, GtpuTunnel, Guaranteed, OuterHeaderCreation,
-    OuterHeaderRemoval, PdrEntry, QerEntry, QerMeter, SessionRules, SharedRateId, SourceInterface,
-    TunnelSide, UeAddresses,
+    ApplyAction, DestinationInterface, FarEntry, Gate, GtpuTunnel, Guarantee, Guaranteed,
+    OuterHeaderCreation, OuterHeaderRemoval, PdrEntry, QerEntry, QerMeter, SessionRules,
+    SharedRateId, SourceInterface, TunnelSide, UeAddresses,
 };
 pub use sdf::{FlowSelector, SdfFilter};
 pub use sdf_set::SdfSet;

@@ -374,7 +374,8 @@ pub struct QerMeter {
     pub guaranteed_bucket: Option<u8>,
 }
 
-/// What of a rate is guaranteed: what no aggregate holds up. Spec: TS 29.244 §8.2.9.
+/// What of a rate is guaranteed: what no aggregate holds up, and what waits where a transmit queue is
+/// full. Spec: TS 29.244 §8.2.9.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Guaranteed {
     /// Nothing.
@@ -384,6 +385,18 @@ pub enum Guaranteed {
     Whole,
     /// This rate.
     Within(RateLimit),
+}
+
+/// What of a packet's rate is guaranteed, by the bucket that measures it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Guarantee {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// What the buckets of its maximum bit rates let pass.
+    Whole,
+    /// What this bucket of the session lets pass, too.
+    Bucket(u8),
 }
 
 /// Names a rate that PFCP sessions share, one bucket for each direction.
@@ -414,6 +427,17 @@ impl QerMeter {
         match direction {
             Direction::Uplink => uplink,
             Direction::Downlink => downlink,
+        }
+    }
+
+    /// The same by the bucket that the publisher gave it; nothing where none was left.
+    #[inline]
+    #[must_use]
+    pub const fn guarantee(&self, direction: Direction) -> Guarantee {
+        match (self.guaranteed(direction), self.guaranteed_bucket) {
+            (Guaranteed::Whole, _) => Guarantee::Whole,
+            (Guaranteed::Within(_), Some(bucket)) => Guarantee::Bucket(bucket),
+            (Guaranteed::Nothing, _) | (Guaranteed::Within(_), None) => Guarantee::Nothing,
         }
     }
 }

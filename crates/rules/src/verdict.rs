@@ -95,7 +95,7 @@ reasons! {
         HeadroomShort, "headroom_short", "The buffer has no room for the outer headers.";
         SlowQueueFull, "slow_queue_full", "More slow-path packets arrived than one step handles.";
         HandoffFull, "handoff_full", "The ring to the worker that owns the packet's session was full, or that worker stopped.";
-        TxQueueFull, "tx_queue_full", "The transmit queue of the outgoing port did not take the packet.";
+        TxQueueFull, "tx_queue_full", "The transmit queue of the outgoing port was full; a guaranteed packet waits for room until too many do, or the port takes none for 100 ms.";
     }
 }
 

@@ -119,12 +119,6 @@ impl QosPolicy {
         core::iter::once(self.total).chain(slices).map(limits).collect()
     }
 
-    /// True when sessions share some rate.
-    fn shares(&self) -> bool {
-        let is_limited = |rates: Rates| rates != Rates { uplink: UNLIMITED, downlink: UNLIMITED };
-        is_limited(self.total) || self.slices.iter().any(|slice| is_limited(slice.rates))
-    }
-
     /// The slice that a session of these records belongs to.
     pub(crate) fn slice_of(&self, records: &Records) -> SliceId {
         let fits = |slice: &Slice| {
@@ -139,7 +133,7 @@ impl QosPolicy {
 
     /// The rates of a QER as workers enforce them; `None` without.
     pub(crate) fn meter(&self, qer: &Qer) -> Option<QerMeter> {
-        let gbr = qer.gbr.filter(|_| self.shares());
+        let gbr = qer.gbr;
         if qer.mbr.is_none() && gbr.is_none() {
             return None;
         }

@@ -170,10 +170,12 @@ counters! {
     duplicated_pkts, "Copies of packets that FARs asked for, transmitted.";
     duplicates_lost_pkts, "Copies that could not be made or transmitted: no buffer, no way out, too big.";
     fragments_added_pkts, "Packets that fragmentation added: the fragments of each packet but the first.";
-    buffered_pkts, "Packets held now, waiting for a link-layer address, other rules, rates or fragments.";
+    buffered_pkts, "Packets held now, waiting for a link-layer address, other rules, rates, fragments or room in a transmit queue.";
     shaped_pkts, "Those of them that wait for the rates of their QERs.";
     buffered_by_far_pkts, "Those of them that wait because their FAR buffers.";
     reassembly_pkts, "Those of them that are fragments of tunnel packets and wait for the rest.";
+    tx_waiting_pkts, "Those of them that are within a guaranteed bit rate and wait for room in the transmit queue of their port.";
+    tx_waited_pkts, "Packets within a guaranteed bit rate that found the transmit queue of their port full and waited, or wait now.";
     bursts, "Bursts received that held at least one packet.";
     events_lost, "Events that found the ring to the control thread full.";
     events_limited, "Messages of GTP-U peers and neighbors that were not reported: unasked, or too many.";

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rates of a test")]
 
+#[path = "rates/port.rs"]
+mod port;
 #[path = "rates/shared.rs"]
 mod shared;
 

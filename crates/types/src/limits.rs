@@ -104,6 +104,10 @@ pub const SHAPED_PKTS_MAX: usize = 1 << 18;
 /// Packets of one flow among them: at 500 Mb/s, 12 ms of the longest ones.
 pub const SHAPED_PKTS_PER_FLOW_MAX: u32 = 512;
 
+/// Guaranteed packets of one worker that wait for room in the transmit queue of one port. More are
+/// dropped as `tx_queue_full`.
+pub const TX_WAITING_PKTS_MAX: usize = 256;
+
 /// Network slices with rates of their own: an express has four bits for its session's.
 pub const SLICES_MAX: usize = 15;
 

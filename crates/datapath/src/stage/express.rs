@@ -14,7 +14,7 @@ use core::mem;
 use core::net::IpAddr;
 
 use adit_pktio::{Burst, PacketBuf, PacketIo};
-use adit_rules::{DropReason, EXPRESS_URRS_MAX, ExpressUe};
+use adit_rules::{EXPRESS_URRS_MAX, ExpressUe};
 use adit_shaper::RateSet;
 use adit_tables::{Chosen, ClearUsage, ExpressHome, ExpressLine, Leases, Ues, View};
 use adit_types::{
@@ -28,8 +28,8 @@ use self::recognize::{Order, is_forwardable, recognize_all, recognize_mixed, v4}
 use crate::columns::Column;
 use crate::handoff::Handoff;
 use crate::interfaces::{Door, UsualLink};
-use crate::outbound::Outbound;
-use crate::shaping::{self, Ready, Shaping};
+use crate::outbound::{Origin, Outbound};
+use crate::shaping::{self, Ready};
 use crate::stage::egress::Env;
 use crate::tally::Tally;
 
@@ -177,7 +177,7 @@ struct At<'v, 'l> {
 /// Cost:    one line each of the key table, the express with the session's counters, each URR's
 ///          usage and the next hop; each is asked for a pass ahead. No allocation, no clock.
 /// Spec:    as of the stages.
-/// Errors:  none; frames that a port does not take become `DropReason::TxQueueFull`.
+/// Errors:  none; frames that a port does not take wait or become `DropReason::TxQueueFull`.
 pub(crate) fn express<Io: PacketIo>(
     env: &Env<'_>,
     io: &mut Io,
@@ -348,9 +348,9 @@ fn run_families<'v, Io: PacketIo, C: Course, F: Families>(
     let At { door, is_one_door, .. } = at;
     match door {
         Some(door) if is_one_door && !any_waits && left.is_empty() => {
-            transmit::<Io, C>(io, door, rx, bytes_out, tally);
+            transmit::<Io, C>(io, door, (rx, bytes_out), rows, out);
         }
-        _ => part::<Io, C>(env, io, rows, rx, (shaping, leases, tally)),
+        _ => part::<Io, C>(env, io, rows, rx, out),
     }
 }
 
@@ -386,12 +386,12 @@ fn part<Io: PacketIo, C: Course>(
     io: &mut Io,
     rows: &Column<Row<'_>>,
     rx: &mut Burst<Io::Buf>,
-    (shaping, leases, tally): (&mut Shaping<Io::Buf>, &mut Leases, &mut Tally),
+    out: &mut Outbound<Io::Buf>,
 ) {
     let [mut staying, mut leaving] = [Burst::<Io::Buf>::new(), Burst::new()];
     let mut last: Option<&Door> = None;
     let mut bytes = 0;
-    for (buf, row) in rx.drain(..).zip(rows) {
+    for (at, (buf, row)) in rx.drain(..).zip(rows).enumerate() {
         let door = env.interfaces.door(row.door).filter(|_| row.usual);
         let Some(door) = door else {
             staying.push(buf);
@@ -400,40 +400,73 @@ fn part<Io: PacketIo, C: Course>(
         if row.waits_for != 0 {
             let flow = flow(row.session, C::DIRECTION, row.waits_for);
             let packet = Ready::new(buf, (door.port, door.id));
+            let Outbound { shaping, leases, tally, .. } = &mut *out;
             shaping::hold(env, (shaping, leases, tally), flow, packet, row.len);
             continue;
         }
         if let Some(last) = last.filter(|last| last.id != door.id) {
-            transmit::<Io, C>(io, last, &mut leaving, mem::take(&mut bytes), tally);
+            let frames = (&mut leaving, mem::take(&mut bytes));
+            let rows = rows.get(..at).unwrap_or_default();
+            transmit::<Io, C>(io, last, frames, rows, out);
         }
         last = Some(door);
         bytes += buf.data().len();
         leaving.push(buf);
     }
     if let Some(door) = last {
-        transmit::<Io, C>(io, door, &mut leaving, bytes, tally);
+        transmit::<Io, C>(io, door, (&mut leaving, bytes), rows, out);
     }
     rx.extend(staying);
 }
 
-/// Hands `frames` of `bytes` octets together to their port; what it does not take is dropped.
+/// Hands `frames` of `bytes` octets together to their port; what it does not take waits or is dropped.
+/// The frames are those of the last of `rows` that leave through `door`.
 fn transmit<Io: PacketIo, C: Course>(
     io: &mut Io,
     door: &Door,
-    frames: &mut Burst<Io::Buf>,
-    bytes: usize,
-    tally: &mut Tally,
+    (frames, bytes): (&mut Burst<Io::Buf>, usize),
+    rows: &[Row<'_>],
+    out: &mut Outbound<Io::Buf>,
 ) {
     let queued = frames.len();
-    io.tx_burst(door.port, frames);
-    let mut sent_bytes = bytes;
-    for refused in frames.iter() {
-        sent_bytes = sent_bytes.saturating_sub(refused.data().len());
-        tally.drop(DropReason::TxQueueFull);
+    if !out.queues.backlog.blocks(door.port) {
+        io.tx_burst(door.port, frames);
     }
     let sent = queued.saturating_sub(frames.len());
-    tally.transmit_many(door.id, C::DIRECTION, sent, sent_bytes);
-    frames.clear();
+    let mut sent_bytes = bytes;
+    if !frames.is_empty() {
+        sent_bytes = sent_bytes.saturating_sub(refuse::<_, C>(door, frames, rows, out));
+    }
+    out.tally.transmit_many(door.id, C::DIRECTION, sent, sent_bytes);
+}
+
+/// Takes the frames back that a port did not take, the last ones that leave through `door`. Returns
+/// how many octets they have.
+#[cold]
+fn refuse<B: PacketBuf, C: Course>(
+    door: &Door,
+    frames: &mut Burst<B>,
+    rows: &[Row<'_>],
+    out: &mut Outbound<B>,
+) -> usize {
+    let leaves = |row: &&Row<'_>| row.usual && row.door == door.id && row.waits_for == 0;
+    let sent = rows.iter().filter(leaves).count().saturating_sub(frames.len());
+    let mut bytes = 0;
+    for (buf, row) in frames.drain(..).zip(rows.iter().filter(leaves).skip(sent)) {
+        bytes += buf.data().len();
+        let origin = Origin::user(C::DIRECTION, is_guaranteed(row));
+        out.queues.backlog.take((door.port, door.id), (buf, origin), &mut out.tally);
+    }
+    bytes
+}
+
+/// True when all of the rate of a packet's express is guaranteed.
+fn is_guaranteed(row: &Row<'_>) -> bool {
+    let line = match row.chosen {
+        Some(chosen) => Some(chosen.express()),
+        None => row.home.and_then(ExpressHome::read),
+    };
+    line.is_some_and(|line| line.is_guaranteed())
 }
 
 impl Course for Uplink {

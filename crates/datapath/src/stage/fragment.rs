@@ -62,7 +62,7 @@ pub(super) fn send_fragments<Io: PacketIo>(
 fn refuse<B: PacketBuf>(out: &mut Outbound<B>, reason: DropReason, origin: Origin) {
     match origin {
         Origin::Copy => out.tally.lose_duplicate(),
-        Origin::Received(_) | Origin::Own => out.tally.drop(reason),
+        Origin::Received(_) | Origin::Guaranteed(_) | Origin::Own => out.tally.drop(reason),
     }
 }
 

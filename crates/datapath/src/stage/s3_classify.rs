@@ -213,7 +213,7 @@ pub(crate) fn find_pdr<'v>(
     let pdr = pdr.ok_or(DropReason::PdrUnmatched)?;
     // A compiled PDR refers to a FAR of its own session.
     let far = rules.fars.get(usize::from(pdr.far)).ok_or(DropReason::PdrUnmatched)?;
-    Ok(Matched { rules, pdr, far, direction, waits: false })
+    Ok(Matched { rules, pdr, far, direction, waits: false, is_guaranteed: false })
 }
 
 /// All conditions of a PDR except its SDF filters.

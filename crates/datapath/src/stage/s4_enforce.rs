@@ -1,12 +1,13 @@
 //! Fourth stage: may the packet pass, by gates, rates and FAR?
 
-use adit_rules::{ApplyAction, DropReason, Excess, PublishedFar};
+use adit_rules::{ApplyAction, DropReason, Excess, Guarantee, PublishedFar};
 use adit_tables::Leases;
 use adit_types::{Direction, SessionIndex};
 
+use crate::aggregates::Sharing;
 use crate::columns::{Lane, Matched, Side, Verdict};
 use crate::outbound::Events;
-use crate::shaping::{Shaping, charge_shared, flow_of, limits, shares_open};
+use crate::shaping::{Shaping, flow_of, limits, shares_open};
 use crate::stage::egress::Env;
 use crate::stage::s5_account::Meter;
 use crate::tally::Tally;
@@ -36,9 +37,11 @@ pub(crate) fn s4_enforce<B, S: Side>(
         let admitted = admit(&matched, matched.direction)
             .and_then(|()| pass_rates(env, (shaping, leases), &matched, *session, ip.total_len));
         match admitted {
-            Ok(waits) => {
-                if waits {
-                    *verdict = Verdict::Pass(Matched { waits, ..matched });
+            Ok(passage) => {
+                if passage != Passage::Plain {
+                    let (waits, is_guaranteed) =
+                        (passage == Passage::Waits, passage == Passage::Guaranteed);
+                    *verdict = Verdict::Pass(Matched { waits, is_guaranteed, ..matched });
                 }
                 for at in &matched.pdr.urrs {
                     if let Some(urr) = matched.rules.urrs.get(usize::from(*at)) {
@@ -57,8 +60,17 @@ pub(crate) fn s4_enforce<B, S: Side>(
     }
 }
 
-/// Takes a packet of `bytes` octets through the buckets of its PDR's QERs, all or none; true when it
-/// has to wait for them instead.
+/// How a packet gets through its rates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Passage {
+    Plain,
+    /// Within the guaranteed bit rate of its flow.
+    Guaranteed,
+    /// It has to wait for them.
+    Waits,
+}
+
+/// Takes a packet of `bytes` octets through the buckets of its PDR's QERs, all or none.
 ///
 /// # Errors
 /// `RateExceeded`; `AggregateExceeded` for what it shares; `ShapingQueueFull` for what may not wait.
@@ -69,7 +81,7 @@ fn pass_rates<B>(
     matched: &Matched<'_>,
     session: SessionIndex,
     bytes: u16,
-) -> Result<bool, DropReason> {
+) -> Result<Passage, DropReason> {
     let meter = |bucket| env.view.meter(session, matched.direction, bucket);
     let (mut is_metered, mut is_open) = (false, true);
     for (limit, bucket) in limits(matched) {
@@ -85,15 +97,16 @@ fn pass_rates<B>(
         is_open = false;
     }
     let is_shared = !env.view.aggregates().is_empty();
-    if !is_metered && !is_shared {
-        return Ok(false);
+    let sharing = Sharing::of(matched.rules, matched.pdr, matched.direction);
+    if !is_metered && !is_shared && sharing.guarantee == Guarantee::Nothing {
+        return Ok(Passage::Plain);
     }
     let flow =
         (is_shared || shaping.waits(session, matched.direction)).then(|| flow_of(session, matched));
     let flow_len = flow.map_or(0, |flow| shaping.flow_len(&flow));
     if let Some(flow) = flow.filter(|_| is_shared && is_open && flow_len == 0) {
         match shares_open(env, shaping, leases, flow) {
-            Ok(()) => charge_shared(env, leases, flow, bytes),
+            Ok(()) => {}
             Err(Excess::Drops) => return Err(DropReason::AggregateExceeded),
             Err(Excess::Waits) => is_open = false,
         }
@@ -102,10 +115,17 @@ fn pass_rates<B>(
         for (limit, bucket) in limits(matched) {
             meter(bucket).inspect(|meter| meter.pass(limit, env.now, bytes));
         }
-        return Ok(false);
+        if is_shared {
+            sharing.charge(env, leases, matched.direction, bytes);
+        }
+        let of = (session, matched.direction);
+        return Ok(match sharing.charge_guarantee(env, of, bytes) {
+            true => Passage::Guaranteed,
+            false => Passage::Plain,
+        });
     }
     if shaping.has_room(flow_len) {
-        return Ok(true);
+        return Ok(Passage::Waits);
     }
     if let Some(meter) = limits(matched).find_map(|(_, bucket)| meter(bucket)) {
         meter.count_dropped(bytes);

@@ -13,7 +13,7 @@ use adit_wire::{EtherType, IpPacket, PduSessionContainer, PduType, ipv4, ipv6};
 use crate::buffering;
 use crate::columns::{Arrival, Lane, Matched, Side, Verdict};
 use crate::local_switching::turning;
-use crate::outbound::{Origin, Outbound};
+use crate::outbound::Outbound;
 use crate::shaping::{self, Ready};
 use crate::slow::{GtpuError, IcmpError, IcmpErrorKind, obey_before};
 use crate::stage::duplicate::duplicate;
@@ -101,7 +101,7 @@ pub(crate) fn s6_apply<Io: PacketIo, S: Side>(
         if let Ok(course) = &course
             && let Some(mtu_bytes) = course.divided_to
         {
-            let (packet, origin) = ((*session, &*arrival, ip), Origin::Received(matched.direction));
+            let (packet, origin) = ((*session, &*arrival, ip), matched.origin());
             send_fragments(env, io, out, buf, packet, (matched, course, mtu_bytes), origin);
             continue;
         }
@@ -142,7 +142,7 @@ pub(super) fn leave<Io: PacketIo>(
     (session, matched, way): (SessionIndex, &Matched<'_>, &Way<'_>),
 ) {
     if !matched.waits || way.mac.is_none() {
-        out.send(env, io, buf, way, Origin::Received(matched.direction));
+        out.send(env, io, buf, way, matched.origin());
         return;
     }
     let key = shaping::flow_of(session, matched);

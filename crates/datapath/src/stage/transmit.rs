@@ -7,16 +7,40 @@ use adit_types::{Direction, InterfaceId, PortId};
 use crate::columns::Column;
 use crate::local_switching::Turned;
 use crate::tally::Tally;
+use crate::tx_backlog::TxBacklog;
 
 /// Where a frame comes from, which decides how it is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// A user packet that was received.
     Received(Direction),
+    /// The same, within the guaranteed bit rate of its flow.
+    Guaranteed(Direction),
     /// The copy of a user packet that its FAR asked for.
     Copy,
     /// Adit made it: ARP, neighbor discovery, ICMP, GTP-U echo.
     Own,
+}
+
+impl Origin {
+    /// That of a user packet.
+    #[inline]
+    pub const fn user(direction: Direction, is_guaranteed: bool) -> Self {
+        match is_guaranteed {
+            true => Self::Guaranteed(direction),
+            false => Self::Received(direction),
+        }
+    }
+
+    /// Counts a frame that no port takes.
+    #[cold]
+    pub fn lose(self, tally: &mut Tally) {
+        match self {
+            Self::Received(_) | Self::Guaranteed(_) => tally.drop(DropReason::TxQueueFull),
+            Self::Copy => tally.lose_duplicate(),
+            Self::Own => tally.lose_originated(),
+        }
+    }
 }
 
 /// What must be known of frames when their buffers are gone: of frames in a row that are counted in the
@@ -40,6 +64,8 @@ pub(crate) struct TxQueues<B> {
     ports: Vec<TxQueue<B>>,
     /// Frames to other UEs.
     pub turned: Turned<B>,
+    /// Frames that their ports did not take.
+    pub backlog: TxBacklog<B>,
 }
 
 impl<B: PacketBuf> TxQueues<B> {
@@ -47,7 +73,7 @@ impl<B: PacketBuf> TxQueues<B> {
     pub fn new(count: usize, turned: usize) -> Self {
         let queue = || TxQueue { burst: Burst::new(), runs: Column::new() };
         let ports = core::iter::repeat_with(queue).take(count).collect();
-        Self { ports, turned: Turned::new(turned) }
+        Self { ports, turned: Turned::new(turned), backlog: TxBacklog::new(count) }
     }
 
     /// Queues one frame of `bytes` octets; a full queue is transmitted first.
@@ -63,11 +89,11 @@ impl<B: PacketBuf> TxQueues<B> {
     ) {
         let Some(queue) = self.ports.get_mut(usize::from(port.0)) else {
             // Interfaces with ports beyond the queues do not exist: both come from one list.
-            refuse(tally, origin);
+            origin.lose(tally);
             return;
         };
         if queue.burst.is_full() {
-            transmit(io, port, queue, tally);
+            transmit(io, port, queue, &mut self.backlog, tally);
         }
         queue.burst.push(buf);
         match queue.runs.last_mut() {
@@ -84,56 +110,61 @@ impl<B: PacketBuf> TxQueues<B> {
     pub fn flush<Io: PacketIo<Buf = B>>(&mut self, io: &mut Io, tally: &mut Tally) {
         for (port, queue) in (0u16..).zip(&mut self.ports) {
             if !queue.burst.is_empty() {
-                transmit(io, PortId(port), queue, tally);
+                transmit(io, PortId(port), queue, &mut self.backlog, tally);
             }
         }
     }
 }
 
-/// Hands one queue to its port and empties it; frames that the port does not take are dropped.
+/// Hands one queue to its port and empties it; frames that the port does not take wait or are dropped.
 ///
 /// Shape:   drains `queue`.
 /// Cost:    one driver call.
-/// Errors:  none; what is refused becomes `DropReason::TxQueueFull`.
+/// Errors:  none; what is refused and may not wait becomes `DropReason::TxQueueFull`.
 #[inline(never)]
 fn transmit<Io: PacketIo>(
     io: &mut Io,
     port: PortId,
     queue: &mut TxQueue<Io::Buf>,
+    backlog: &mut TxBacklog<Io::Buf>,
     tally: &mut Tally,
 ) {
-    io.tx_burst(port, &mut queue.burst);
+    let queued = queue.burst.len();
+    if !backlog.blocks(port) {
+        io.tx_burst(port, &mut queue.burst);
+    }
     if !queue.burst.is_empty() {
-        refuse_rest(queue, tally);
+        let sent = queued - queue.burst.len();
+        refuse_rest(port, queue, sent, backlog, tally);
     }
     for Run { interface, origin, pkts, bytes } in queue.runs.drain(..) {
         match origin {
-            Origin::Received(direction) => tally.transmit_many(interface, direction, pkts, bytes),
+            Origin::Received(direction) | Origin::Guaranteed(direction) => {
+                tally.transmit_many(interface, direction, pkts, bytes);
+            }
             Origin::Copy => tally.duplicate(interface, pkts, bytes),
             Origin::Own => tally.originate(interface, pkts, bytes),
         }
     }
 }
 
-/// Drops the frames that a port did not take, the last ones of a queue.
+/// Takes the frames of a queue back that its port did not take, all but the first `sent`.
 #[cold]
-fn refuse_rest<B: PacketBuf>(queue: &mut TxQueue<B>, tally: &mut Tally) {
-    while let Some(buf) = queue.burst.pop() {
-        let Some(run) = queue.runs.last_mut() else { return };
-        run.pkts -= 1;
-        run.bytes = run.bytes.saturating_sub(buf.data().len());
-        refuse(tally, run.origin);
-        if run.pkts == 0 {
-            queue.runs.pop();
+fn refuse_rest<B: PacketBuf>(
+    port: PortId,
+    queue: &mut TxQueue<B>,
+    mut sent: usize,
+    backlog: &mut TxBacklog<B>,
+    tally: &mut Tally,
+) {
+    let mut refused = queue.burst.drain(..);
+    for run in &mut queue.runs {
+        let left = run.pkts.min(sent);
+        sent -= left;
+        for buf in refused.by_ref().take(run.pkts - left) {
+            run.bytes = run.bytes.saturating_sub(buf.data().len());
+            backlog.take((port, run.interface), (buf, run.origin), tally);
         }
-    }
-}
-
-#[cold]
-fn refuse(tally: &mut Tally, origin: Origin) {
-    match origin {
-        Origin::Received(_) => tally.drop(DropReason::TxQueueFull),
-        Origin::Copy => tally.lose_duplicate(),
-        Origin::Own => tally.lose_originated(),
+        run.pkts = left;
     }
 }

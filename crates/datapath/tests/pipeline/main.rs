@@ -13,6 +13,7 @@ mod errors;
 mod floods;
 mod fragments;
 mod frames;
+mod guaranteed;
 mod hostile;
 mod limits;
 mod local;

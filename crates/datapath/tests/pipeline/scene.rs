@@ -236,7 +236,12 @@ impl Scene {
 
     /// The same with room for so many sessions.
     pub fn usual_of(sessions_max: usize, rules: SessionRules) -> Self {
-        let mut scene = Self::built(TablesConfig { sessions_max, ..usual_config() }, rules);
+        Self::usual_with(TablesConfig { sessions_max, ..usual_config() }, rules)
+    }
+
+    /// The same with tables of ports that carry one interface each.
+    pub fn usual_with(tables: TablesConfig, rules: SessionRules) -> Self {
+        let mut scene = Self::built(tables, rules);
         scene.resolve(IF_N3, GNB, GNB_MAC);
         scene.resolve(IF_N6, "10.6.0.254", GATEWAY_MAC);
         scene

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use adit_rules::{Excess, KeyChange, RateLimit, SessionKey, UeAddresses};
+use adit_rules::{Excess, Guaranteed, KeyChange, RateLimit, SessionKey, UeAddresses};
 use adit_session::{
-    Change, CpFSeid, OwnerId, PdrUpdate, Provisioning, QerUpdate, Rates, Refusal, Reserved,
-    SessionStore, StoreConfig, UeMatch,
+    Change, CpFSeid, OwnerId, PdrUpdate, Provisioning, QerUpdate, QosPolicy, Rates, Refusal,
+    Reserved, SessionStore, StoreConfig, UeMatch,
 };
 use adit_types::{BitRate, Nanos, PdrId, QerId, Seid, SessionIndex};
 
@@ -108,6 +108,47 @@ fn new_rate_is_compiled_with_the_depth_of_its_averaging_window() {
     let mut windowed = change;
     windowed.update_qers[0].averaging_window_ms = Some(500);
     assert_eq!(meter(windowed).uplink, limit(5000, Nanos::from_millis(5)));
+}
+
+#[test]
+fn guarantee_is_compiled_whether_or_not_sessions_share_rates() {
+    let rates = |uplink, downlink| {
+        Some(Rates { uplink: BitRate::from_kbps(uplink), downlink: BitRate::from_kbps(downlink) })
+    };
+    let mut shared = QosPolicy::default();
+    shared.total.uplink = BitRate::from_kbps(1_000_000);
+    for qos in [QosPolicy::default(), shared] {
+        let provisioning =
+            Provisioning { interfaces: interfaces(), qos, ..Provisioning::default() };
+        let meter = |mbr, gbr, averaging_window_ms| {
+            let config =
+                StoreConfig { sessions_max: 4, provisioning: provisioning.clone(), seed: 1 };
+            let mut change = session(1);
+            let qer = &mut change.create_qers[0];
+            (qer.mbr, qer.gbr, qer.averaging_window_ms) = (mbr, gbr, averaging_window_ms);
+            let made = SessionStore::new(config).establish(OWNER, CP, change).unwrap();
+            made.delta.rules.unwrap().qers[0].meter
+        };
+        let guaranteed = |mbr, gbr| meter(mbr, gbr, None).unwrap().guaranteed;
+        let within = |kbps, depth_ms| {
+            let depth = Nanos::from_millis(depth_ms);
+            Guaranteed::Within(RateLimit::new(BitRate::from_kbps(kbps), depth, Excess::Drops))
+        };
+        let (nothing, whole) = (Guaranteed::Nothing, Guaranteed::Whole);
+        assert_eq!(meter(None, None, None), None);
+        assert_eq!(guaranteed(rates(5000, 8000), None), [nothing; 2]);
+        assert_eq!(guaranteed(rates(5000, 8000), rates(5000, 9000)), [whole; 2]);
+        // Each direction by itself; a guarantee of zero is none.
+        assert_eq!(guaranteed(rates(5000, 8000), rates(5000, 0)), [whole, nothing]);
+        assert_eq!(guaranteed(rates(5000, 8000), rates(2000, 8000)), [within(2000, 20), whole]);
+        // Two packets of 1500 octets at least.
+        let windowed = meter(rates(5000, 8000), rates(2000, 4000), Some(500)).unwrap();
+        assert_eq!(windowed.guaranteed, [within(2000, 12), within(4000, 6)]);
+        // Without a maximum, what exceeds the guarantee has no limit.
+        let alone = meter(None, rates(2000, 4000), None).unwrap();
+        assert_eq!(alone.guaranteed, [within(2000, 20), within(4000, 20)]);
+        assert_eq!((alone.uplink, alone.downlink), (RateLimit::UNLIMITED, RateLimit::UNLIMITED));
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn sharing(excess: Excess, total: u64) -> QosPolicy {
 }
 
 /// A session with a guaranteed bit rate of both directions.
-fn guaranteed(stage: &mut Stage, gbr: u64, mbr: u64) -> usize {
+pub(super) fn guaranteed(stage: &mut Stage, gbr: u64, mbr: u64) -> usize {
     stage.session_of(OwnerId(1), (mbr, mbr), |change| {
         change.create_qers[0].gbr = Some(rates(gbr, gbr))
     })

@@ -1,14 +1,14 @@
 //! The rates of an express, its own and those that sessions share.
 
 use adit_pktio::PacketBuf;
-use adit_rules::{EXPRESS_METERS_MAX, Excess};
+use adit_rules::{EXPRESS_METERS_MAX, Excess, Guarantee};
 use adit_shaper::{FlowIndex, FlowKey};
 use adit_tables::{ExpressLine, MeterPair, View, prefetch};
 use adit_types::limits::{BURST_MAX, SHAPED_PKTS_MAX};
 use adit_types::{Direction, Nanos, SessionIndex};
 
 use super::{At, Course, Row};
-use crate::aggregates::{Guarantee, Sharing, arriving};
+use crate::aggregates::{Sharing, arriving};
 use crate::columns::Column;
 use crate::shaping::Shaping;
 use crate::stage::egress::Env;
@@ -99,7 +99,11 @@ pub(super) fn pass_rates(
     if row.waits_for == 0 && pair.pass(which, env.now, row.len) {
         return Some(0);
     }
-    stays(pair, which, env.now, row.waits_for.max(waits_for(line)))
+    let waits_for = match row.waits_for {
+        0 => waits_for(line),
+        joins => joins,
+    };
+    stays(pair, which, env.now, waits_for)
 }
 
 /// `waits_for`, unless a packet is dropped instead, which the stages do.

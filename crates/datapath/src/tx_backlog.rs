@@ -1,0 +1,138 @@
+//! Guaranteed frames that wait for room in the transmit queues of their ports.
+//!
+//! A frame within a guaranteed bit rate that its port does not take waits here, and is sent at the
+//! beginning of the next step. While frames wait for a port, it gets no others: guaranteed ones join
+//! the queue and the others are dropped, so no frame overtakes another. Where the port is the
+//! bottleneck, guaranteed packets take what they need of it, and the others share the rest.
+
+use std::collections::VecDeque;
+
+use adit_pktio::{Burst, PacketBuf, PacketIo};
+use adit_rules::DropReason;
+use adit_types::limits::{BURST_MAX, TX_WAITING_PKTS_MAX};
+use adit_types::{Direction, InterfaceId, Nanos, PortId};
+
+use crate::columns::Column;
+use crate::outbound::Origin;
+use crate::tally::Tally;
+
+/// A port that takes none of the frames that wait for it for this long is down: they are dropped.
+/// Far longer than a port is busy with one frame, and within the packet delay budgets of most GBR
+/// flows. Spec: TS 23.501 table 5.7.4-1.
+const REFUSING_MAX: Nanos = Nanos::from_millis(100);
+
+struct Frame<B> {
+    buf: B,
+    interface: InterfaceId,
+    direction: Direction,
+}
+
+struct Queue<B> {
+    /// First in, first out.
+    frames: VecDeque<Frame<B>>,
+    /// Since when the port has taken none of them.
+    refusing_since: Option<Nanos>,
+}
+
+/// The guaranteed frames of one worker that wait, by port.
+pub(crate) struct TxBacklog<B> {
+    ports: Vec<Queue<B>>,
+    /// Frames of all ports together.
+    len: usize,
+}
+
+impl<B: PacketBuf> TxBacklog<B> {
+    /// None waits for any of `count` ports. Reserves all memory that will be used.
+    pub fn new(count: usize) -> Self {
+        let queue =
+            || Queue { frames: VecDeque::with_capacity(TX_WAITING_PKTS_MAX), refusing_since: None };
+        Self { ports: core::iter::repeat_with(queue).take(count).collect(), len: 0 }
+    }
+
+    /// Frames that wait.
+    #[inline]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True while frames wait for `port`, which gets no others meanwhile.
+    #[inline]
+    pub fn blocks(&self, port: PortId) -> bool {
+        let queue = |port: PortId| self.ports.get(usize::from(port.0));
+        self.len != 0 && queue(port).is_some_and(|queue| !queue.frames.is_empty())
+    }
+
+    /// Takes a frame that its port did not take: a guaranteed one waits while there is room, and
+    /// others are dropped.
+    #[cold]
+    pub fn take(
+        &mut self,
+        (port, interface): (PortId, InterfaceId),
+        (buf, origin): (B, Origin),
+        tally: &mut Tally,
+    ) {
+        let queue = self.ports.get_mut(usize::from(port.0));
+        let queue = queue.filter(|queue| queue.frames.len() < TX_WAITING_PKTS_MAX);
+        match (origin, queue) {
+            (Origin::Guaranteed(direction), Some(queue)) => {
+                queue.frames.push_back(Frame { buf, interface, direction });
+                self.len += 1;
+                tally.wait_for_port();
+            }
+            _ => origin.lose(tally),
+        }
+    }
+
+    /// Sends what waits, as far as the ports take it. To be called once per step, before other frames.
+    #[cold]
+    pub fn send<Io: PacketIo<Buf = B>>(&mut self, io: &mut Io, now: Nanos, tally: &mut Tally) {
+        for (port, queue) in (0u16..).zip(&mut self.ports) {
+            let before = queue.frames.len();
+            queue.send(io, PortId(port), tally);
+            let after = queue.frames.len();
+            self.len -= before - after;
+            if after == 0 || after < before {
+                queue.refusing_since = None;
+            } else if now.since(*queue.refusing_since.get_or_insert(now)) >= REFUSING_MAX {
+                self.len -= queue.drop_all(tally);
+            }
+        }
+    }
+
+    /// Drops everything that waits.
+    pub fn drain(&mut self, tally: &mut Tally) {
+        for queue in &mut self.ports {
+            self.len -= queue.drop_all(tally);
+        }
+    }
+}
+
+impl<B: PacketBuf> Queue<B> {
+    fn send<Io: PacketIo<Buf = B>>(&mut self, io: &mut Io, port: PortId, tally: &mut Tally) {
+        while !self.frames.is_empty() {
+            let (mut burst, mut notes) = (Burst::new(), Column::new());
+            let count = self.frames.len().min(BURST_MAX);
+            for Frame { buf, interface, direction } in self.frames.drain(..count) {
+                notes.push((interface, direction, buf.data().len()));
+                burst.push(buf);
+            }
+            io.tx_burst(port, &mut burst);
+            for (interface, direction, bytes) in notes.drain(..count - burst.len()) {
+                tally.transmit_many(interface, direction, 1, bytes);
+            }
+            let is_full = !burst.is_empty();
+            for (buf, (interface, direction, _)) in burst.into_iter().zip(notes).rev() {
+                self.frames.push_front(Frame { buf, interface, direction });
+            }
+            if is_full {
+                return;
+            }
+        }
+    }
+
+    /// Returns how many.
+    fn drop_all(&mut self, tally: &mut Tally) -> usize {
+        self.refusing_since = None;
+        self.frames.drain(..).map(|_| tally.drop(DropReason::TxQueueFull)).count()
+    }
+}
