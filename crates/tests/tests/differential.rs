@@ -14,7 +14,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
-const SCENARIOS: u64 = 120;
+const SCENARIOS: u64 = 140;
 const PACKETS_PER_SCENARIO: usize = 2000;
 
 /// What a run did, so that a run which exercises nothing fails.
