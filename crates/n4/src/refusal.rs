@@ -147,7 +147,8 @@ fn cause_and_ie(refusal: &Refusal) -> (Cause, Option<IeType>) {
         | Refusal::FTeidSidesDiffer { .. }
         | Refusal::FTeidDirectionsDiffer { .. }
         | Refusal::FTeidFamilyUnavailable { .. } => (rule, Some(IeType::F_TEID)),
-        Refusal::UeAddressInvalid { .. }
+        Refusal::UeAddressMissing { .. }
+        | Refusal::UeAddressInvalid { .. }
         | Refusal::UePrefixTooShort { .. }
         | Refusal::UeSideUnsupported { .. }
         | Refusal::UePrefixInvalid { .. }

@@ -256,6 +256,11 @@ pub enum Refusal {
     },
     /// No TEID is left to choose.
     TeidsExhausted,
+    /// The UE IP Address names no address.
+    UeAddressMissing {
+        /// The PDR.
+        pdr: PdrId,
+    },
     /// The UE address is none that a UE can have.
     UeAddressInvalid {
         /// The PDR.
@@ -552,6 +557,7 @@ impl Refusal {
             | Self::FTeidSidesDiffer { pdr, .. }
             | Self::FTeidDirectionsDiffer { pdr, .. }
             | Self::FTeidFamilyUnavailable { pdr }
+            | Self::UeAddressMissing { pdr }
             | Self::UeAddressInvalid { pdr, .. }
             | Self::UePrefixTooShort { pdr, .. }
             | Self::UeSideUnsupported { pdr }
@@ -636,6 +642,7 @@ impl Refusal {
             }
             Self::FTeidFamilyUnavailable { .. } => "no local address of the wanted family",
             Self::TeidsExhausted => "no TEID is left",
+            Self::UeAddressMissing { .. } => "the UE IP address names no address",
             Self::UeAddressInvalid { .. } => "not an address of a UE",
             Self::UePrefixTooShort { .. } => "UE IPv6 prefixes below 64 bits are not supported",
             Self::UeSideUnsupported { .. } => "the UE's address as destination in uplink",

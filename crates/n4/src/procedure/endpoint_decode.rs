@@ -29,7 +29,7 @@ const UE_PREFIX_BITS: u8 = 64;
 /// UE addresses of a PDI or traffic endpoint.
 #[derive(Debug, Default)]
 pub(super) struct Ue {
-    /// At most one address per family; none at all of a UE whose address nobody names or chooses.
+    /// At most one address per family.
     pub given: Option<UeMatch>,
     /// All others, and IPv6 prefixes shorter than a /64.
     pub further: Vec<IpPrefix>,
@@ -80,8 +80,7 @@ pub(super) fn ue(
         side,
         pools: pools.iter().map(|pool| name::text(pool.0)).collect(),
     });
-    let is_named = !given.is_empty() || choose.is_none() && further.is_empty();
-    let given = is_named.then_some(UeMatch { addresses: given, side });
+    let given = (!given.is_empty()).then_some(UeMatch { addresses: given, side });
     Ok(Ue { given, further, choose })
 }
 

@@ -119,15 +119,14 @@ fn choose_id_after_a_restoration_is_the_f_teid_of_the_pdu_session() {
     assert_eq!(added.teids(), [Teid(0x10)], "the forwarding took nothing away");
 }
 
-/// OAI knows no IPv6 address of a UE and sends the IE without one.
+/// OAI knows no IPv6 address of a UE and sends the IE without one: nobody can say whose packets the rule
+/// would match.
 #[test]
-fn ue_ip_address_without_an_address_matches_no_packet() {
+fn ue_ip_address_without_an_address_is_refused_by_its_name() {
     for flags in ["00", "04"] {
         let request = establishment(2, &oai_uplink_of("00000000", flags));
-        let session = accepted(&mut Bench::associated(), &request);
-        assert_eq!(session.created.len(), 1, "the RAN is told a tunnel");
-        let rules = session.rules();
-        assert!(rules.uplink.is_empty() && rules.ue.is_empty(), "nobody sends as any UE");
+        let (_, offending) = refused(&mut Bench::associated(), &request);
+        assert_eq!(offending, Some(T::UE_IP_ADDRESS));
     }
 }
 

@@ -155,8 +155,7 @@ impl<'a> Ie<'a> for FSeid {
     }
 }
 
-/// Addresses or prefixes of a UE, given or to be chosen. INTEROP: some control planes name none, for a
-/// session whose family they know no address of. Spec: TS 29.244 §8.2.62.
+/// Addresses or prefixes of a UE, given or to be chosen. Spec: TS 29.244 §8.2.62.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct UeIpAddress {
     /// IPv4 address (V4).
@@ -183,7 +182,7 @@ impl<'a> Ie<'a> for UeIpAddress {
         let flags = r.u8()?;
         let (v6, v4, chv4, chv6) =
             (flags & 1 != 0, flags & 2 != 0, flags & 16 != 0, flags & 32 != 0);
-        if v4 && chv4 || v6 && chv6 {
+        if !(v4 || v6 || chv4 || chv6) || v4 && chv4 || v6 && chv6 {
             return Err(IeError::Value);
         }
         let ue = Self {

@@ -92,13 +92,7 @@ impl Pdi {
     /// True when packets of any UE match.
     #[must_use]
     pub fn is_of_any_ue(&self) -> bool {
-        self.ue.is_none() && self.ue_networks().next().is_none()
-    }
-
-    /// True when the control plane spoke of the UE's address and named none: no packet matches.
-    #[must_use]
-    pub fn is_of_no_ue(&self) -> bool {
-        self.ue.is_some_and(|ue| ue.addresses.is_empty()) && self.ue_networks().next().is_none()
+        self.ue_addresses().is_empty() && self.ue_networks().next().is_none()
     }
 
     /// The UE addresses that packets must carry; empty without any.

@@ -116,7 +116,7 @@ pub(super) fn is_local(own: &Provisioning, given: &FTeid, network_instance: Opti
 
 fn ue_match(own: &Provisioning, pdr: PdrId, is_of_ue: bool, ue: &UeMatch) -> Result<(), Refusal> {
     if ue.addresses.is_empty() {
-        return Ok(());
+        return Err(Refusal::UeAddressMissing { pdr });
     }
     if is_of_ue && ue.side == UeSide::Destination {
         return Err(Refusal::UeSideUnsupported { pdr });

@@ -123,17 +123,14 @@ fn pdrs(
     entries
 }
 
-/// The entry of one alternative of a PDR; `None` while it matches nothing: it names a UE without an
-/// address, or the PDR's application has no PFDs any more.
+/// The entry of one alternative of a PDR; `None` while the PDR's application has no PFDs any more:
+/// then it matches nothing.
 fn pdr(
     (known, scope): (Known<'_>, &Scope<'_>),
     records: &Records,
     usage: &SessionUsage,
     (pdr, pdi): (&Pdr, &Pdi),
 ) -> Option<PdrEntry> {
-    if pdi.is_of_no_ue() {
-        return None;
-    }
     // Only rules that bring a FAR of their own spare the PDR one.
     let far = match pdr.far {
         Some(id) => records.fars.iter().position(|far| far.id == id),

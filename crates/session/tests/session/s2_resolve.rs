@@ -185,12 +185,13 @@ fn teids_exhausted_is_refused_without_a_trace() {
 }
 
 #[test]
-fn ue_address_must_be_valid_and_free() {
+fn ue_address_must_be_present_valid_and_free() {
     let with = |addresses| {
         let side = UeSide::Source;
         refused(|c| c.create_pdrs[0].pdi.ue = Some(UeMatch { addresses, side }))
     };
     let v4 = |addr| UeAddresses { v4: Some(addr), v6: None };
+    assert_eq!(with(UeAddresses::default()), Refusal::UeAddressMissing { pdr: UL });
     for addr in [Ipv4Addr::UNSPECIFIED, Ipv4Addr::LOCALHOST, Ipv4Addr::new(224, 0, 0, 1), N3] {
         assert_eq!(with(v4(addr)), Refusal::UeAddressInvalid { pdr: UL, ue: v4(addr) });
     }
