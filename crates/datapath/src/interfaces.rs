@@ -235,8 +235,8 @@ fn usual_link(links: &[Link]) -> Option<UsualLink> {
         (Some(_), Some(_)) => link.interfaces.iter().flat_map(addrs).collect(),
         _ => Vec::new(),
     };
-    let mut networks = link.interfaces.iter().filter(|interface| Some(interface.id) == link.n6);
-    let domain = networks.next().map_or(DomainId(0), |interface| interface.domain);
+    let network = link.interfaces.iter().find(|interface| Some(interface.id) == link.n6);
+    let domain = network.map_or(DomainId(0), |interface| interface.domain);
     (link.vlan == VlanId::UNTAGGED).then_some(UsualLink { n3, n6, domain, own })
 }
 

@@ -307,7 +307,7 @@ pub(crate) struct PathQos {
     has_left_out: bool,
 }
 
-/// All peers are looked at for what is asked for newly, a bounded number in a turn.
+/// The scan of all peers for new path controls; each turn looks at a bounded number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Scan {
     #[default]

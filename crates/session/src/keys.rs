@@ -39,17 +39,11 @@ impl<'a> Scope<'a> {
         let arriving = plain().filter_map(|pdi| pdi.network_instance.as_deref());
         let sent =
             union(&mut leaving.filter_map(|parts| own.network_instance_of(parts)).map(of_name));
-        let unnamed = match union(&mut arriving.map(of_name)).union(sent) {
-            none if none.is_empty() => own.domains_of(None),
-            some => some,
-        };
+        let unnamed = union(&mut arriving.map(of_name)).union(sent).or(own.domains_of(None));
         let known = Self { own, unnamed, session: unnamed, of_any_ue: Domains::NONE };
         let of_any_ue =
             union(&mut plain().filter(|pdi| pdi.is_of_any_ue()).map(|pdi| known.of(pdi)));
-        let session = match union(&mut plain().map(|pdi| known.of(pdi))) {
-            none if none.is_empty() => unnamed,
-            some => some,
-        };
+        let session = union(&mut plain().map(|pdi| known.of(pdi))).or(unnamed);
         Self { session, of_any_ue, ..known }
     }
 
@@ -84,10 +78,7 @@ impl<'a> Scope<'a> {
 
     /// The domains in which packets to the UEs of `pdi` find the session.
     fn of_keys(&self, pdi: &Pdi) -> Domains {
-        match is_plain_downlink(pdi) {
-            true => self.of(pdi).union(self.of_any_ue),
-            false => self.of_any_ue,
-        }
+        if is_plain_downlink(pdi) { self.of_claims(pdi) } else { self.of_any_ue }
     }
 
     /// The interfaces that packets of `pdi` arrive on: those that own its F-TEID's addresses, or

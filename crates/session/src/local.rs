@@ -68,8 +68,9 @@ impl Domains {
         Self(self.0 | other.0)
     }
 
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
+    /// These, or without any `others`.
+    pub const fn or(self, others: Self) -> Self {
+        if self.0 == 0 { others } else { self }
     }
 
     pub const fn contains(self, domain: DomainId) -> bool {
@@ -179,10 +180,7 @@ impl Provisioning {
         let networks = self.interfaces.iter().filter(|known| known.role == InterfaceRole::N6);
         let serving =
             networks.filter(|known| network_instance.is_none_or(|name| known.serves(name)));
-        match serving.fold(Domains::NONE, |set, known| set.with(known.domain)) {
-            none if none.is_empty() => Domains::FIRST,
-            some => some,
-        }
+        serving.fold(Domains::NONE, |set, known| set.with(known.domain)).or(Domains::FIRST)
     }
 
     /// The GTP-U interfaces of one side's tunnels.

@@ -7,7 +7,8 @@ use adit_types::limits::{
     INTERFACES_MAX, NEXT_HOPS_MAX, ROUTES_MAX, SESSIONS_MAX, SLICES_MAX, WORKERS_MAX,
 };
 use adit_types::{
-    DomainId, InterfaceId, InterfaceRole, IpPrefix, Ipv4Prefix, Ipv6Prefix, MacAddr, PortId, VlanId,
+    DomainId, InterfaceId, InterfaceRole, InterfaceSet, IpPrefix, Ipv4Prefix, Ipv6Prefix, MacAddr,
+    PortId, VlanId,
 };
 
 /// Low bits of a TEID that may select its place: an index of 2 GiB.
@@ -117,6 +118,14 @@ impl Interface {
     pub(crate) fn v6_prefix(&self) -> Option<Ipv6Prefix> {
         self.v6.and_then(|(addr, len)| Ipv6Prefix::containing(addr, len))
     }
+}
+
+/// The N6 interfaces, those of one routing domain or all.
+pub(crate) fn networks(interfaces: &[Interface], domain: Option<DomainId>) -> InterfaceSet {
+    let is_one = |known: &&Interface| {
+        known.role == InterfaceRole::N6 && domain.is_none_or(|domain| known.domain == domain)
+    };
+    interfaces.iter().filter(is_one).fold(InterfaceSet::NONE, |set, known| set.with(known.id))
 }
 
 /// Network and directed broadcast address of a connected prefix; a /31 or /32 has neither.

@@ -20,7 +20,7 @@ use adit_types::{
 
 use crate::aggregates::Aggregates;
 use crate::choice::ChoicePlan;
-use crate::config::{Interface, TablesConfig, TablesError, check};
+use crate::config::{Interface, TablesConfig, TablesError, check, networks};
 use crate::counters::{SessionTraffic, Snapshot, WorkerCounters};
 use crate::express::{ExpressTable, Unsettled};
 use crate::foreign::KeyRefused;
@@ -140,10 +140,10 @@ fn ues(config: &TablesConfig) -> (Vec<UesWriter>, Vec<Ues>) {
 
 /// The N6 interfaces of a domain, if its UEs reach each other without them.
 fn switched(config: &TablesConfig, domain: DomainId) -> InterfaceSet {
-    let is_its = |known: &&Interface| known.role == InterfaceRole::N6 && known.domain == domain;
-    let networks = config.interfaces.iter().filter(is_its);
-    let networks = networks.fold(InterfaceSet::NONE, |set, known| set.with(known.id));
-    if config.switched_domains.contains(&domain) { networks } else { InterfaceSet::NONE }
+    match config.switched_domains.contains(&domain) {
+        true => networks(&config.interfaces, Some(domain)),
+        false => InterfaceSet::NONE,
+    }
 }
 
 /// A delta that some worker may not run yet.

@@ -13,10 +13,11 @@ use core::ops::BitAnd;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use adit_types::{
-    InterfaceId, InterfaceRole, InterfaceSet, IpPrefix, Ipv4Prefix, Ipv6Prefix, NextHopIndex,
+    DomainId, InterfaceId, InterfaceRole, InterfaceSet, IpPrefix, Ipv4Prefix, Ipv6Prefix,
+    NextHopIndex,
 };
 
-use crate::config::{Interface, Route, TablesError, reserved_v4};
+use crate::config::{Interface, Route, TablesError, networks, reserved_v4};
 use crate::ue_areas::{AreaBits, area};
 
 /// Where packets to a prefix go.
@@ -414,26 +415,19 @@ fn mask_v6(prefix: Ipv6Prefix) -> u128 {
 
 /// All N6 interfaces, and those of each routing domain if there are several.
 fn scopes(interfaces: &[Interface]) -> Vec<InterfaceSet> {
-    let n6 = || interfaces.iter().filter(|interface| interface.role == InterfaceRole::N6);
-    let set = |interfaces: &mut dyn Iterator<Item = &Interface>| {
-        interfaces.fold(InterfaceSet::NONE, |set, interface| set.with(interface.id))
-    };
-    let last = n6().map(|interface| interface.domain.0).max().unwrap_or(0);
-    let domains = (0..=last).filter(|_| last > 0);
-    let of_domain = |domain| set(&mut n6().filter(|interface| interface.domain.0 == domain));
-    [set(&mut n6())].into_iter().chain(domains.map(of_domain)).collect()
+    let n6 = interfaces.iter().filter(|interface| interface.role == InterfaceRole::N6);
+    let last = n6.map(|interface| interface.domain.0).max().unwrap_or(0);
+    let domains = (0..=last).filter(|_| last > 0).map(|domain| Some(DomainId(domain)));
+    core::iter::once(None).chain(domains).map(|domain| networks(interfaces, domain)).collect()
 }
 
 /// The interfaces through which UEs could reach the addresses of `interface`: the N6 interfaces of its
 /// routing domain, and for other roles all interfaces.
 fn reachable_from(interfaces: &[Interface], interface: &Interface) -> InterfaceSet {
-    if interface.role != InterfaceRole::N6 {
-        return InterfaceSet::ALL;
+    match interface.role {
+        InterfaceRole::N6 => networks(interfaces, Some(interface.domain)),
+        _ => InterfaceSet::ALL,
     }
-    let network = interfaces
-        .iter()
-        .filter(|other| other.role == InterfaceRole::N6 && other.domain == interface.domain);
-    network.fold(InterfaceSet::NONE, |set, other| set.with(other.id))
 }
 
 /// The routes of all interfaces.

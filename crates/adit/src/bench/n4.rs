@@ -3,8 +3,8 @@
 //! Decoding one typical establishment with every rule visited; establishments, modifications and
 //! deletions through the whole node in this process (decode, session change, publication,
 //! response); establishments over a loopback socket with a window of requests outstanding, as an SMF
-//! would keep; and the longest turns while PFDs change, another SMF of a set takes all sessions over and their
-//! association ends, which is what another peer waits for its heartbeat.
+//! would keep; and the longest turns while PFDs change, while another SMF of a set takes over all
+//! sessions, and while their association ends. Another peer waits that long for its heartbeat.
 
 use std::hint::black_box;
 use std::net::{SocketAddr, UdpSocket};

@@ -11,6 +11,7 @@ mod section;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -186,27 +187,22 @@ pub fn domains(interfaces: &[Interface]) -> Vec<DomainId> {
 /// The routing domains, without repetition, whose UEs may be of a network instance; without a name
 /// all of them.
 pub fn domains_of(interfaces: &[Interface], network_instance: Option<&str>) -> Vec<DomainId> {
-    let all = domains(interfaces);
-    let serving = interfaces.iter().zip(all);
-    let serving = serving
-        .filter(|(known, _)| known.role == InterfaceRole::N6 && known.serves(network_instance));
-    let mut found: Vec<_> = serving.map(|(_, domain)| domain).collect();
-    found.sort_unstable();
-    found.dedup();
-    found
+    domains_where(interfaces, |known| known.serves(network_instance))
+}
+
+/// The routing domains, without repetition, of the N6 interfaces that fit.
+fn domains_where(interfaces: &[Interface], fits: impl Fn(&Interface) -> bool) -> Vec<DomainId> {
+    let all = interfaces.iter().zip(domains(interfaces));
+    let fitting = all.filter(|(known, _)| known.role == InterfaceRole::N6 && fits(known));
+    let found: BTreeSet<DomainId> = fitting.map(|(_, domain)| domain).collect();
+    found.into_iter().collect()
 }
 
 /// The routing domains, without repetition, some of whose packets between UEs do not leave.
 pub fn switched_domains(config: &Config) -> Vec<DomainId> {
     let by_policy =
         config.forwarding_policies.iter().any(|policy| policy.local_switching == Some(true));
-    let networks = config.interfaces.iter().zip(domains(&config.interfaces));
-    let networks = networks.filter(|(known, _)| known.role == InterfaceRole::N6);
-    let switched = networks.filter(|(known, _)| by_policy || known.local_switching);
-    let mut found: Vec<_> = switched.map(|(_, domain)| domain).collect();
-    found.sort_unstable();
-    found.dedup();
-    found
+    domains_where(&config.interfaces, |known| by_policy || known.local_switching)
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,7 +7,6 @@ use super::s1_provide::{Target, WantedUe};
 use crate::alloc::{UePlan, ue_ip};
 use crate::keys::{self, Scope};
 use crate::local::Domains;
-use crate::provisioning::Provisioning;
 use crate::record::{Records, UeMatch};
 use crate::refusal::Refusal;
 use crate::store::SessionStore;
@@ -40,10 +39,12 @@ pub(super) fn choose(
     let own = &store.provisioning;
     let before = keys::claims(own, before);
     let stated = keys::claims(own, records);
-    let domains = Scope::new(own, records).of_all_claims();
+    // Which domains a rule is of does not depend on the addresses that are chosen.
+    let scope = Scope::new(own, records);
+    let domains = scope.of_all_claims();
     let mut choice = Choice { store, before, stated, domains, plans: Vec::new() };
     for wanted in wanted {
-        let of_target = domains_of(own, records, wanted.target);
+        let of_target = domains_of(&scope, records, wanted.target);
         let network_instance = network_instance(records, wanted.target).map(Box::<str>::from);
         let mut chosen = Vec::new();
         for is_v4 in [true, false] {
@@ -100,8 +101,7 @@ const fn pdr_of(target: Target) -> Option<PdrId> {
 }
 
 /// The routing domains from whose pools `target` may get its address.
-fn domains_of(own: &Provisioning, records: &Records, target: Target) -> Domains {
-    let scope = Scope::new(own, records);
+fn domains_of(scope: &Scope<'_>, records: &Records, target: Target) -> Domains {
     let pdr = match target {
         Target::Pdr(id) => records.pdrs.iter().find(|pdr| pdr.id == id),
         Target::TrafficEndpoint(_) => None,

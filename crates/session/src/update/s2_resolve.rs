@@ -120,7 +120,8 @@ fn is_tunneled(pdr: &Pdr, pdi: &Pdi, wanted: &[Wanted]) -> bool {
         })
 }
 
-/// Given TEIDs have a table with room for `keys_max`. Restored ones are counted already.
+/// All sessions together may have at most `keys_max` TEIDs that the control plane gave, so that publication
+/// never finds the table full. TEIDs that we choose, or chose in a former run, have a table of their own.
 fn check_given_teids(
     store: &SessionStore,
     records: &Records,

@@ -4,7 +4,6 @@
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
 
-use adit_pfcp::ie::OuterHeaderCreation;
 use adit_types::Qfi;
 use adit_wire::gtpu::{MessageType, UDP_PORT};
 use adit_wire::icmp::IcmpHeader;
@@ -15,11 +14,11 @@ use anyhow::{Context, Result, ensure};
 use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
 
 use super::PORT;
+use super::tunnels::session_over_ipv6;
 use crate::demo::report::Counters;
-use crate::demo::topology::{ADIT_N3, ADIT_N3_V6, DN, GNB_V6};
+use crate::demo::topology::{ADIT_N3, DN};
 use crate::gnb::{Leg, teid};
 use crate::netns::Namespace;
-use crate::scenario::endpoint::Endpoint;
 use crate::scenario::probe::{DATAGRAMS, Probe};
 use crate::scenario::session::{Rules, Stage, all};
 use crate::scenario::sniffer::Wire;
@@ -38,7 +37,7 @@ const HEADERS: u16 = 20 + 8;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Without DF, what is too long arrives in two fragments that make up the packet; with DF, the
-/// sender is told the MTU. The uplink tunnel packets are fragmented by the gNB's kernel.
+/// sender receives the MTU by ICMP. The gNB's kernel fragments the uplink tunnel packets.
 pub fn fragmentation(stage: &Stage<'_>) -> Result<String> {
     stage.network.topology.set_mtu(stage.ue, BEYOND)?;
     let session = stage.establish_with(&Rules::USUAL)?;
@@ -66,13 +65,7 @@ pub fn reassembly(stage: &Stage<'_>) -> Result<String> {
     if !stage.network.topology.ipv6 {
         return Ok("not tried: the kernel has no IPv6".to_owned());
     }
-    let gnb = Endpoint::open(stage, GNB_V6, ADIT_N3_V6)?;
-    let tunnel = teid(stage.index(), Leg::First);
-    let session = stage.establish_with(&Rules {
-        to_access: Some(OuterHeaderCreation::gtpu_ipv6(tunnel, GNB_V6)),
-        n3_over_ipv6: true,
-        ..Rules::USUAL
-    })?;
+    let (gnb, session) = session_over_ipv6(stage)?;
     let probe = Probe::open(stage, PORT)?;
     let wire = Wire::open(&stage.network.topology.dn)?;
     let flow = (SocketAddrV4::new(stage.ue.ipv4(), PORT), SocketAddrV4::new(DN, PORT));
@@ -181,7 +174,7 @@ impl<'a> View<'a> {
         at_server(self.stage, &self.dn_wire)
     }
 
-    /// Packets beyond the MTU do not pass; their senders are told what fits.
+    /// Packets beyond the MTU do not pass; their senders receive the MTU by ICMP.
     fn refused(&self) -> Result<()> {
         let ue = self.stage.ue.ipv4();
         send(&self.dn, &self.ue, FULL)?;
@@ -239,7 +232,7 @@ fn carry(what: &str, from: &UdpSocket, to: &UdpSocket, bytes: u16) -> Result<()>
     Ok(())
 }
 
-/// The MTU that an ICMP message tells the sender of a packet between these addresses.
+/// The MTU in an ICMP error about a packet between these addresses.
 fn fragmentation_needed(packet: &[u8], (src, dst): (Ipv4Addr, Ipv4Addr)) -> Option<u16> {
     const UNREACHABLE: u8 = 3;
     const FRAGMENTATION_NEEDED: u8 = 4;

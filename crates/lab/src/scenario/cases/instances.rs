@@ -15,7 +15,7 @@ use crate::scenario::probe::{DATAGRAMS, Probe, receive, send};
 use crate::scenario::session::{Rules, Stage, all, both, none};
 
 const INTERNET: NetworkInstance<'static> = NetworkInstance(b"internet");
-/// `scenario::PLAN` asks for it.
+/// `scenario::PLAN` creates it.
 const CORP: NetworkInstance<'static> = NetworkInstance(b"corp");
 /// The tunnel of the UE there, to the address of another gNB.
 const CORP_TEID: Teid = Teid(0xc0);

@@ -127,11 +127,8 @@ pub fn duplicate(stage: &Stage<'_>) -> Result<String> {
     Ok(format!("{DATAGRAMS} packets and {DATAGRAMS} copies, no copy without DUPL"))
 }
 
-/// The tunnel to the gNB is over IPv6. Spec: TS 29.281 §4.4.1.
-pub fn ipv6_n3(stage: &Stage<'_>) -> Result<String> {
-    if !stage.network.topology.ipv6 {
-        return Ok("not tried: the kernel has no IPv6".to_owned());
-    }
+/// A session whose tunnels are over IPv6, and the gNB's end of them.
+pub(super) fn session_over_ipv6<'a>(stage: &'a Stage<'a>) -> Result<(Endpoint, Session<'a>)> {
     let gnb = Endpoint::open(stage, GNB_V6, ADIT_N3_V6)?;
     let tunnel = teid(stage.index(), Leg::First);
     let session = stage.establish_with(&Rules {
@@ -139,6 +136,16 @@ pub fn ipv6_n3(stage: &Stage<'_>) -> Result<String> {
         n3_over_ipv6: true,
         ..Rules::USUAL
     })?;
+    Ok((gnb, session))
+}
+
+/// The tunnel to the gNB is over IPv6. Spec: TS 29.281 §4.4.1.
+pub fn ipv6_n3(stage: &Stage<'_>) -> Result<String> {
+    if !stage.network.topology.ipv6 {
+        return Ok("not tried: the kernel has no IPv6".to_owned());
+    }
+    let (gnb, session) = session_over_ipv6(stage)?;
+    let tunnel = teid(stage.index(), Leg::First);
     let probe = Probe::open(stage, PORT)?;
     let flow = (SocketAddrV4::new(stage.ue.ipv4(), PORT), SocketAddrV4::new(DN, PORT));
     let own = session.established().uplink_teid;

@@ -355,7 +355,7 @@ impl Reports {
         }
     }
 
-    /// Holds a notification back until `at`. What finds no room is told at once.
+    /// Delays a notification until `at`. Without room it is due at once.
     pub(super) fn delay(&mut self, at: Nanos, up_seid: Seid, notification: Notification) {
         let at = if self.delayed.len() < REPORT_ITEMS_MAX { at } else { Nanos(0) };
         self.delayed_total += 1;

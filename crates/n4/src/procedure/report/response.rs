@@ -57,7 +57,7 @@ impl Node {
         }
     }
 
-    /// Carries out what a response asks for; false when it cannot be.
+    /// Applies the change that a response carries; false if the session store refuses it.
     fn apply_response(&mut self, up_seid: Seid, change: Change) -> bool {
         let modified = self.store.modify(up_seid, change);
         self.counters.scalars.report_responses_not_applied += u64::from(modified.is_err());
@@ -68,8 +68,8 @@ impl Node {
         applies
     }
 
-    /// Does what an accepting response asks for: a changed BAR, buffered packets discarded, another
-    /// tunnel towards the CP function. Spec: TS 29.244 §7.5.9.1, §7.5.9.2.
+    /// Applies an accepting response: changes the BAR, discards buffered packets, sets another tunnel
+    /// towards the CP function. Spec: TS 29.244 §7.5.9.1, §7.5.9.2.
     fn follow_response(&mut self, now: Nanos, up_seid: Seid, message: &SessionReportResponse<'_>) {
         let flags = message.pfcp_sr_rsp_flags.unwrap_or_default();
         let drop_buffered = flags.contains(PfcpSrRspFlags::DROBU);
