@@ -134,25 +134,42 @@ impl Drop for Namespace {
     }
 }
 
-/// Removes the namespaces and the directories of labs whose process is gone. Returns their names.
+/// Removes the namespaces and the directories of labs whose process is gone. Returns the names of
+/// those that it removed itself: another lab that starts now may be at the same work.
 ///
 /// # Errors
-/// A namespace of such a lab cannot be removed.
+/// A namespace or directory of such a lab is there and cannot be removed.
 pub fn remove_stale(prefixes: &[&str], dir: &Path, dir_prefix: &str) -> Result<Vec<String>> {
     let mut removed = Vec::new();
     for name in entries(Path::new(NETNS_DIR)) {
-        if prefixes.iter().any(|prefix| is_stale(&name, prefix)) {
-            ip(&["netns", "del", &name])?;
+        if prefixes.iter().any(|prefix| is_stale(&name, prefix)) && remove_namespace(&name)? {
             removed.push(name);
         }
     }
     for name in entries(dir) {
-        if is_stale(&name, dir_prefix) {
-            fs::remove_dir_all(dir.join(&name)).with_context(|| format!("remove {name}"))?;
+        if is_stale(&name, dir_prefix) && remove_dir(&dir.join(&name))? {
             removed.push(name);
         }
     }
     Ok(removed)
+}
+
+/// Removes the namespace `name`; false if another process was faster.
+fn remove_namespace(name: &str) -> Result<bool> {
+    match ip(&["netns", "del", name]) {
+        Ok(()) => Ok(true),
+        Err(_) if !Path::new(NETNS_DIR).join(name).exists() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes `dir` with what is in it; false if another process was faster.
+fn remove_dir(dir: &Path) -> Result<bool> {
+    match fs::remove_dir_all(dir) {
+        Ok(()) => Ok(true),
+        Err(_) if !dir.exists() => Ok(false),
+        Err(error) => Err(error).with_context(|| format!("remove {}", dir.display())),
+    }
 }
 
 fn entries(dir: &Path) -> Vec<String> {
@@ -180,6 +197,8 @@ fn ip(args: &[&str]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -207,5 +226,30 @@ mod tests {
         assert_eq!(devices.lines().count(), 3, "only the loopback device: {devices}");
         drop(namespace);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn labs_that_start_together_share_the_removal_of_what_is_stale() {
+        if !rustix::process::geteuid().is_root() {
+            adit_testkit::skip("not root");
+            return;
+        }
+        let own = std::process::id();
+        let prefix = format!("adit-stale-{own}-");
+        let root = std::env::temp_dir().join(format!("adit-stale-dirs-{own}"));
+        let stale: Vec<_> = (0..16).map(|nth| format!("{prefix}{}", 4_195_000 + nth)).collect();
+        for name in &stale {
+            ip(&["netns", "add", name]).unwrap();
+            fs::create_dir_all(root.join(name).join("logs")).unwrap();
+        }
+        let removed: BTreeSet<_> = thread::scope(|scope| {
+            let lab = || scope.spawn(|| remove_stale(&[&prefix], &root, &prefix).unwrap());
+            let labs: Vec<_> = (0..4).map(|_| lab()).collect();
+            labs.into_iter().flat_map(|lab| lab.join().unwrap()).collect()
+        });
+        let left = entries(Path::new(NETNS_DIR)).into_iter().find(|name| name.starts_with(&prefix));
+        assert_eq!((left, entries(&root)), (None, Vec::new()));
+        assert_eq!(removed, stale.into_iter().collect());
+        fs::remove_dir(root).unwrap();
     }
 }
